@@ -16,7 +16,7 @@ lint:
 test:
     scripts/test test doctest
 
-# Everything there is.
+# Every test and check.
 test-all:
     scripts/test
 
@@ -34,7 +34,7 @@ proto:
 deny:
     scripts/test tree deny
 
-# Measures the release build beside its floors (docs/benchmarks.md).
+# Measures the release build and the floors it is compared with (docs/benchmarks.md).
 bench *ARGS:
     cargo build --release --workspace
     target/release/context-bench {{ARGS}}

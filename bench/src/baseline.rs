@@ -1,5 +1,5 @@
-//! Ratios of an earlier run. Absolute figures of another machine or minute say nothing; ratios to a floor that ran in
-//! the same minute do, within a generous tolerance.
+//! The ratios of an earlier run. Absolute figures from another machine or time are not comparable. Ratios to a floor
+//! that ran at the same time are, within a generous tolerance.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::report::Report;
 
-/// How much worse a ratio may be before it is pointed out.
+/// A ratio that is worse by more than this factor is reported.
 const TOLERANCE: f64 = 1.5;
 
 /// The checked-in ratios.
@@ -26,10 +26,10 @@ struct Entry {
 }
 
 impl Baseline {
-    /// Reads one.
+    /// Reads a baseline file.
     ///
     /// # Errors
-    /// When the file is missing or something else.
+    /// The file is missing or cannot be parsed.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(
@@ -54,10 +54,10 @@ impl Baseline {
         }
     }
 
-    /// Writes it.
+    /// Writes a baseline file.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         Ok(std::fs::write(
             path,
@@ -65,7 +65,8 @@ impl Baseline {
         )?)
     }
 
-    /// What is worse now than it was, beyond the tolerance, and how many ratios are in both.
+    /// Lists the ratios that are worse than in the baseline by more than the tolerance, and the number of ratios
+    /// compared.
     pub fn compare(&self, report: &Report) -> String {
         let mut out = String::new();
         let mut compared = 0;

@@ -1,27 +1,27 @@
-//! The entries that are measured: the same ones on every machine and in every run.
+//! The measured entries: the same on every machine and in every run.
 //!
-//! Words are drawn by Zipf's law from a made-up vocabulary, so that there are rare words and words that almost every
-//! entry has, as in real text. Entry `n` depends on `n` alone.
+//! Words are drawn by Zipf's law from an artificial vocabulary, so that there are rare words and words that almost
+//! every entry contains, as in real text. Entry `n` depends only on `n`.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// Different words.
+/// Number of distinct words.
 pub const VOCABULARY: usize = 50_000;
-/// Entries in each thread of the loaded corpus.
+/// Number of entries in each thread of the loaded corpus.
 pub const THREAD_ENTRIES: u64 = 100;
-/// Bytes of an image, a screenshot's.
+/// Size of an image in bytes, similar to a screenshot.
 pub const IMAGE_BYTES: usize = 256 * 1024;
-/// Different agents, projects and statuses in the metadata.
+/// Numbers of distinct agents, projects and statuses in the metadata.
 pub const AGENTS: u64 = 20;
 const PROJECTS: u64 = 50;
 const STATUSES: [&str; 5] = ["active", "pending", "done", "blocked", "archived"];
 const TAGS: u64 = 200;
 
-/// What the corpus is, for whoever reads the figures.
+/// A description of the corpus for readers of the report.
 pub const DESCRIPTION: &str = "entries of 400 to 800 characters (600 on average), words by Zipf's law (exponent 1) from a vocabulary of 50 000; \
      threads of 100 entries, ten written to in turn; metadata with status (5 values), agent_name (20), project (50), priority \
-     (1 to 10) and a nested review object; 1 to 3 of 200 tags; no images but where they are named (one of 256 KiB); no model loaded";
+     (1 to 10) and a nested review object; 1 to 3 of 200 tags; images only where the title says so (one of 256 KiB); no model loaded";
 
 /// An entry to store.
 #[derive(Debug, Clone)]
@@ -36,15 +36,15 @@ pub struct Entry {
     pub metadata: Map<String, Value>,
     /// The tags, sorted.
     pub tags: Vec<String>,
-    /// A PNG, as far as anybody looks.
+    /// Random bytes that are stored as a PNG image.
     pub image: Option<Bytes>,
 }
 
-/// The generator.
+/// The generator of entries.
 #[derive(Debug)]
 pub struct Corpus {
     words: Vec<String>,
-    /// Share of all words up to each rank.
+    /// Cumulative probability of the words up to each rank.
     cumulative: Vec<f64>,
 }
 
@@ -67,7 +67,7 @@ impl Corpus {
         }
     }
 
-    /// The word of a rank; 0 is the most frequent.
+    /// The word of a rank. Rank 0 is the most frequent.
     pub fn word(&self, rank: usize) -> &str {
         &self.words[rank]
     }
@@ -137,13 +137,13 @@ pub fn agent(n: u64) -> String {
     format!("agent-{n:02}")
 }
 
-/// A word for a rank: syllables of a consonant and a vowel, frequent words shorter.
+/// The word for a rank: syllables of a consonant and a vowel. Frequent words are shorter.
 fn word(rank: usize) -> String {
     const CONSONANTS: &[u8] = b"bdfgklmnprstvz";
     const VOWELS: &[u8] = b"aiou";
     let syllables = CONSONANTS.len() * VOWELS.len();
     let mut word = String::new();
-    // Two syllables give 56² words; what comes later gets a third.
+    // Two syllables yield 56² words. Later ranks have three.
     let mut left = rank;
     let count = if rank < syllables * syllables { 2 } else { 3 };
     if count == 3 {
@@ -155,7 +155,7 @@ fn word(rank: usize) -> String {
         word.push(CONSONANTS[syllable / VOWELS.len()] as char);
         word.push(VOWELS[syllable % VOWELS.len()] as char);
     }
-    // No stop word and no suffix that a stemmer removes ends in these.
+    // No stop word, and no suffix that a stemmer removes, ends with these letters.
     word.push(b"kmnpz"[rank % 5] as char);
     word
 }
@@ -178,7 +178,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// A number less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

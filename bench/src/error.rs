@@ -1,6 +1,6 @@
-//! What fails in a measurement.
+//! Errors of a measurement.
 
-/// Any failure; a benchmark ends at the first.
+/// Any error. A benchmark stops at the first one.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// What most functions here give.
+/// The result type of most functions here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,8 +1,10 @@
-//! `context-bench`: measures the service and the gateway, each operation beside its floor.
+//! `context-bench` measures the service and the gateway, each operation together with its floor.
 //!
-//! Everything that is compared runs in turn in one run, several rounds, and the medians count. Real processes are
-//! measured: `context-service` and `context-gateway` from beside this program, on databases in a temporary directory.
-//! See `docs/benchmarks.md`.
+//! Everything that is compared runs alternately in one run of several rounds, and the medians are reported. Real
+//! processes are measured: `context-service` and `context-gateway` from the directory of this program, on databases in
+//! a temporary directory. See `docs/benchmarks.md`.
+
+#![expect(clippy::disallowed_methods, reason = "benchmarks measure time")]
 
 mod baseline;
 mod cases;
@@ -15,8 +17,8 @@ mod progress;
 mod report;
 mod service;
 mod sqlite;
+mod transport;
 mod usage;
-mod wire;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -33,32 +35,32 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::service::Service;
 
-/// That of the service, so that both sides of a comparison have it.
+/// The service's allocator, so that both sides of a comparison use the same.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures the context service and its gateway, each operation beside its floor.
+/// Measures the context service and its gateway, each operation together with its floor.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     floor: Option<Floor>,
-    /// A few seconds: everything runs once and every answer is checked; the figures mean nothing
+    /// Run everything once in a few seconds and check all results; the figures are meaningless
     #[arg(long, conflicts_with = "million")]
     quick: bool,
-    /// Also measure reading at a million entries; loading them takes a while
+    /// Also measure reads with a million entries; loading them takes a while
     #[arg(long)]
     million: bool,
-    /// Only these parts
+    /// Measure only these parts
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start])]
     only: Vec<Part>,
-    /// Also measure the store on this PostgreSQL server, where two databases are made and removed
+    /// Also measure the store on this PostgreSQL server; two databases are created and dropped
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
-    /// Rounds of each comparison
+    /// Number of rounds of each comparison
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
-    /// Entries in the database that is read, ascending
+    /// Numbers of entries in the database that is read, ascending
     #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "million", value_parser = clap::value_parser!(u64).range(100..))]
     sizes: Option<Vec<u64>>,
     /// Print JSON instead of the table
@@ -70,7 +72,7 @@ struct Cli {
     /// Write the ratios to this file
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
-    /// Where the databases are made (and removed); it decides which disk is measured
+    /// Directory for the databases, which are removed at the end; it determines which disk is measured
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -89,7 +91,7 @@ enum Part {
     Start,
 }
 
-/// The floors that run as processes of their own.
+/// The floors that run as separate processes.
 #[derive(Debug, Subcommand)]
 enum Floor {
     #[command(name = "floor-echo", hide = true)]
@@ -126,7 +128,7 @@ fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runti
     Ok(builder.enable_all().build()?)
 }
 
-/// A floor has the kind of runtime that suits its part best, as the gateway has: one thread for stdio.
+/// Each floor uses the kind of runtime that suits it best, like the gateway: one thread for stdio.
 fn serve(floor: Floor) -> Result<()> {
     use tokio::runtime::Builder;
     match floor {
@@ -243,7 +245,7 @@ async fn run(cli: &Cli) -> Result<()> {
     Ok(())
 }
 
-/// Everything that reads: one database that grows from size to size.
+/// All reads: one database that grows from size to size.
 async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
     let database = bench.dir.join("read.db");
     let service = Service::start(&database)?;

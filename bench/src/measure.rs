@@ -1,5 +1,5 @@
-//! Rounds and medians: whatever is compared runs in turn, several times, so that a slow minute of the machine falls on
-//! all alike.
+//! Rounds and medians. Everything that is compared runs alternately and several times, so that a slow minute of the
+//! machine affects all contenders equally.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,27 +15,27 @@ pub struct Round {
     pub elapsed: Duration,
     /// Time of each operation.
     pub latencies: Vec<Duration>,
-    /// CPU time of the service or floor, of the gateway, and of this process as the client.
+    /// CPU time of the service or floor.
     pub service: CpuTimes,
-    /// The gateways' CPU time.
+    /// CPU time of the gateways.
     pub gateway: CpuTimes,
-    /// This process's CPU time.
+    /// CPU time of this process, which is the client.
     pub client: CpuTimes,
 }
 
-/// A future that stays on this thread.
+/// A future that is not `Send`.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// Something that can be run for a number of operations.
+/// A contender: something that can run a number of operations.
 pub struct Contender<'a> {
     /// Its name in the report.
     pub name: String,
-    /// Runs that many operations.
+    /// Runs the given number of operations.
     pub run: Box<dyn FnMut(usize) -> Local<'a, Round> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A contender by its name.
+    /// A contender with this name.
     pub fn new(name: impl Into<String>, run: impl FnMut(usize) -> Local<'a, Round> + 'a) -> Self {
         Self {
             name: name.into(),
@@ -50,11 +50,11 @@ pub struct Series {
     /// The contender's name.
     pub name: String,
     rounds: Vec<Summary>,
-    /// CPU microseconds for each operation by thread name of the service, over all rounds.
+    /// CPU time per operation in microseconds, by thread name of the service, over all rounds.
     pub threads: Vec<(String, f64)>,
 }
 
-/// One round in figures.
+/// The figures of one round.
 #[derive(Debug, Clone, Copy)]
 struct Summary {
     per_second: f64,
@@ -70,7 +70,7 @@ impl Series {
         median(self.rounds.iter().map(figure).collect())
     }
 
-    /// Operations a second.
+    /// Operations per second.
     pub fn per_second(&self) -> f64 {
         self.median(|round| round.per_second)
     }
@@ -80,37 +80,37 @@ impl Series {
         self.median(|round| round.p50_us)
     }
 
-    /// Time within which 95 of 100 operations are done, in microseconds.
+    /// 95th percentile of the time of an operation, in microseconds.
     pub fn p95_us(&self) -> f64 {
         self.median(|round| round.p95_us)
     }
 
-    /// CPU microseconds of the service for each operation.
+    /// CPU time of the service per operation, in microseconds.
     pub fn service_us(&self) -> f64 {
         self.median(|round| round.service_us)
     }
 
-    /// CPU microseconds of the gateways for each operation.
+    /// CPU time of the gateways per operation, in microseconds.
     pub fn gateway_us(&self) -> f64 {
         self.median(|round| round.gateway_us)
     }
 
-    /// CPU microseconds of the client for each operation.
+    /// CPU time of the client per operation, in microseconds.
     pub fn client_us(&self) -> f64 {
         self.median(|round| round.client_us)
     }
 
-    /// The median over the rounds of this one's throughput over the floor's in the same round.
+    /// Ratio of this series' throughput to the floor's in the same round: the median over the rounds.
     pub fn throughput_ratio(&self, floor: &Self) -> f64 {
         self.ratio(floor, |round| round.per_second)
     }
 
-    /// The median over the rounds of this one's p50 over the floor's in the same round.
+    /// Ratio of this series' p50 to the floor's in the same round: the median over the rounds.
     pub fn p50_ratio(&self, floor: &Self) -> f64 {
         self.ratio(floor, |round| round.p50_us)
     }
 
-    /// The median over the rounds of this one's p50 minus the other's in the same round, in microseconds.
+    /// Difference of this series' p50 and the other's in the same round, in microseconds: the median over the rounds.
     pub fn p50_minus(&self, other: &Self) -> f64 {
         median(
             self.rounds
@@ -132,10 +132,10 @@ impl Series {
     }
 }
 
-/// Runs all contenders `rounds` times in turn, after one short round of each that does not count.
+/// Runs all contenders alternately, `rounds` times, after one short warm-up round of each.
 ///
 /// # Errors
-/// The first failure of any contender.
+/// The first error of any contender.
 pub async fn alternate(
     mut contenders: Vec<Contender<'_>>,
     operations: usize,
@@ -196,7 +196,7 @@ fn summarise(round: Round) -> Summary {
     }
 }
 
-/// A quantile of sorted times, in microseconds; the nearest rank.
+/// A quantile of sorted times in microseconds, by nearest rank.
 pub fn quantile(sorted: &[Duration], share: f64) -> f64 {
     let rank = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1));
     sorted
@@ -204,7 +204,7 @@ pub fn quantile(sorted: &[Duration], share: f64) -> f64 {
         .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }
 
-/// The median; NaN of nothing.
+/// The median. NaN for an empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

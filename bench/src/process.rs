@@ -10,12 +10,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Result;
 
-/// How long a process may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a starting process is tried.
+/// Maximum time for a process to start or to stop.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between connection attempts to a starting process.
 const POLL: Duration = Duration::from_micros(500);
 
-/// A child process whose stderr goes to a file.
+/// A child process whose stderr is written to a file.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -26,7 +26,7 @@ impl Process {
     /// Starts a command without the settings of the user's environment.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The command cannot be started.
     pub fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         isolate(&mut command);
         command
@@ -47,12 +47,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it listens.
+    /// Waits until the process listens.
     ///
     /// # Errors
-    /// When it ends or does not listen within half a minute, with the last lines of its log.
+    /// The process ends, or does not listen within half a minute. The error contains the last lines of its log.
     pub fn wait_for(&mut self, address: SocketAddr) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 return Err(
@@ -71,13 +71,13 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to stop and waits for it.
+    /// Terminates the process and waits for its end.
     ///
     /// # Errors
-    /// When it does not stop within half a minute, or not cleanly.
+    /// The process does not stop within half a minute, or not with success.
     pub fn stop(mut self) -> Result<()> {
         self.terminate();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
@@ -94,7 +94,7 @@ impl Process {
 
     fn terminate(&self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended already.
+            // The process may already have ended.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
@@ -115,7 +115,7 @@ impl Drop for Process {
     }
 }
 
-/// Clears the environment but for what programs need to run at all.
+/// Clears the environment except for what programs need to run.
 pub fn isolate(command: &mut Command) {
     let given: Vec<_> = command
         .get_envs()
@@ -130,10 +130,10 @@ pub fn isolate(command: &mut Command) {
     command.envs(given);
 }
 
-/// The path of a program beside this one.
+/// The path of a program in the directory of this one.
 ///
 /// # Errors
-/// When there is none; the message says how to build it.
+/// The program does not exist. The message says how to build it.
 pub fn beside(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let path = own.with_file_name(name);
@@ -148,10 +148,10 @@ pub fn beside(name: &str) -> Result<PathBuf> {
     .into())
 }
 
-/// An address of this machine that is free now.
+/// An address of this machine with a port that is currently free.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -1,25 +1,25 @@
-//! Progress on stderr: one line that is rewritten on a terminal, one line for each step elsewhere.
+//! Progress on stderr: on a terminal one line that is rewritten, otherwise one line per step.
 
 use std::io::{IsTerminal as _, Write as _};
 
-/// Says what is being measured now.
+/// Reports what is currently being measured.
 #[derive(Debug)]
 pub struct Progress {
     terminal: bool,
 }
 
 impl Progress {
-    /// Progress on stderr.
+    /// Reports progress on stderr.
     pub fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
         }
     }
 
-    /// A new step.
+    /// Starts a new step.
     pub fn step(&self, what: &str) {
         let mut out = std::io::stderr().lock();
-        // Whether anybody can read it does not matter.
+        // Write errors do not matter.
         let _ = if self.terminal {
             write!(out, "\r\x1b[K{what} …")
         } else {
@@ -28,7 +28,7 @@ impl Progress {
         let _ = out.flush();
     }
 
-    /// How far a step is; only shown on a terminal.
+    /// Reports the progress of a step. Only shown on a terminal.
     pub fn part(&self, what: &str, done: u64, of: u64) {
         if self.terminal {
             self.step(&format!("{what}: {done} of {of}"));

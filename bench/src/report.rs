@@ -1,4 +1,4 @@
-//! The figures, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::measure::Series;
 
-/// Everything that was measured.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Report {
     facts: Vec<(String, String)>,
@@ -14,12 +14,12 @@ pub struct Report {
     goals: Vec<Goal>,
 }
 
-/// How a contender stands against its floor.
+/// A contender's result relative to its floor.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio {
-    /// This over the floor.
+    /// The contender's figure divided by the floor's.
     pub value: f64,
-    /// Whether more is better.
+    /// Whether a higher ratio is better.
     pub higher_is_better: bool,
 }
 
@@ -41,7 +41,7 @@ impl Ratio {
     }
 }
 
-/// What was compared with each other.
+/// The contenders of one comparison.
 #[derive(Debug)]
 pub struct Section {
     name: String,
@@ -51,7 +51,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// An empty one.
+    /// An empty section.
     pub fn new(name: &str, about: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -61,18 +61,18 @@ impl Section {
         }
     }
 
-    /// Adds a contender; a floor has no ratio.
+    /// Adds a contender. A floor has no ratio.
     pub fn add(&mut self, series: &Series, ratio: Option<Ratio>) {
         self.lines.push((series.clone(), ratio));
     }
 
-    /// Adds a remark.
+    /// Adds a note.
     pub fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 }
 
-/// A figure that was promised.
+/// A performance goal.
 #[derive(Debug)]
 pub struct Goal {
     name: String,
@@ -83,7 +83,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// The figure must not be lower.
+    /// The figure must not be lower than the bound.
     pub const fn at_least(name: String, value: f64, bound: f64, unit: &'static str) -> Self {
         Self {
             name,
@@ -94,7 +94,7 @@ impl Goal {
         }
     }
 
-    /// The figure must not be higher.
+    /// The figure must not be higher than the bound.
     pub const fn at_most(name: String, value: f64, bound: f64, unit: &'static str) -> Self {
         Self {
             name,
@@ -130,12 +130,12 @@ impl Report {
         self.goals.push(goal);
     }
 
-    /// Judges nothing.
+    /// Removes all goals.
     pub fn forget_goals(&mut self) {
         self.goals.clear();
     }
 
-    /// Every ratio by its name, and whether more is better.
+    /// The name and value of every ratio.
     pub fn ratios(&self) -> Vec<(String, Ratio)> {
         let of_section = |section: &Section| {
             let ratios = section.lines.iter().filter_map(|(series, ratio)| {
@@ -146,7 +146,7 @@ impl Report {
         self.sections.iter().flat_map(of_section).collect()
     }
 
-    /// For people. Times of the whole system are medians over the rounds; CPU is for each operation.
+    /// The report as a table. Times of the whole system are medians over the rounds. CPU times are per operation.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for (name, value) in &self.facts {
@@ -200,7 +200,7 @@ impl Report {
         out
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub fn json(&self) -> Value {
         let sections: Vec<Value> = self.sections.iter().map(section_json).collect();
         let goals: Vec<Value> = self

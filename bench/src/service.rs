@@ -1,4 +1,4 @@
-//! The service and the gateway under measurement, as real processes.
+//! The measured service and gateway, as real processes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,29 @@ use crate::process::{Process, beside, free_address, isolate};
 #[derive(Debug)]
 pub struct Service {
     process: Process,
-    /// Where gRPC and REST are.
+    /// The address of gRPC and REST.
     pub address: SocketAddr,
-    /// Its Unix socket.
+    /// The Unix socket.
     pub socket: PathBuf,
-    /// Its database file.
+    /// The database file.
     pub database: PathBuf,
 }
 
 impl Service {
-    /// Starts a service on a database file and waits until it listens. Nothing of the environment but the defaults
-    /// applies.
+    /// Starts a service on a database file and waits until it listens. Settings of the environment do not apply.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn start(database: &Path) -> Result<Self> {
         let mut service = Self::spawn(database)?;
         service.process.wait_for(service.address)?;
         Ok(service)
     }
 
-    /// The same without waiting.
+    /// Like [`start`](Self::start), without waiting.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn spawn(database: &Path) -> Result<Self> {
         let address = free_address()?;
         let socket = database.with_extension("sock");
@@ -52,33 +51,33 @@ impl Service {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Stops it, so that the database file is whole.
+    /// Stops the service, so that the database file is complete.
     ///
     /// # Errors
-    /// When it does not stop cleanly.
+    /// The service does not stop with success.
     pub fn stop(self) -> Result<()> {
         self.process.stop()
     }
 }
 
-/// A running `context-gateway http`, or the bare hop in its place.
+/// A running `context-gateway http`, or its floor.
 #[derive(Debug)]
 pub struct HttpGateway {
     process: Process,
-    /// Where `/mcp` is.
+    /// The address of `/mcp`.
     pub address: SocketAddr,
 }
 
 impl HttpGateway {
-    /// Starts a gateway to the service behind this socket.
+    /// Starts a gateway that connects to the service at this socket.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn start(socket: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(beside("context-gateway")?);
@@ -89,10 +88,10 @@ impl HttpGateway {
         Self::wait(command, address, socket.with_extension("gateway.log"))
     }
 
-    /// Starts the floor of it: rmcp and one tonic call.
+    /// Starts the gateway's floor: rmcp and one tonic call.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn start_floor(socket: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -109,16 +108,16 @@ impl HttpGateway {
         Ok(Self { process, address })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 }
 
-/// The command of `context-gateway stdio` for the service behind this socket.
+/// The command of `context-gateway stdio` for the service at this socket.
 ///
 /// # Errors
-/// When the program is missing.
+/// The program is missing.
 pub fn stdio_gateway(socket: &Path) -> Result<Command> {
     let mut command = Command::new(beside("context-gateway")?);
     command.arg("stdio").env("CONTEXT_BACKEND", unix(socket));
@@ -126,10 +125,10 @@ pub fn stdio_gateway(socket: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The command of the bare hop from rmcp on stdio to tonic.
+/// The command of the stdio gateway's floor: rmcp on stdio and one tonic call.
 ///
 /// # Errors
-/// When this program's own path is unknown.
+/// The path of this program is unknown.
 pub fn stdio_floor(socket: &Path) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("floor-stdio").arg(socket);
@@ -140,32 +139,31 @@ fn unix(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
-/// The process that answers with what it was sent: a bare tonic service and a bare axum route on one port, and tonic on
-/// a Unix socket.
+/// The echo process: a bare tonic service and a bare axum route on one port, and tonic on a Unix socket.
 #[derive(Debug)]
 pub struct Echo {
     process: Process,
-    /// Where both are.
+    /// The address of both.
     pub address: SocketAddr,
     /// The Unix socket.
     pub socket: PathBuf,
 }
 
 impl Echo {
-    /// Starts it and waits until it listens.
+    /// Starts the process and waits until it listens.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn start(dir: &Path) -> Result<Self> {
         let mut echo = Self::spawn(dir)?;
         echo.process.wait_for(echo.address)?;
         Ok(echo)
     }
 
-    /// The same without waiting.
+    /// Like [`start`](Self::start), without waiting.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// The process cannot be started.
     pub fn spawn(dir: &Path) -> Result<Self> {
         let address = free_address()?;
         let socket = dir.join(format!("echo-{}.sock", address.port()));
@@ -182,7 +180,7 @@ impl Echo {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

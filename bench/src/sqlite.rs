@@ -1,4 +1,4 @@
-//! SQLite itself, with nothing between: the floor that the service's storage is held against.
+//! SQLite without any layers on top: the floor for the service's storage.
 
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
@@ -13,7 +13,8 @@ struct Handle(*mut ffi::sqlite3);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle came from sqlite3_open_v2 and every statement on it holds an Rc of it, so none is left.
+        // SAFETY: the handle came from sqlite3_open_v2. Every statement on it holds an Rc of it, so no statement is
+        // left.
         unsafe { ffi::sqlite3_close(self.0) };
     }
 }
@@ -28,22 +29,22 @@ impl Handle {
     }
 
     fn message(&self) -> String {
-        // SAFETY: sqlite3_errmsg gives a NUL-terminated string that is valid until the next call on the handle.
+        // SAFETY: sqlite3_errmsg returns a NUL-terminated string that is valid until the next call on the handle.
         unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(self.0)) }
             .to_string_lossy()
             .into_owned()
     }
 }
 
-/// A connection with the settings of the service's own.
+/// A connection with the same settings as the service's.
 #[derive(Clone)]
 pub struct Connection(Rc<Handle>);
 
 impl Connection {
-    /// The connection that writes, as the service opens it.
+    /// Opens a writing connection with the service's settings.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn writer(path: &Path) -> Result<Self> {
         let connection = Self::open(path)?;
         connection.run(
@@ -53,10 +54,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A connection that reads, as the service opens it.
+    /// Opens a reading connection with the service's settings.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn reader(path: &Path) -> Result<Self> {
         let connection = Self::open(path)?;
         connection.run("PRAGMA query_only = ON; PRAGMA cache_size = -8192")?;
@@ -67,7 +68,7 @@ impl Connection {
         let name = CString::new(path.to_str().ok_or("the path is not UTF-8")?)?;
         let mut handle = ptr::null_mut();
         let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE | ffi::SQLITE_OPEN_NOMUTEX;
-        // SAFETY: the name is NUL-terminated and `handle` is a valid place for the result.
+        // SAFETY: the name is NUL-terminated and `handle` is a valid location for the result.
         let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut handle, flags, ptr::null()) };
         let connection = Self(Rc::new(Handle(handle)));
         connection.0.check(code)?;
@@ -80,10 +81,10 @@ impl Connection {
     /// Runs statements without values.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn run(&self, sql: &str) -> Result<()> {
         let text = CString::new(sql)?;
-        // SAFETY: the text is NUL-terminated; no callback is given.
+        // SAFETY: the text is NUL-terminated, and no callback is passed.
         let code = unsafe {
             ffi::sqlite3_exec(
                 self.0.0,
@@ -101,11 +102,11 @@ impl Connection {
     /// Prepares a statement.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn prepare(&self, sql: &str) -> Result<Statement> {
         let text = CString::new(sql)?;
         let mut statement = ptr::null_mut();
-        // SAFETY: the text is NUL-terminated and `statement` is a valid place for the result.
+        // SAFETY: the text is NUL-terminated and `statement` is a valid location for the result.
         let code = unsafe {
             ffi::sqlite3_prepare_v3(
                 self.0.0,
@@ -125,10 +126,10 @@ impl Connection {
         })
     }
 
-    /// The rows of a query as text.
+    /// The rows of a query, with all columns as text.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn rows(&self, sql: &str) -> Result<Vec<Vec<String>>> {
         let mut statement = self.prepare(sql)?;
         let mut rows = Vec::new();
@@ -163,27 +164,27 @@ pub struct Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        // SAFETY: the statement came from sqlite3_prepare_v3 and is finalized once.
+        // SAFETY: the statement came from sqlite3_prepare_v3 and is finalized exactly once.
         unsafe { ffi::sqlite3_finalize(self.statement) };
     }
 }
 
 impl Statement {
-    /// Runs it with these values.
+    /// Runs the statement with these values.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn execute(&mut self, binds: &[Bind<'_>]) -> Result<()> {
         self.query(binds, |_| ())
     }
 
-    /// Runs it with these values and shows every row.
+    /// Runs the statement with these values and calls `row` with every row.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn query(&mut self, binds: &[Bind<'_>], mut row: impl FnMut(&Row<'_>)) -> Result<()> {
         for (at, bind) in (1..).zip(binds) {
-            // SAFETY: `binds` outlives the run, and the bindings are never read after the reset below; lengths are
+            // SAFETY: `binds` outlives the run, and the bindings are never read after the reset below. The lengths are
             // those of the strings.
             let code = unsafe {
                 match bind {
@@ -220,7 +221,7 @@ impl Statement {
                 _ => break Err(self.handle.message().into()),
             }
         };
-        // SAFETY: as above; after this no binding to `binds` is read, because every run binds all placeholders anew.
+        // SAFETY: as above. After this no binding to `binds` is read, because every run binds all placeholders again.
         unsafe { ffi::sqlite3_reset(self.statement) };
         outcome
     }
@@ -237,7 +238,7 @@ pub struct Row<'s>(&'s Statement);
 impl Row<'_> {
     /// A column as an integer.
     pub fn int(&self, column: c_int) -> i64 {
-        // SAFETY: the statement stands on a row; a column out of range gives 0.
+        // SAFETY: the statement is at a row. A column out of range yields 0.
         unsafe { ffi::sqlite3_column_int64(self.0.statement, column) }
     }
 
@@ -247,10 +248,10 @@ impl Row<'_> {
         unsafe { ffi::sqlite3_column_double(self.0.statement, column) }
     }
 
-    /// A column as text; "" for NULL.
+    /// A column as text. "" for NULL.
     pub fn text(&self, column: c_int) -> &str {
-        // SAFETY: the text is valid until the next step, which needs the statement mutably; its length is asked after
-        // the conversion to text, as SQLite's documentation has it.
+        // SAFETY: the text is valid until the next step, which needs the statement mutably. Its length is read after
+        // the conversion to text, as SQLite's documentation requires.
         unsafe {
             let text = ffi::sqlite3_column_text(self.0.statement, column);
             let length =

@@ -1,13 +1,13 @@
-//! What a process uses, from `/proc` (Linux): CPU time by thread and resident memory.
+//! Resources used by a process, from `/proc` (Linux): CPU time by thread, and resident memory.
 
 use std::collections::BTreeMap;
 
-/// CPU time by thread id, with the threads' names. The difference of two of them is what happened between.
+/// CPU time by thread id, with the threads' names. The difference between two values is the time used in between.
 #[derive(Debug, Clone, Default)]
 pub struct CpuTimes(BTreeMap<u32, (String, f64)>);
 
 impl CpuTimes {
-    /// The CPU times of a process so far; empty when it is gone. Threads that ended are not in it.
+    /// The CPU times of a process so far. Empty when the process has ended. Threads that have ended are not included.
     pub fn of(pid: u32) -> Self {
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
             return Self::default();
@@ -19,7 +19,7 @@ impl CpuTimes {
             };
             let read =
                 |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            // The first number is the time on a CPU in nanoseconds.
+            // The first number is the CPU time in nanoseconds.
             let Some(nanos) = read("schedstat")
                 .split(' ')
                 .next()
@@ -32,7 +32,7 @@ impl CpuTimes {
         Self(times)
     }
 
-    /// What was used since `earlier`.
+    /// The CPU time used since `earlier`.
     pub fn since(mut self, earlier: &Self) -> Self {
         for (id, (_, us)) in &mut self.0 {
             *us -= earlier.0.get(id).map_or(0.0, |(_, us)| *us);
@@ -52,7 +52,7 @@ impl CpuTimes {
         self.0.values().fold(0.0, |sum, (_, us)| sum + us)
     }
 
-    /// Microseconds by thread name, most first.
+    /// Microseconds by thread name, highest first.
     pub fn by_thread(&self) -> Vec<(String, f64)> {
         let mut names = BTreeMap::new();
         for (name, us) in self.0.values() {
@@ -72,14 +72,14 @@ impl CpuTimes {
 /// Resident memory in MiB.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// All of it.
+    /// All resident memory.
     pub resident: f64,
-    /// Without pages of files (the program itself, the mapped database), which the system can take back at any time.
+    /// Without pages of files (the program itself, the mapped database), which the system can reclaim at any time.
     pub anonymous: f64,
 }
 
 impl Memory {
-    /// The memory of a process now; zero when it is gone.
+    /// The current memory of a process. Zero when the process has ended.
     pub fn of(pid: u32) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let field = |name: &str| {

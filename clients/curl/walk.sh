@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Walks every REST operation of a running context service with curl and checks
-# what comes back: statuses, headers and the parts of the bodies that matter.
+# Calls every REST operation of a running context service with curl and checks the
+# statuses, headers and important parts of the bodies.
 #
 #   clients/curl/walk.sh [http://127.0.0.1:7420]
 #
-# Needs curl and python3 (to read JSON). Leaves nothing behind but the thread
-# statistics; its entries are deleted at the end.
+# Needs curl and python3 (to read JSON). Deletes its entries at the end; only the
+# thread statistics stay.
 
 set -uo pipefail
 
@@ -22,7 +22,7 @@ fail() {
     echo "  status $status, body: $(head -c 400 "$WORK/body")" >&2
 }
 
-# call METHOD PATH [curl argument...] : sets $status; body and headers to files.
+# call METHOD PATH [curl argument...] : sets $status, writes body and headers to files.
 call() {
     local method=$1 path=$2
     shift 2
@@ -50,7 +50,7 @@ value = eval(sys.argv[2])
 print(value if isinstance(value, str) else json.dumps(value))' "$WORK/body" "$1" 2>/dev/null || echo "not there"
 }
 
-# expect WHAT STATUS : the last call had this status.
+# expect WHAT STATUS : checks the status of the last call.
 expect() {
     checks=$((checks + 1))
     [[ $status == "$2" ]] || fail "$1: expected status $2"
@@ -62,7 +62,7 @@ same() {
     [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'"
 }
 
-# problem WHAT STATUS REASON : the last call failed as RFC 9457 describes.
+# problem WHAT STATUS REASON : checks that the last call failed as RFC 9457 describes.
 problem() {
     expect "$1" "$2"
     same "$1: content type" application/problem+json "$(header content-type | cut -d';' -f1)"
@@ -79,12 +79,12 @@ same "store: Location" "/v1/contexts/$id" "$(header location)"
 same "store: ETag" '"1"' "$(header etag)"
 same "store: success" true "$(json 'body["success"]')"
 
-# --- the same once more collapses; another text does not --------------------------
+# --- a repetition stores no second entry; another text does --------------------------
 send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "We chose PostgreSQL for billing."}'
 expect "a retransmit stores nothing new" 200
 same "a retransmit gives the same id" "$id" "$(json 'body["context_id"]')"
 
-# --- bad input names the field ----------------------------------------------------
+# --- the error of invalid input names the field -------------------------------------
 send POST /v1/contexts '{"thread_id": " ", "source": "robot", "text": "x"}'
 problem "store with two bad fields" 400 INVALID_ARGUMENT
 same "every bad field is named" '["source", "thread_id"]' "$(json 'sorted(v["field"] for v in body["violations"])')"
@@ -108,7 +108,7 @@ same "the replay gives the first id" "$once" "$(json 'body["context_id"]')"
 send POST /v1/contexts "${body/once/twice}" --header "Idempotency-Key: $THREAD"
 problem "the same key with another body" 422 IDEMPOTENCY_KEY_REUSED
 
-# --- get: one, a list, an unknown one ------------------------------------------------
+# --- get: one, a list, an unknown id -------------------------------------------------
 call GET "/v1/contexts/$id"
 expect "get" 200
 same "get: ETag" '"1"' "$(header etag)"
@@ -171,7 +171,7 @@ send POST /v1/contexts/search/fts '{"query": "AND )", "mode": "boolean"}'
 problem "a boolean query that does not parse" 400 INVALID_ARGUMENT
 send POST /v1/contexts/search/hybrid '{"query": "billing", "thread_id": "'"$THREAD"'"}'
 expect "hybrid" 200
-# Behind it may come the turns that follow it.
+# The turns that follow it may come after it.
 same "hybrid: finds it first" "[$id]" "$(json '[hit["id"] for hit in body["results"][:1]]')"
 send POST /v1/contexts/search/semantic '{"query": "billing", "thread_id": "'"$THREAD"'"}'
 if [[ $status != 200 ]]; then
@@ -248,7 +248,7 @@ problem "delete an artifact again" 404 ARTIFACT_NOT_FOUND
 call GET /v1/artifacts/42
 problem "fetch what is no artifact's id" 400 INVALID_ARGUMENT
 
-# --- keys (without authentication only the Unix socket and the command line administer them) ---
+# --- keys (without authentication only the Unix socket and the command line manage them) ---
 send POST /v1/api-keys '{"name": "curl walk", "scopes": ["read"]}'
 problem "make a key while AUTH is off" 409 FEATURE_UNAVAILABLE
 call GET /v1/api-keys

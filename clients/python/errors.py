@@ -1,4 +1,4 @@
-"""What an error of the service carries besides its code and message."""
+"""Reads the details of an error: its reason and its violations."""
 
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
@@ -11,7 +11,7 @@ def reason(error):
 
 
 def violations(error):
-    """The bad fields of the request: name to description."""
+    """The invalid fields of the request: name to description."""
     bad_request = _detail(error, error_details_pb2.BadRequest)
     return {} if bad_request is None else {violation.field: violation.description for violation in bad_request.field_violations}
 

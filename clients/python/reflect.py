@@ -1,5 +1,5 @@
-"""Stores, reads and deletes an entry knowing nothing but the address: the
-messages and methods come from server reflection.
+"""Stores, reads and deletes an entry, with only the address given. The messages and
+methods come from server reflection.
 
     python3 clients/python/reflect.py [127.0.0.1:7420]
 """
@@ -9,8 +9,7 @@ import sys
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-# The v1 messages are those of v1alpha under another name, and only the latter
-# come as a Python package.
+# The v1 messages equal those of v1alpha, and only v1alpha has a Python package.
 from grpc_reflection.v1alpha import reflection_pb2
 
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -36,7 +35,7 @@ class Reflected:
         return sorted(service.name for service in self._one(request).list_services_response.service)
 
     def call(self, service, method, arguments):
-        """Calls a unary method with a dictionary; gives its reply as one."""
+        """Calls a unary method with a dictionary and returns the reply as a dictionary."""
         self._load(reflection_pb2.ServerReflectionRequest(file_containing_symbol=service))
         described = self.pool.FindServiceByName(service).FindMethodByName(method)
         request_type = message_factory.GetMessageClass(described.input_type)
@@ -87,7 +86,7 @@ def main():
             "text": "Described by the server itself.",
             "metadata": {"fields": {"attempts": {"int_value": "3"}}},
         }
-        # JSON of protobuf writes 64-bit integers as strings.
+        # Protobuf's JSON writes 64-bit integers as strings.
         context_id = reflected.call(contexts, "StoreContext", entry)["context_id"]
         reply = reflected.call(contexts, "GetContextByIds", {"context_ids": [context_id]})
         assert reply["contexts"][0]["text_content"] == "Described by the server itself.", reply

@@ -1,4 +1,4 @@
-"""Metadata as Python has it and as the wire has it."""
+"""Converts metadata between Python and protobuf."""
 
 import json
 
@@ -7,12 +7,12 @@ from google.protobuf import struct_pb2
 
 
 def to_object(members):
-    """The wire form of a dictionary. Integers stay integers."""
+    """The message of a dictionary. Integers stay integers."""
     return value_pb2.Object(fields={key: to_value(value) for key, value in members.items()})
 
 
 def to_value(value):
-    """The wire form of a JSON value."""
+    """The message of a JSON value."""
     match value:
         case None:
             return value_pb2.Value(null_value=struct_pb2.NULL_VALUE)
@@ -32,12 +32,12 @@ def to_value(value):
 
 
 def from_object(message):
-    """The dictionary that a wire object means."""
+    """The dictionary of an Object message."""
     return {key: from_value(value) for key, value in message.fields.items()}
 
 
 def from_value(value):
-    """The Python value that a wire value means."""
+    """The Python value of a Value message."""
     match value.WhichOneof("kind"):
         case "list_value":
             return [from_value(inner) for inner in value.list_value.values]

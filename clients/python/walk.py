@@ -1,5 +1,5 @@
-"""Stores, finds, changes and deletes entries through the generated client, and
-reads the errors that a mistake brings.
+"""Stores, finds, changes and deletes entries through the generated client, and reads
+the errors of invalid calls.
 
     clients/python/generate python3 stubs
     PYTHONPATH=stubs python3 clients/python/walk.py [127.0.0.1:7420]
@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @contextlib.contextmanager
 def refused(code, reason):
-    """The block must fail with this gRPC code and reason; gives the error."""
+    """The block must fail with this gRPC code and reason. Yields the error."""
     caught = []
     try:
         yield caught
@@ -35,7 +35,7 @@ def walk(contexts):
     thread = f"python-{os.getpid()}"
     only_thread = context_pb2.Filter(thread_id=thread)
 
-    # Store; tags are normalised, integers beyond 2^53 stay exact, image bytes are bytes.
+    # Store. Tags are normalised, integers beyond 2^53 stay exact, images are bytes.
     metadata = {"status": "active", "attempts": 2**62, "ratio": 0.5, "nested": {"list": [1, None, True, "x"]}}
     image = context_pb2.Image(data=b"\x89PNG\r\n", mime_type="image/png")
     stored = contexts.StoreContext(
@@ -60,7 +60,7 @@ def walk(contexts):
     assert entry.content_type == "multimodal" and entry.images.images[0].data == b"\x89PNG\r\n", entry.images
     assert entry.created_at == entry.updated_at
 
-    # Search by metadata, and by words.
+    # Search by metadata and full text.
     narrowed = context_pb2.Filter(
         thread_id=thread,
         metadata_filters=[context_pb2.MetadataFilter(key="attempts", operator="eq", value=values.to_value(2**62))],
@@ -71,7 +71,7 @@ def walk(contexts):
     assert [hit.id for hit in words.results] == [context_id], words
     assert "<mark>" in words.results[0].highlighted, words
 
-    # Every bad field is named, with what is allowed.
+    # The error names every invalid field and its allowed values.
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT") as caught:
         contexts.StoreContext(pb.StoreContextRequest(thread_id=" ", source="robot", text="x"), timeout=TIMEOUT_S)
     assert set(errors.violations(caught[0])) == {"thread_id", "source"}, errors.violations(caught[0])
@@ -80,7 +80,7 @@ def walk(contexts):
         contexts.SearchContext(pb.SearchContextRequest(limit=500), timeout=TIMEOUT_S)
     assert "100" in errors.violations(caught[0])["limit"]
 
-    # Update what was read, and only that.
+    # An update with the version that was read succeeds once.
     patch = values.to_object({"status": "done", "ratio": None})
     changed = contexts.UpdateContext(pb.UpdateContextRequest(context_id=context_id, metadata_patch=patch, expected_version=1), timeout=TIMEOUT_S)
     assert list(changed.updated_fields) == ["metadata"] and changed.version == 2, changed
@@ -89,14 +89,14 @@ def walk(contexts):
         contexts.UpdateContext(pb.UpdateContextRequest(context_id=context_id, text="too late", expected_version=1), timeout=TIMEOUT_S)
     with refused(grpc.StatusCode.NOT_FOUND, "CONTEXT_NOT_FOUND"):
         contexts.UpdateContext(pb.UpdateContextRequest(context_id=2**53 - 1, text="x"), timeout=TIMEOUT_S)
-    # An empty list clears; an absent one leaves alone.
+    # An empty list clears the field; an absent one does not change it.
     contexts.UpdateContext(pb.UpdateContextRequest(context_id=context_id, images=context_pb2.ImageList()), timeout=TIMEOUT_S)
     (entry,) = contexts.GetContextByIds(pb.GetContextByIdsRequest(context_ids=[context_id]), timeout=TIMEOUT_S).contexts
     expected = {"status": "done", "attempts": 2**62, "nested": metadata["nested"]}
     assert values.from_object(entry.metadata) == expected, entry.metadata
     assert entry.content_type == "text" and not entry.images.images and list(entry.tags) == ["queue", "shutdown"], entry
 
-    # A retried call with the same key is the same call.
+    # A retry with the same idempotency key returns the first reply.
     request = pb.StoreContextRequest(thread_id=thread, source="user", text="Stored once.")
     key = (("idempotency-key", thread),)
     first = contexts.StoreContext(request, metadata=key, timeout=TIMEOUT_S)
@@ -107,7 +107,7 @@ def walk(contexts):
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED"):
         contexts.StoreContext(request, metadata=key, timeout=TIMEOUT_S)
 
-    # A batch names the item at fault and stores nothing.
+    # A batch with an invalid item names it and stores nothing.
     entries = [pb.StoreContextRequest(thread_id=thread, source="user", text=text) for text in ("one", " ", "three")]
     with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT") as caught:
         contexts.StoreContextBatch(pb.StoreContextBatchRequest(entries=entries), timeout=TIMEOUT_S)

@@ -1,5 +1,5 @@
-// Stores, finds, changes and deletes an entry over REST, with types that come
-// from the service's own OpenAPI document: what does not fit it does not compile.
+// Stores, finds, changes and deletes an entry over REST. The types come from the
+// service's OpenAPI document, so a wrong field does not compile.
 //
 //   npm install && npm run generate && npm run check && npm start [URL]
 
@@ -38,7 +38,7 @@ assert.deepEqual(entry.metadata, { status: "active", attempts: 5 });
 const etag = fetched.response.headers.get("etag");
 assert.equal(etag, `"${entry.version}"`);
 
-// Search by metadata and by words.
+// Search by metadata and full text.
 const filtered = await client.POST("/v1/contexts/search", {
   body: { thread_id: thread, metadata_filters: [{ key: "attempts", operator: "gte", value: 5 }] },
 });
@@ -52,7 +52,7 @@ assert.deepEqual(
   [id],
 );
 
-// Change it, but only as it was read; the second change comes too late.
+// Change it with the version that was read. The second change is refused.
 const path = { context_id: id };
 const change = (text: string) =>
   client.PATCH("/v1/contexts/{context_id}", {
@@ -65,7 +65,7 @@ const late = await change("Retries are off.");
 assert.equal(late.response.status, 412);
 assert.equal(late.error?.reason, "VERSION_MISMATCH");
 
-// What is wrong is named field by field.
+// The error names every invalid field.
 const refused = await client.POST("/v1/contexts/search", { body: { limit: 500 } });
 assert.equal(refused.response.status, 400);
 assert.equal(refused.error?.reason, "INVALID_ARGUMENT");

@@ -1,7 +1,7 @@
 //! The one gRPC channel to the context service.
 //!
-//! The channel connects on first use and again whenever it was lost, so the gateway starts before the service,
-//! outlives its restarts, and lists its tools in between.
+//! The channel connects on first use and reconnects after a loss. So the gateway can start before
+//! the service, outlive its restarts, and list its tools while the service is down.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,9 +29,9 @@ use crate::memory::Lease;
 pub enum Target {
     /// A host and port, `http://host:port`.
     Tcp(String),
-    /// A Unix socket that somebody else manages.
+    /// A Unix socket. The gateway does not start the service behind it.
     Unix(PathBuf),
-    /// The service of a database on this machine, started when nobody serves it.
+    /// The service of a database on this machine; started if it is not running.
     Local(Arc<LocalService>),
 }
 
@@ -39,7 +39,7 @@ impl Target {
     /// Reads `http://host:port`, `unix:/path` or `host:port`.
     ///
     /// # Errors
-    /// A sentence that says which forms are accepted.
+    /// A sentence that lists the accepted forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {
@@ -102,7 +102,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// A backend that connects when it is first used. Must be called inside a Tokio runtime.
+    /// A backend that connects on first use. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// When the target is not a valid URI.
@@ -113,7 +113,8 @@ impl Backend {
             }
             Target::Unix(_) | Target::Local(_) => Endpoint::from_static("http://context.local"),
         }
-        // A peer that vanished without a FIN is noticed within half a minute, not at the next call's deadline.
+        // With keep-alive, a peer that vanished without a FIN is noticed within half a minute and
+        // not only at the next call's deadline.
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true)
@@ -160,13 +161,14 @@ impl Backend {
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for questions about keys. Cheap: it shares the channel.
+    /// A client for the API key operations. Cheap: it shares the channel.
     #[must_use]
     pub fn keys(&self) -> ApiKeyServiceClient<Channel> {
         ApiKeyServiceClient::new(self.channel.clone())
     }
 
-    /// Where what the service can do is remembered between sessions: beside the socket of the local service.
+    /// The file that remembers the service's features between sessions: next to the local service's
+    /// socket. `None` for other targets.
     #[must_use]
     pub fn features_file(&self) -> Option<PathBuf> {
         match &self.target {
@@ -190,8 +192,9 @@ impl Backend {
         }
     }
 
-    /// The error of a call: what the service said, or, when no answer came, what is known about that. `changes` says
-    /// whether the call was to change something, which then may or may not have happened.
+    /// Turns a gRPC status into the error of a call: the service's own error, or why no response
+    /// came. `changes` says whether the call may write; such a call may or may not have taken
+    /// effect.
     #[must_use]
     pub fn error(&self, status: &tonic::Status, changes: bool) -> Error {
         let unavailable = |message| {
@@ -200,7 +203,7 @@ impl Backend {
         match silence(status) {
             Some(silence) => {
                 let cause = deepest(status);
-                tracing::warn!(target = %self.target, %cause, "The context service gave no answer");
+                tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if silence == Silence::Broken && changes {
                     return unavailable(
                         "the connection to the context service broke before it answered: the change may or may not have been made; \
@@ -238,8 +241,8 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The channel, which counts replies: where a request carries a [`Lease`], its reply is read only once there is room
-/// for all that is made of it.
+/// The channel with memory accounting. If a request carries a [`Lease`], its reply is read only
+/// once there is memory for everything that is built from it.
 #[derive(Debug, Clone)]
 pub struct CountedChannel(Channel);
 
@@ -269,17 +272,18 @@ impl Service<http::Request<tonic::body::Body>> for CountedChannel {
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
 const PREFIX_BYTES: usize = 5;
 
-/// The body of a reply, which is one message.
+/// The body of a reply. It holds exactly one message.
 #[derive(Debug)]
 pub struct CountedBody {
     inner: tonic::body::Body,
     lease: Option<Arc<Lease>>,
-    /// The start of the message as far as it has come: a flag and four bytes of length.
+    /// The message's prefix as received so far: one flag byte and four bytes of length.
     prefix: Vec<u8>,
 }
 
 impl CountedBody {
-    /// Makes room for the message when its length is known. The service is trusted to send what it announces.
+    /// Reserves memory for the message once its length is known. The service is trusted to send the
+    /// length it announces.
     fn count(&mut self, data: &[u8]) -> Result<(), tonic::Status> {
         let Some(lease) = self
             .lease
@@ -331,17 +335,17 @@ impl http_body::Body for CountedBody {
     }
 }
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
     /// There was no connection: the service never saw the request.
     Unreachable,
-    /// The connection broke: the service may have seen the request.
+    /// The connection broke: the service may have received the request.
     Broken,
 }
 
-/// Whether this status was made on this side because no answer came. The service's own statuses have no source and
-/// carry details.
+/// Returns why no response came, if this status was made on the client side. Statuses of the
+/// service itself have no source and carry details.
 #[must_use]
 pub fn silence(status: &tonic::Status) -> Option<Silence> {
     let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
@@ -352,13 +356,13 @@ pub fn silence(status: &tonic::Status) -> Option<Silence> {
     } else if chain().next().is_some() {
         Some(Silence::Broken)
     } else {
-        // A proxy's answer for a service that is away.
+        // A proxy's response while the service is down.
         (status.code() == tonic::Code::Unavailable && status.details().is_empty())
             .then_some(Silence::Unreachable)
     }
 }
 
-/// The innermost cause, which is the one that says something: `Connection refused` rather than `transport error`.
+/// The innermost cause. It is the specific one: `Connection refused` rather than `transport error`.
 fn deepest(status: &tonic::Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
     let mut text = String::new();

@@ -1,13 +1,16 @@
-//! Each tool is one operation of the context service, and each call of it one gRPC request.
+//! Runs a tool call. Each tool is one operation of the context service, and each call is one gRPC request.
+//!
+//! [`Call::run`] decodes the arguments to a request of `context-model`, converts it to a gRPC message, sends it, and
+//! converts the response to JSON for the client.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use context_model as model;
 use context_model::{DeadlineClass, Error, JsonObject, Operation, Reason, Resource};
 use context_proto::v1 as pb;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -17,8 +20,12 @@ use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
 
-/// Pauses before a read is tried again while no service answers: a restart takes less than a second.
-const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(600)];
+/// Pauses before a read is retried while the service does not respond: 100 ms and 600 ms. A restart takes less than a
+/// second.
+const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_factor(6.0)
+    .with_max_times(2);
 
 /// The operation behind the tool with this name. API keys have no tools.
 #[must_use]
@@ -26,17 +33,7 @@ pub fn tool_operation(name: &str) -> Option<Operation> {
     Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
 }
 
-/// The key under which the reply holds the bare list that the tool is documented to return.
-#[must_use]
-pub fn list_key(operation: Operation) -> Option<&'static str> {
-    matches!(
-        operation,
-        Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts
-    )
-    .then_some("result")
-}
-
-/// How long a call may take.
+/// Maximum duration of a call of this operation.
 #[must_use]
 pub const fn deadline(operation: Operation) -> Duration {
     match operation.deadline_class() {
@@ -46,245 +43,7 @@ pub const fn deadline(operation: Operation) -> Duration {
     }
 }
 
-/// One call on its way: what is called, where, and with which credentials.
-#[derive(Debug, Clone)]
-pub struct Call<'a> {
-    /// Where the service is.
-    pub backend: &'a Backend,
-    /// Authorization and trace context.
-    pub metadata: MetadataMap,
-    /// What is called.
-    pub operation: Operation,
-    /// The memory of the request, of which its reply takes some too.
-    pub lease: Option<Arc<Lease>>,
-}
-
-impl Call<'_> {
-    /// Runs the operation with arguments that were already repaired after the tool's schema.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` for arguments that do not fit, what the service answers, or that it cannot be reached.
-    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
-        /// One write: the request type, the RPC, the reply type.
-        macro_rules! write {
-            ($request:ident, $client:ident.$rpc:ident, $reply:ident) => {{
-                let request: pb::$request = self.request::<model::$request, _>(arguments)?;
-                let mut client = self.backend.$client();
-                let reply = client.$rpc(self.envelope(request)).await;
-                self.reply::<model::$reply, _>(reply)
-            }};
-        }
-        /// One read, tried again when the service never saw it.
-        macro_rules! read {
-            ($request:ident, $client:ident.$rpc:ident, $reply:ident) => {{
-                let request: pb::$request = self.request::<model::$request, _>(arguments)?;
-                read!(request: request, $client.$rpc, $reply)
-            }};
-            (request: $request:expr, $client:ident.$rpc:ident, $reply:ident) => {{
-                let request = $request;
-                let mut client = self.backend.$client();
-                let mut pauses = RETRY_PAUSES.into_iter();
-                let reply = loop {
-                    match (client.$rpc(self.envelope(request.clone())).await, pauses.next()) {
-                        (Err(status), Some(pause)) if silence(&status).is_some() && self.refusal().is_none() => tokio::time::sleep(pause).await,
-                        (outcome, _) => break outcome,
-                    }
-                };
-                self.reply::<model::$reply, _>(reply)
-            }};
-        }
-        match self.operation {
-            Operation::StoreContext => write!(
-                StoreContextRequest,
-                contexts.store_context,
-                StoreContextReply
-            ),
-            Operation::StoreContextBatch => write!(
-                StoreContextBatchRequest,
-                contexts.store_context_batch,
-                BatchReply
-            ),
-            Operation::GetContextByIds => read!(
-                GetContextByIdsRequest,
-                contexts.get_context_by_ids,
-                GetContextByIdsReply
-            ),
-            Operation::UpdateContext => write!(
-                UpdateContextRequest,
-                contexts.update_context,
-                UpdateContextReply
-            ),
-            Operation::UpdateContextBatch => write!(
-                UpdateContextBatchRequest,
-                contexts.update_context_batch,
-                BatchReply
-            ),
-            Operation::DeleteContext => write!(
-                DeleteContextRequest,
-                contexts.delete_context,
-                DeleteContextReply
-            ),
-            Operation::DeleteContextBatch => {
-                write!(
-                    DeleteContextBatchRequest,
-                    contexts.delete_context_batch,
-                    DeleteContextBatchReply
-                )
-            }
-            Operation::SearchContext => read!(
-                SearchContextRequest,
-                contexts.search_context,
-                SearchContextReply
-            ),
-            Operation::SemanticSearchContext => {
-                read!(
-                    SemanticSearchContextRequest,
-                    contexts.semantic_search_context,
-                    SemanticSearchContextReply
-                )
-            }
-            Operation::FtsSearchContext => {
-                read!(
-                    FtsSearchContextRequest,
-                    contexts.fts_search_context,
-                    FtsSearchContextReply
-                )
-            }
-            Operation::HybridSearchContext => {
-                read!(
-                    HybridSearchContextRequest,
-                    contexts.hybrid_search_context,
-                    HybridSearchContextReply
-                )
-            }
-            Operation::ListThreads => {
-                read!(ListThreadsRequest, contexts.list_threads, ListThreadsReply)
-            }
-            Operation::GetStatistics => {
-                read!(request: pb::GetStatisticsRequest::default(), contexts.get_statistics, Statistics)
-            }
-            Operation::CreateArtifact => write!(
-                CreateArtifactRequest,
-                artifacts.create_artifact,
-                CreateArtifactReply
-            ),
-            Operation::ListArtifacts => read!(
-                ListArtifactsRequest,
-                artifacts.list_artifacts,
-                ListArtifactsReply
-            ),
-            Operation::SearchArtifacts => read!(
-                SearchArtifactsRequest,
-                artifacts.search_artifacts,
-                SearchArtifactsReply
-            ),
-            Operation::GetArtifact => {
-                read!(GetArtifactRequest, artifacts.get_artifact, GetArtifactReply)
-            }
-            Operation::UpdateArtifact => write!(
-                UpdateArtifactRequest,
-                artifacts.update_artifact,
-                UpdateArtifactReply
-            ),
-            Operation::DeleteArtifact => write!(
-                DeleteArtifactRequest,
-                artifacts.delete_artifact,
-                DeleteArtifactReply
-            ),
-            Operation::ListArtifactVersions => {
-                read!(
-                    ListArtifactVersionsRequest,
-                    artifacts.list_artifact_versions,
-                    ListArtifactVersionsReply
-                )
-            }
-            Operation::GetArtifactVersion => read!(
-                GetArtifactVersionRequest,
-                artifacts.get_artifact_version,
-                GetArtifactVersionReply
-            ),
-            Operation::RestoreArtifactVersion => {
-                write!(
-                    RestoreArtifactVersionRequest,
-                    artifacts.restore_artifact_version,
-                    RestoreArtifactVersionReply
-                )
-            }
-            Operation::DiffArtifactVersions => {
-                read!(
-                    DiffArtifactVersionsRequest,
-                    artifacts.diff_artifact_versions,
-                    DiffArtifactVersionsReply
-                )
-            }
-            Operation::CreateApiKey
-            | Operation::ListApiKeys
-            | Operation::GetApiKey
-            | Operation::UpdateApiKey
-            | Operation::DeactivateApiKey
-            | Operation::GetCaller => Err(Error::new(
-                Reason::NotFound,
-                format!("there is no tool {}", self.operation.as_str()),
-            )),
-        }
-    }
-
-    fn request<M: DeserializeOwned, P: From<M>>(&self, arguments: JsonObject) -> model::Result<P> {
-        Ok(P::from(model::decode::<M>(Value::Object(arguments))?))
-    }
-
-    fn envelope<P>(&self, message: P) -> Request<P> {
-        let mut request = Request::new(message);
-        *request.metadata_mut() = self.metadata.clone();
-        request.set_timeout(deadline(self.operation));
-        if let Some(lease) = &self.lease {
-            request.extensions_mut().insert(lease.clone());
-        }
-        request
-    }
-
-    /// Why there was no room for the reply.
-    fn refusal(&self) -> Option<Error> {
-        self.lease.as_ref()?.refusal()
-    }
-
-    fn reply<M, P>(&self, reply: Result<Response<P>, Status>) -> model::Result<Reply>
-    where
-        M: TryFrom<P> + Serialize,
-        M::Error: IntoError,
-    {
-        let failure = |status| {
-            self.refusal()
-                .unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()))
-        };
-        let message = reply.map_err(failure)?.into_inner();
-        let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?)
-            .map_err(Error::internal)?;
-        Ok(Reply {
-            structured,
-            text_key: list_key(self.operation),
-        })
-    }
-}
-
-/// What a conversion from the wire can fail with: some cannot.
-trait IntoError {
-    fn into_error(self) -> Error;
-}
-
-impl IntoError for Error {
-    fn into_error(self) -> Error {
-        self
-    }
-}
-
-impl IntoError for std::convert::Infallible {
-    fn into_error(self) -> Error {
-        match self {}
-    }
-}
-
-/// The error of a call that took too long.
+/// The error of a call that reached its deadline.
 #[must_use]
 pub fn too_late(operation: Operation) -> Error {
     Error::new(
@@ -295,4 +54,149 @@ pub fn too_late(operation: Operation) -> Error {
             deadline(operation).as_secs()
         ),
     )
+}
+
+/// The key of the list in the reply, for operations whose tool is documented to return only a list.
+#[must_use]
+pub fn list_key(operation: Operation) -> Option<&'static str> {
+    matches!(
+        operation,
+        Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts
+    )
+    .then_some("result")
+}
+
+/// One call of an operation.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The context service.
+    pub backend: &'a Backend,
+    /// Authorization and trace context, sent with the request.
+    pub metadata: MetadataMap,
+    /// The operation to call.
+    pub operation: Operation,
+    /// Counts the memory of the request and of its reply.
+    pub lease: Option<Arc<Lease>>,
+}
+
+impl Call<'_> {
+    /// Runs the operation. The arguments must already be repaired according to the tool's schema.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
+    /// service is unreachable.
+    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
+        /// Calls a method of a service and converts the response to a reply of the model.
+        macro_rules! call {
+            ($service:ident.$method:ident($message:expr) -> $reply:ident) => {{
+                let sending = self.send($message, |request| {
+                    let mut client = self.backend.$service();
+                    async move { client.$method(request).await }
+                });
+                self.reply::<model::$reply, _>(sending.await)
+            }};
+        }
+        /// One line for each operation: the service's method, the request and the reply.
+        macro_rules! operations {
+            ($($operation:ident: $service:ident.$method:ident($request:ident) -> $reply:ident,)*) => {
+                match self.operation {
+                    $(Operation::$operation => {
+                        let request: model::$request = model::decode(Value::Object(arguments))?;
+                        call!($service.$method(pb::$request::from(request)) -> $reply)
+                    })*
+                    // This operation has no parameters.
+                    Operation::GetStatistics => {
+                        call!(contexts.get_statistics(pb::GetStatisticsRequest::default()) -> Statistics)
+                    }
+                    Operation::CreateApiKey
+                    | Operation::ListApiKeys
+                    | Operation::GetApiKey
+                    | Operation::UpdateApiKey
+                    | Operation::DeactivateApiKey
+                    | Operation::GetCaller => Err(Error::new(
+                        Reason::NotFound,
+                        format!("there is no tool {}", self.operation.as_str()),
+                    )),
+                }
+            };
+        }
+        operations! {
+            StoreContext: contexts.store_context(StoreContextRequest) -> StoreContextReply,
+            StoreContextBatch: contexts.store_context_batch(StoreContextBatchRequest) -> BatchReply,
+            GetContextByIds: contexts.get_context_by_ids(GetContextByIdsRequest) -> GetContextByIdsReply,
+            UpdateContext: contexts.update_context(UpdateContextRequest) -> UpdateContextReply,
+            UpdateContextBatch: contexts.update_context_batch(UpdateContextBatchRequest) -> BatchReply,
+            DeleteContext: contexts.delete_context(DeleteContextRequest) -> DeleteContextReply,
+            DeleteContextBatch: contexts.delete_context_batch(DeleteContextBatchRequest) -> DeleteContextBatchReply,
+            SearchContext: contexts.search_context(SearchContextRequest) -> SearchContextReply,
+            SemanticSearchContext: contexts.semantic_search_context(SemanticSearchContextRequest) -> SemanticSearchContextReply,
+            FtsSearchContext: contexts.fts_search_context(FtsSearchContextRequest) -> FtsSearchContextReply,
+            HybridSearchContext: contexts.hybrid_search_context(HybridSearchContextRequest) -> HybridSearchContextReply,
+            ListThreads: contexts.list_threads(ListThreadsRequest) -> ListThreadsReply,
+            CreateArtifact: artifacts.create_artifact(CreateArtifactRequest) -> CreateArtifactReply,
+            ListArtifacts: artifacts.list_artifacts(ListArtifactsRequest) -> ListArtifactsReply,
+            SearchArtifacts: artifacts.search_artifacts(SearchArtifactsRequest) -> SearchArtifactsReply,
+            GetArtifact: artifacts.get_artifact(GetArtifactRequest) -> GetArtifactReply,
+            UpdateArtifact: artifacts.update_artifact(UpdateArtifactRequest) -> UpdateArtifactReply,
+            DeleteArtifact: artifacts.delete_artifact(DeleteArtifactRequest) -> DeleteArtifactReply,
+            ListArtifactVersions: artifacts.list_artifact_versions(ListArtifactVersionsRequest) -> ListArtifactVersionsReply,
+            GetArtifactVersion: artifacts.get_artifact_version(GetArtifactVersionRequest) -> GetArtifactVersionReply,
+            RestoreArtifactVersion: artifacts.restore_artifact_version(RestoreArtifactVersionRequest) -> RestoreArtifactVersionReply,
+            DiffArtifactVersions: artifacts.diff_artifact_versions(DiffArtifactVersionsRequest) -> DiffArtifactVersionsReply,
+        }
+    }
+
+    /// Sends the message. A read is retried while the service does not respond. A write is sent once, because it may
+    /// have been committed even if the response was lost.
+    async fn send<P, R, F>(
+        &self,
+        message: P,
+        method: impl Fn(Request<P>) -> F,
+    ) -> Result<Response<R>, Status>
+    where
+        P: Clone,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        if self.operation.is_write() {
+            return method(self.envelope(message)).await;
+        }
+        let attempt = || method(self.envelope(message.clone()));
+        attempt
+            .retry(RETRY_PAUSES)
+            .when(|status| silence(status).is_some() && self.refusal().is_none())
+            .await
+    }
+
+    /// Adds the credentials, the deadline and the lease that counts the response to the message.
+    fn envelope<P>(&self, message: P) -> Request<P> {
+        let mut request = Request::new(message);
+        *request.metadata_mut() = self.metadata.clone();
+        request.set_timeout(deadline(self.operation));
+        if let Some(lease) = &self.lease {
+            request.extensions_mut().insert(lease.clone());
+        }
+        request
+    }
+
+    /// Converts the response to JSON.
+    fn reply<M, P>(&self, response: Result<Response<P>, Status>) -> model::Result<Reply>
+    where
+        M: TryFrom<P, Error: Into<Error>> + Serialize,
+    {
+        let failure = |status| {
+            self.refusal()
+                .unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()))
+        };
+        let message = response.map_err(failure)?.into_inner();
+        let reply = M::try_from(message).map_err(Into::<Error>::into)?;
+        Ok(Reply {
+            structured: serde_json::to_value(reply).map_err(Error::internal)?,
+            text_key: list_key(self.operation),
+        })
+    }
+
+    /// The error if the reply was rejected for lack of memory. `None` when it was not.
+    fn refusal(&self) -> Option<Error> {
+        self.lease.as_ref()?.refusal()
+    }
 }

@@ -1,14 +1,15 @@
-//! The tools as clients see them: one hand-written JSON file each under `tools/`, read once.
+//! The tools as clients see them: one hand-written JSON file each under `tools/`, parsed once.
 //!
-//! The files are written by hand because they are the contract with the model: every byte of a description and a
-//! schema is paid for in each agent's context. Tests hold them to the documented parameters, to the subset of JSON
-//! Schema that all known clients accept, and to a size budget.
+//! The files are written by hand because they are the contract with the model, and every byte of a
+//! description or schema takes space in each agent's context. Tests compare them with the
+//! documented parameters, with the subset of JSON Schema that all known clients accept, and with a
+//! size budget.
 
 use std::sync::LazyLock;
 
 use rmcp::model::Tool;
 
-/// The files, in the order in which tools are listed.
+/// The files, in listing order.
 const FILES: [&str; 23] = [
     include_str!("../tools/store_context.json"),
     include_str!("../tools/search_context.json"),
@@ -35,10 +36,11 @@ const FILES: [&str; 23] = [
     include_str!("../tools/diff_artifact_versions.json"),
 ];
 
-/// How many of them stand at the front of [`FILES`]: the documented tools. The others belong to the full set alone.
+/// How many of [`FILES`], from the front, are the documented tools. The rest is listed only in the
+/// full set.
 const DOCUMENTED: usize = 22;
 
-/// Which tools are listed: each costs every agent a part of its context.
+/// Which tools are listed. Each listed tool takes space in every agent's context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ToolSet {
     /// The documented tools
@@ -58,7 +60,7 @@ impl Catalogue {
     /// The one catalogue of this binary.
     ///
     /// # Panics
-    /// When an embedded file is not a tool, which the tests rule out.
+    /// If an embedded file is not a valid tool. Tests rule this out.
     #[must_use]
     pub fn get() -> &'static Self {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue {
@@ -85,7 +87,7 @@ impl Catalogue {
         }
     }
 
-    /// The tool with this name. (A handful of short comparisons; a map would not be faster.)
+    /// The tool with this name. A linear scan: with so few short names a map would not be faster.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use context_model::expand_variables;
 
 use crate::backend::Target;
 use crate::catalogue::ToolSet;
@@ -18,7 +19,7 @@ use crate::memory::{BYTES_PER_BYTE, Budget};
 #[derive(Debug, Parser)]
 #[command(name = "context-gateway", version, about, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -31,7 +32,7 @@ context-gateway stdio --help       the settings of the local gateway";
 pub enum Command {
     /// Serve the client that started this process, over stdin and stdout
     Stdio(StdioArgs),
-    /// Serve clients over streamable HTTP on /mcp, with /healthz and /readyz beside it
+    /// Serve clients over streamable HTTP on /mcp, with health checks on /healthz and /readyz
     Http(HttpArgs),
     /// Register the gateway in a client's configuration, or remove it again
     Install(InstallArgs),
@@ -44,27 +45,30 @@ pub enum Command {
     },
 }
 
-/// Where the service is and what is shared by both transports.
+/// The address of the service, and settings that both transports share.
 #[derive(Debug, Clone, Args)]
 pub struct BackendArgs {
-    /// Address of the context service: http://host:port or unix:/path. Empty: the service of DB_PATH on this machine,
-    /// started when it does not run
+    /// Address of the context service: http://host:port or unix:/path. If empty, the gateway uses
+    /// the local service of DB_PATH and starts it if necessary
     #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub backend: String,
     /// Database file of the local service
     #[arg(long, env = "DB_PATH", default_value = "~/.mcp/context_storage.db", value_parser = expanded)]
     pub db_path: String,
-    /// Where the local service keeps entries, as it reads these settings itself
+    /// Where the local service stores entries. The local service reads the same settings
     #[command(flatten)]
     pub storage: StorageArgs,
-    /// Unix socket of the local service. Empty: named after the database, in the runtime directory
+    /// Unix socket of the local service. If empty, a socket in the runtime directory that is named
+    /// after the database
     #[arg(long, env = "CONTEXT_SOCKET", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub socket: String,
-    /// Megabytes of images in one request, at most; also sets the largest message. The service has the same setting
+    /// Largest total size of the images in one request, in megabytes; also sets the largest
+    /// message. The service has a setting of the same name
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
-    /// Megabytes of requests and replies held at once, 64 to 1048576; more is refused until there is room. A request takes
-    /// three times its size and a reply seven times, so that 512 MB are enough for 156 and 68 MB
+    /// Memory for requests and replies in flight, in megabytes, 64 to 1048576. Requests beyond it
+    /// are refused until memory is free. A request takes three times its size and a reply seven
+    /// times, so 512 MB are enough for a request of 156 MB and a reply of 68 MB
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
     /// Tools to list: default (the documented ones) or full
@@ -77,7 +81,7 @@ pub struct BackendArgs {
         ignore_case = true
     )]
     pub tools: ToolSet,
-    /// What is logged to stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
+    /// Log level on stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
     pub log_level: tracing::level_filters::LevelFilter,
 }
@@ -86,7 +90,7 @@ impl BackendArgs {
     /// Where the service is.
     ///
     /// # Errors
-    /// A sentence about an address that cannot be read.
+    /// A sentence that describes the address that cannot be parsed.
     pub fn target(&self) -> Result<Target, String> {
         if !self.backend.is_empty() {
             return Target::parse(&self.backend);
@@ -100,7 +104,7 @@ impl BackendArgs {
             ));
         }
         let db_path = match self.db_path.as_str() {
-            // Set but empty, as compose files do with what nobody configured.
+            // Set but empty: compose files pass settings through that their user left unset.
             "" => context_model::local::default_db_path(),
             path => context_model::local::expand_home(path),
         };
@@ -110,19 +114,19 @@ impl BackendArgs {
         ))))
     }
 
-    /// The memory of requests and replies.
+    /// The memory budget for requests and replies.
     #[must_use]
     pub fn budget(&self) -> Arc<Budget> {
         Budget::new(self.request_memory_mb.saturating_mul(1024 * 1024))
     }
 
-    /// The largest message that the service sends or takes, in bytes.
+    /// The largest message that the service sends or accepts, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         context_model::max_message_bytes(self.max_total_size_mb)
     }
 
-    /// The largest request of a client, in bytes: the service takes it, and the memory has room for it.
+    /// The largest client request in bytes that the service accepts and the memory budget allows.
     #[must_use]
     pub fn max_request_bytes(&self) -> usize {
         self.max_message_bytes()
@@ -130,7 +134,8 @@ impl BackendArgs {
     }
 }
 
-/// Settings of the service that name its socket. The service this gateway starts reads them from the same environment.
+/// Settings of the service that determine its socket. A service that this gateway starts reads them
+/// from the same environment.
 #[derive(Debug, Clone, Args)]
 pub struct StorageArgs {
     /// The service's database: sqlite or postgresql
@@ -139,22 +144,23 @@ pub struct StorageArgs {
     /// The PostgreSQL server
     #[arg(long, env = "POSTGRESQL_CONNECTION_STRING", default_value = "", hide = true, hide_env_values = true, value_parser = expanded)]
     pub postgresql_connection_string: String,
-    /// Its host
+    /// Host of the PostgreSQL server
     #[arg(long, env = "POSTGRESQL_HOST", default_value = "", hide = true, value_parser = expanded)]
     pub postgresql_host: String,
-    /// Its port
+    /// Port of the PostgreSQL server
     #[arg(long, env = "POSTGRESQL_PORT", default_value = "", hide = true, value_parser = expanded)]
     pub postgresql_port: String,
-    /// The role
+    /// PostgreSQL role
     #[arg(long, env = "POSTGRESQL_USER", default_value = "", hide = true, value_parser = expanded)]
     pub postgresql_user: String,
-    /// The database there
+    /// PostgreSQL database
     #[arg(long, env = "POSTGRESQL_DATABASE", default_value = "", hide = true, value_parser = expanded)]
     pub postgresql_database: String,
 }
 
 impl StorageArgs {
-    /// The socket of a service on PostgreSQL; `None` on SQLite, whose socket is named after its file.
+    /// The socket of a service on PostgreSQL. `None` on SQLite, where the socket is named after the
+    /// database file.
     fn socket(&self) -> Option<std::path::PathBuf> {
         let or = |value: &'_ str, default: &str| {
             if value.is_empty() {
@@ -167,7 +173,7 @@ impl StorageArgs {
             .trim()
             .eq_ignore_ascii_case("postgresql")
             .then(|| {
-                let place = context_model::local::PostgresPlace {
+                let address = context_model::local::PostgresAddress {
                     connection_string: Some(self.postgresql_connection_string.as_str())
                         .filter(|string| !string.is_empty()),
                     host: &or(&self.postgresql_host, "localhost"),
@@ -176,7 +182,7 @@ impl StorageArgs {
                     database: &or(&self.postgresql_database, "mcp_context"),
                 };
                 context_model::local::postgres_socket_path(
-                    place,
+                    address,
                     rustix::process::geteuid().as_raw(),
                 )
             })
@@ -189,19 +195,20 @@ pub struct StdioArgs {
     /// Where the service is.
     #[command(flatten)]
     pub backend: BackendArgs,
-    /// API key or token with which this gateway calls the service
+    /// API key or token that the gateway sends to the service
     #[arg(long, env = "CONTEXT_API_KEY", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub api_key: String,
-    /// File that holds the API key or token, instead of the setting above; it is read again when it changes
+    /// File that holds the API key or token, instead of CONTEXT_API_KEY; it is read again when it
+    /// changes
     #[arg(long, env = "CONTEXT_API_KEY_FILE", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub api_key_file: String,
 }
 
 impl StdioArgs {
-    /// The key, from its setting or its file.
+    /// The credentials, from the setting or from the file.
     ///
     /// # Errors
-    /// A sentence when both are given, the file cannot be read, or the key is none.
+    /// A sentence if both are set, the file cannot be read, or the key cannot be sent in a header.
     pub fn credentials(&self) -> Result<Credentials, String> {
         match (self.api_key.trim(), self.api_key_file.as_str()) {
             (key, "") => Credentials::own(Some(key)),
@@ -215,7 +222,8 @@ impl StdioArgs {
     }
 }
 
-/// Settings of the HTTP transport. Callers bring their own Authorization header; it is passed on unchanged.
+/// Settings of the HTTP transport. The gateway passes each caller's Authorization header on
+/// unchanged.
 #[derive(Debug, Clone, Args)]
 pub struct HttpArgs {
     /// Where the service is.
@@ -224,41 +232,46 @@ pub struct HttpArgs {
     /// Address to listen on
     #[arg(long, env = "GATEWAY_LISTEN", default_value = "127.0.0.1:7421", value_parser = socket_address)]
     pub listen: SocketAddr,
-    /// Host names, besides the loopback ones, under which clients reach this server; comma-separated, host or host:port
+    /// Host names besides the loopback ones by which clients reach this server; comma-separated,
+    /// host or host:port
     #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", value_delimiter = ',', value_parser = expanded)]
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
     #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
     pub allowed_origins: Vec<String>,
-    /// Connections at once, 1 to 100000; for one more, the one that is idle for longest is closed
+    /// Maximum number of connections, 1 to 100000. Beyond it, the connection that has been idle
+    /// longest is closed
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = connections)]
     pub max_connections: usize,
-    /// Connections at once from one address. Empty: half of them all; set it where a proxy makes all clients one address
+    /// Maximum number of connections from one address. If empty, half of the total. Raise it if a
+    /// proxy makes all clients share one address
     #[arg(long, env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = connections_per_address, default_value = "", hide_default_value = true)]
     pub max_connections_per_address: PerAddress,
-    /// URL of /mcp as clients know it, for the metadata that a 401 points to. Empty: http://ADDRESS/mcp
+    /// URL of /mcp as clients see it, for the metadata that a 401 refers to. If empty,
+    /// http://ADDRESS/mcp
     #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub public_url: String,
-    /// How the service authenticates callers: off, keys or oidc. With `off` only loopback addresses are served
+    /// How the service authenticates callers: off, keys or oidc. With off, only loopback addresses
+    /// are served
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
-    /// With AUTH=oidc: the issuer of tokens, to which clients without one are sent
+    /// Token issuer for AUTH=oidc; clients without a token are sent to it
     #[arg(long, env = "OIDC_ISSUER", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub oidc_issuer: String,
-    /// What the issuer's scopes for the service begin with, as it is set there
+    /// Prefix of the issuer's scope names for the service, as configured at the issuer
     #[arg(long, env = "OIDC_SCOPE_PREFIX", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub oidc_scope_prefix: String,
-    /// Listen on other than loopback addresses although nobody is authenticated
+    /// Listen on addresses other than loopback without authentication
     #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = switch, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub insecure: bool,
 }
 
-/// The limit for one address; `None` is half of all.
+/// The limit for one address. `None` means half of the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerAddress(Option<usize>);
 
 impl HttpArgs {
-    /// What connections may take.
+    /// The limits on connections.
     #[must_use]
     pub fn connection_limits(&self) -> ConnectionLimits {
         let per_address = self
@@ -272,7 +285,8 @@ impl HttpArgs {
         }
     }
 
-    /// What is guarded, and who gives tokens for it; `None` while nobody is authenticated.
+    /// The resource that needs authentication and the issuer of its tokens; `None` if
+    /// authentication is off.
     #[must_use]
     pub fn guarded(&self, listen: SocketAddr) -> Option<Guarded> {
         let resource = if self.public_url.is_empty() {
@@ -288,10 +302,11 @@ impl HttpArgs {
         })
     }
 
-    /// Checks that nobody gets in who should not.
+    /// Checks that the server is not open to unauthenticated callers by mistake.
     ///
     /// # Errors
-    /// A sentence when the address is open to others and nobody is authenticated, or an origin cannot be read.
+    /// A sentence if the address can be reached from other machines without authentication, or a
+    /// URL or origin is malformed.
     pub fn check(&self) -> Result<(), String> {
         if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {
             return Err(format!(
@@ -336,7 +351,7 @@ impl HttpArgs {
     }
 }
 
-/// The clients that can be configured.
+/// The clients that `install` can configure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {
     /// Claude Code
@@ -358,47 +373,30 @@ pub struct InstallArgs {
     /// Register this URL of a running `context-gateway http` instead of a local process
     #[arg(long, value_name = "URL", conflicts_with = "backend")]
     pub url: Option<String>,
-    /// Address of the service for the local process; without it the shared local service is used
+    /// Address of the service for the local process. If omitted, the shared local service
     #[arg(long)]
     pub backend: Option<String>,
     /// Database file for the local process
     #[arg(long, conflicts_with = "url")]
     pub db_path: Option<String>,
-    /// Remove the entry instead
+    /// Remove the entry
     #[arg(long)]
     pub uninstall: bool,
-    /// Only print what would be written
+    /// Print the result and change nothing
     #[arg(long)]
     pub print: bool,
-    /// Configuration file, when it is not where the client usually has it
+    /// Configuration file, if it is not in the client's usual place
     #[arg(long)]
     pub file: Option<PathBuf>,
 }
 
-/// Replaces a value that still holds `${VAR}` or `${VAR:-default}`, which some clients pass on unexpanded.
+/// Expands `${VAR}` and `${VAR:-default}`, which some clients pass on unexpanded.
 fn expanded(value: &str) -> Result<String, String> {
-    Ok(expand(value, |name| std::env::var(name).ok()))
+    Ok(expand_variables(value, |name| std::env::var(name).ok()))
 }
 
-fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
-    let mut out = String::new();
-    let mut rest = value;
-    while let Some(start) = rest.find("${") {
-        let Some(end) = rest[start..].find('}') else {
-            break;
-        };
-        let inner = &rest[start + 2..start + end];
-        let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
-        // A variable that still holds a placeholder was never set: the client copied it literally.
-        let found = lookup(name).filter(|found| !found.is_empty() && !found.contains("${"));
-        out.push_str(&rest[..start]);
-        out.push_str(found.as_deref().unwrap_or(default));
-        rest = &rest[start + end + 1..];
-    }
-    out + rest
-}
-
-/// The trimmed value, or the default for one that is set but empty, as compose files do with what nobody configured.
+/// The trimmed value, or the default if it is empty: compose files set variables that their user
+/// left unset to "".
 fn or<'a>(value: &'a str, default: &'a str) -> &'a str {
     match value.trim() {
         "" => default,
@@ -477,7 +475,8 @@ fn authentication(value: &str) -> Result<String, String> {
 }
 
 fn server_name(value: &str) -> Result<String, String> {
-    // Clients build `mcp__<server>__<tool>` from it and drop the tool beyond 64 characters; the longest tool has 23.
+    // Clients build `mcp__<server>__<tool>` from it and drop tools whose name is longer than 64
+    // characters; the longest tool name has 23.
     if (1..=30).contains(&value.len())
         && value
             .bytes()
@@ -498,25 +497,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn placeholders_are_expanded_and_unset_ones_take_their_default() {
-        let lookup = |name: &str| match name {
-            "SET" => Some("value".to_owned()),
-            "LITERAL" => Some("${LITERAL}".to_owned()),
-            _ => None,
-        };
-        for (given, expected) in [
-            ("plain", "plain"),
-            ("${SET}", "value"),
-            ("a${SET}b${UNSET:-c}", "avaluebc"),
-            ("${UNSET}", ""),
-            ("${LITERAL:-x}", "x"),
-            ("${open", "${open"),
-        ] {
-            assert_eq!(expand(given, lookup), expected);
-        }
     }
 
     fn http(args: &[&str]) -> Result<(), String> {

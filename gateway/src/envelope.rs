@@ -1,20 +1,21 @@
-//! The outside of a JSON-RPC message: enough to answer a request that cannot be read further.
+//! The outer members of a JSON-RPC message: enough to answer a request that cannot be parsed
+//! further.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Bytes of an id that are repeated.
+/// Longest id that is repeated in an error, in bytes.
 const MAX_ID: usize = 64 * 1024;
-/// Characters of a method that are repeated.
+/// Longest method that is repeated in an error, in characters.
 const MAX_METHOD: usize = 64;
 
-/// The outside of a message.
+/// The id and method of a message.
 #[derive(Debug, PartialEq)]
 pub struct Envelope {
-    /// The id, when it is a string or a number.
+    /// The id, if it is a string or a number.
     pub id: Option<Value>,
-    /// The method, when it is a string; its beginning if it is long.
+    /// The method, if it is a string; cut if it is long.
     pub method: Option<String>,
 }
 
@@ -27,8 +28,8 @@ struct Members<'m> {
 }
 
 impl Envelope {
-    /// Reads the outside of one message; `None` when it is no JSON object. Nothing else of it is built, however large
-    /// or deep it is.
+    /// Reads id and method of one message; `None` if it is not a JSON object. Nothing else is built
+    /// from the message, however large or deep it is.
     #[must_use]
     pub fn read(message: &[u8]) -> Option<Self> {
         let members: Members<'_> = serde_json::from_slice(message).ok()?;
@@ -48,26 +49,27 @@ impl Envelope {
         })
     }
 
-    /// Whether it is a request that expects an answer with its id.
+    /// Whether it is a request: it has an id, so it expects a response.
     #[must_use]
     pub const fn is_request(&self) -> bool {
         self.id.is_some() && self.method.is_some()
     }
 
-    /// Whether it expects no answer.
+    /// Whether it is a notification: it expects no response.
     #[must_use]
     pub const fn is_notification(&self) -> bool {
         self.id.is_none() && self.method.is_some()
     }
 
-    /// The JSON-RPC error for a message that could not be read for this reason.
+    /// The JSON-RPC error for a message that could not be read. `complaint` is the parser's
+    /// message.
     #[must_use]
     pub fn unreadable(&self, complaint: &str) -> Value {
         let id = self.id.clone().unwrap_or_default();
         let Some(method) = &self.method else {
             return error(&id, -32600, "Invalid Request: the message has no method");
         };
-        // What serde says when the JSON is fine and its form is not.
+        // What serde reports if the JSON is valid but its structure is not.
         let form = [
             "data did not match",
             "invalid type",

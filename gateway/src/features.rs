@@ -1,10 +1,11 @@
-//! What the gateway knows about the service's features, and therefore which tools it lists.
+//! What the gateway knows about the service's features, which decides which tools it lists.
 //!
-//! Before the first contact everything is listed. What the service last said decides after that; a change is announced
-//! to the clients that can hear it. A tool that is not listed can still be called: the service answers why it is off.
+//! Before the first contact all tools are listed. From then on the service's last response decides,
+//! and a change is announced to the clients that subscribed. A tool that is not listed can still be
+//! called: the service then says why it is off.
 //!
-//! What was learnt is kept in a file beside the local service's socket, so that the next session starts with the right
-//! list: a list that changes in mid-session costs an agent its cached prompt.
+//! The list is saved in a file next to the local service's socket, so that the next session starts
+//! with the right one: a list that changes in mid-session invalidates an agent's cached prompt.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,12 +19,12 @@ use tokio::sync::watch;
 use crate::call::tool_operation;
 use crate::reply::Reply;
 
-/// The tools that the service's last answers rule out.
+/// The tools that the service's last responses rule out.
 #[derive(Debug)]
 pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
-    /// Whether the statistics of the service as it runs now were read, or are being read.
-    asked: AtomicBool,
+    /// Whether the statistics of the running service were read, or are being read.
+    requested: AtomicBool,
     memory: Option<PathBuf>,
 }
 
@@ -34,20 +35,21 @@ impl Default for Features {
 }
 
 impl Features {
-    /// What `memory` holds from an earlier session; nothing is known without it.
+    /// Loads what an earlier session saved in `memory`. Without a file, all features count as on.
     #[must_use]
     pub fn remembered(memory: Option<PathBuf>) -> Self {
         let off = memory.as_deref().map(recall).unwrap_or_default();
         Self {
             off: watch::Sender::new(off),
-            asked: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
             memory,
         }
     }
 
-    /// Whether somebody should ask for the statistics now: after the first answer of a service that may be new.
+    /// Whether the caller should read the statistics now. True once after each time the service may
+    /// have restarted.
     pub fn should_ask(&self) -> bool {
-        !self.asked.swap(true, Ordering::Relaxed)
+        !self.requested.swap(true, Ordering::Relaxed)
     }
 
     /// Those of `tools` whose feature is not known to be off.
@@ -67,11 +69,12 @@ impl Features {
         self.off.subscribe()
     }
 
-    /// Learns from the outcome of a call: statistics tell everything, a success or a refusal something about one tool.
+    /// Learns from the outcome of a call. Statistics report all features; any other success or
+    /// refusal concerns one tool.
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
-                self.asked.store(true, Ordering::Relaxed);
+                self.requested.store(true, Ordering::Relaxed);
                 let off = switched_off(&reply.structured);
                 self.change(|known| {
                     let changed = *known != off;
@@ -83,9 +86,9 @@ impl Features {
             Err(error) if error.reason == Reason::FeatureUnavailable => {
                 self.change(|known| known.insert(operation))
             }
-            // It was away, and comes back perhaps with other settings.
+            // The service was down. It may come back with other settings.
             Err(error) if error.reason == Reason::StoreUnavailable => {
-                self.asked.store(false, Ordering::Relaxed)
+                self.requested.store(false, Ordering::Relaxed)
             }
             Err(_) => {}
         }
@@ -96,12 +99,12 @@ impl Features {
             && let Some(memory) = &self.memory
             && let Err(error) = remember(memory, &self.off.borrow())
         {
-            tracing::debug!(%error, "The features could not be remembered");
+            tracing::debug!(%error, "Could not save the service's features");
         }
     }
 }
 
-/// The operations a file names; what cannot be read was never known.
+/// The operations that the file names. An unreadable file names none.
 fn recall(memory: &Path) -> BTreeSet<Operation> {
     let names: Vec<String> = std::fs::read(memory)
         .ok()
@@ -115,7 +118,7 @@ fn recall(memory: &Path) -> BTreeSet<Operation> {
 
 fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
     let names: Vec<&str> = off.iter().map(|operation| operation.as_str()).collect();
-    // A name of its own: several gateways may write at once.
+    // Each process writes its own draft, because several gateways may write at the same time.
     let draft = memory.with_extension(format!("features.{}", std::process::id()));
     std::fs::write(&draft, serde_json::to_vec(&names)?)?;
     std::fs::rename(&draft, memory)

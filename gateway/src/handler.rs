@@ -1,4 +1,5 @@
-//! The MCP server: answers listings from what is embedded, and hands every tool call to the context service.
+//! The MCP server. It answers listings from embedded files and forwards each tool call to the
+//! context service.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::memory::Lease;
 use crate::{lenient, prompts, reply, resources};
 use context_model::nearest;
 
-/// The methods that this server answers.
+/// The methods that this server implements.
 const METHODS: [&str; 10] = [
     "initialize",
     "ping",
@@ -39,17 +40,18 @@ const METHODS: [&str; 10] = [
     "tools/list",
 ];
 
-/// For how long clients may keep a listing: five minutes. It changes only when a feature is switched.
+/// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
+/// or off.
 const LISTING_TTL_MS: u64 = 300_000;
 
-/// Whose rights the calls have.
+/// The credentials of calls to the service.
 #[derive(Debug, Clone)]
 pub enum Credentials {
     /// The gateway's own key, or none: on stdio, where the client started the gateway.
     Own(Option<AsciiMetadataValue>),
-    /// The same, from a file that may change.
+    /// The gateway's own key, from a file that may change.
     File(Arc<KeyFile>),
-    /// What the caller sent in its `Authorization` header: on HTTP, where callers differ.
+    /// The caller's `Authorization` header: on HTTP, where each caller has its own.
     Callers,
 }
 
@@ -57,7 +59,7 @@ impl Credentials {
     /// The gateway's own API key, as a bearer token.
     ///
     /// # Errors
-    /// When the key holds characters that cannot stand in a header.
+    /// If the key holds characters that are not allowed in a header.
     pub fn own(key: Option<&str>) -> Result<Self, String> {
         Ok(Self::Own(key_file::bearer(key.unwrap_or_default())?))
     }
@@ -70,18 +72,18 @@ pub struct Gateway {
     credentials: Credentials,
     features: Arc<Features>,
     tools: ToolSet,
-    /// `_meta` with `serverInfo`, stamped on every result.
+    /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
 }
 
 impl Gateway {
-    /// A gateway to `backend`.
+    /// A gateway to `backend` that lists the default tools.
     #[must_use]
     pub fn new(backend: Backend, credentials: Credentials) -> Arc<Self> {
         Self::with_tools(backend, credentials, ToolSet::Default)
     }
 
-    /// A gateway that lists these tools. The others can be called all the same.
+    /// A gateway that lists these tools. Tools that are not listed can still be called.
     #[must_use]
     pub fn with_tools(backend: Backend, credentials: Credentials, tools: ToolSet) -> Arc<Self> {
         let mut stamp = JsonObject::new();
@@ -113,7 +115,7 @@ impl Gateway {
         Some(self.stamp.clone())
     }
 
-    /// What goes with a request: the caller's rights and the trace it belongs to.
+    /// The gRPC metadata of a request: authorization and trace context.
     fn metadata(&self, context: &RequestContext<RoleServer>) -> MetadataMap {
         let mut metadata = MetadataMap::new();
         let authorization = match &self.credentials {
@@ -146,7 +148,8 @@ impl Gateway {
         metadata
     }
 
-    /// Runs one operation within its deadline, or until the client no longer wants it; `None` in that case.
+    /// Runs one operation until it ends, its deadline passes, or the client cancels it. `None` if
+    /// cancelled.
     pub(crate) async fn run(
         &self,
         operation: Operation,
@@ -162,7 +165,7 @@ impl Gateway {
         };
         let outcome = tokio::select! {
             biased;
-            // Dropping the call resets its stream, which stops the work in the service.
+            // Dropping the call resets its stream, which cancels the work in the service.
             () = context.ct.cancelled() => return None,
             outcome = tokio::time::timeout(deadline, call.run(arguments)) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
@@ -173,7 +176,7 @@ impl Gateway {
         Some(outcome)
     }
 
-    /// Reads the statistics beside the calls, with the rights of the call that came first.
+    /// Reads the statistics in the background, with the credentials of the first call.
     fn ask_for_features(&self, metadata: MetadataMap) {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {
@@ -207,12 +210,12 @@ impl Gateway {
             Ok(reply) => reply.into_result(),
             Err(error) => {
                 if error.reason == Reason::Internal {
-                    tracing::error!(tool = operation.as_str(), ?error, "A tool call failed");
+                    tracing::error!(tool = operation.as_str(), ?error, "Tool call failed");
                 } else {
                     tracing::debug!(
                         tool = operation.as_str(),
                         reason = error.reason.as_str(),
-                        "A tool call was refused"
+                        "Tool call refused"
                     );
                 }
                 if operation.resource() == Resource::Artifact {
@@ -225,7 +228,7 @@ impl Gateway {
     }
 }
 
-/// The memory that this request takes, where the transport counts it.
+/// The memory lease of this request, if the transport has one.
 fn lease(context: &RequestContext<RoleServer>) -> Option<Arc<Lease>> {
     let of_http = || {
         context
@@ -247,7 +250,7 @@ fn implementation() -> Implementation {
         .with_description("Shared, durable, searchable memory for agents")
 }
 
-/// One page holds everything, so that no cursor was ever given out.
+/// Each listing is a single page, so the gateway never issues a cursor.
 fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor.as_ref()) {
         None => Ok(()),
@@ -258,8 +261,8 @@ fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorDa
     }
 }
 
-/// The answer to a cancelled request, which nobody reads; except that a request is also cancelled by another one with
-/// the same id, which is the client's mistake and not an internal error.
+/// The response to a cancelled request. Usually no client reads it. But a second request with the
+/// same id also cancels the first; that is the client's mistake and not an internal error.
 pub(crate) fn cancelled() -> ErrorData {
     ErrorData::invalid_request(
         "the request was cancelled, or its id was used again while it ran",
@@ -339,7 +342,7 @@ impl ServerHandler for Gateway {
         _: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        // Completion is not declared; the default would answer an empty list all the same.
+        // Completion is not declared; rmcp's default would return an empty list anyway.
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
@@ -417,10 +420,11 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method: String = request.method.chars().take(64).collect();
-        // A request that names its revision is of one that has no `initialize`.
+        // A request whose metadata names its protocol revision belongs to a revision without
+        // `initialize`.
         let is_known = METHODS.contains(&method.as_str())
             && (method != "initialize" || context.meta.protocol_version().is_none());
-        // Requests of MCP arrive here when their parameters are not what it defines.
+        // rmcp passes standard requests here if their parameters do not match the protocol.
         if is_known {
             let sentence = format!(
                 "Invalid params: the parameters of `{method}` do not have the form that MCP defines"

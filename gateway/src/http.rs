@@ -1,4 +1,4 @@
-//! The HTTP transport: streamable HTTP on `/mcp`, without sessions, beside the health routes.
+//! The HTTP transport: stateless streamable HTTP on `/mcp`, and the health routes.
 
 mod auth;
 mod edge;
@@ -26,17 +26,19 @@ use crate::memory::Budget;
 pub use auth::Guarded;
 pub use serve::{ConnectionLimits, serve};
 
-/// How the HTTP transport is set up.
+/// The configuration of the HTTP transport.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Host names under which clients reach this server, besides the loopback names and the address it listens on.
+    /// Host names by which clients reach this server, besides the loopback names and the listen
+    /// address.
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, besides this server's own loopback origins; `scheme://host:port`, `:*` for any
     /// port.
     pub allowed_origins: Vec<String>,
-    /// What is guarded, when every request needs a valid key or token; `None` while nobody is authenticated.
+    /// The protected resource, if every request needs a valid key or token; `None` if
+    /// authentication is off.
     pub guarded_as: Option<Guarded>,
     /// The largest request body, in bytes.
     pub max_message_bytes: usize,
@@ -63,7 +65,7 @@ impl HttpConfig {
     }
 }
 
-/// Questions at once whether the service is there; they come without credentials.
+/// Health checks in flight; they carry no credentials.
 const MAX_PROBES: usize = 16;
 
 /// The routes. `stop` ends the long subscription streams.
@@ -114,7 +116,7 @@ pub fn app(
         .with_state(gateway)
 }
 
-/// Lets the allowed origins read replies from a browser. rmcp refuses the others by itself.
+/// Adds CORS headers for the allowed origins. rmcp itself refuses the others.
 fn cors(origins: Vec<String>) -> CorsLayer {
     let allowed = AllowOrigin::predicate(move |origin: &HeaderValue, _| {
         origin.to_str().is_ok_and(|origin| {

@@ -1,7 +1,8 @@
-//! `context-gateway install`: registers the gateway in a client's configuration, and takes it out again.
+//! `context-gateway install`: adds the gateway to a client's configuration, or removes it.
 //!
-//! Configuration files belong to their users: other entries, comments and formatting stay byte for byte, the previous
-//! file is kept beside the new one, and a file that cannot be understood is left alone.
+//! Configuration files belong to their users. Other entries, comments and formatting stay byte for
+//! byte; the previous file is saved next to the new one; a file that cannot be parsed is not
+//! changed.
 
 mod jsonc;
 
@@ -14,10 +15,11 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Client, InstallArgs};
 
-/// Does what the arguments ask and says on stdout what was done.
+/// Runs the command and prints what it did to stdout.
 ///
 /// # Errors
-/// A sentence when the configuration cannot be read, understood or written, or the client's own command fails.
+/// A sentence if the configuration cannot be read, parsed or written, or if the client's own
+/// command fails.
 pub fn run(args: &InstallArgs) -> Result<(), String> {
     let entry = entry(args)?;
     if args.client == Client::Claude
@@ -80,7 +82,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         ));
     }
     let backup = write(&file, &before, &after)?;
-    let kept = backup
+    let saved = backup
         .map(|backup| format!(" (the previous file is {})", backup.display()))
         .unwrap_or_default();
     let did = if args.uninstall {
@@ -89,13 +91,13 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         "registered in"
     };
     say(&format!(
-        "`{}` was {did} {}{kept}; restart the client to use it",
+        "`{}` was {did} {}{saved}; restart the client to use it",
         args.name,
         file.display()
     ))
 }
 
-/// The server entry as the client's configuration has it.
+/// The server entry in the form of the client's configuration.
 fn entry(args: &InstallArgs) -> Result<Value, String> {
     if let Some(url) = &args.url {
         let uri = url
@@ -131,7 +133,7 @@ fn entry(args: &InstallArgs) -> Result<Value, String> {
     Ok(entry)
 }
 
-/// The arguments of `claude mcp …` for this entry, at user scope so that every project has it.
+/// The arguments of `claude mcp …` for this entry. User scope makes it available in every project.
 fn claude_arguments(args: &InstallArgs, entry: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut arguments: Vec<String> = ["mcp", "add", "--scope", "user"].map(String::from).into();
@@ -172,7 +174,7 @@ fn with_claude(claude: &Path, args: &InstallArgs, entry: &Value) -> Result<(), S
     }
 }
 
-/// Runs the client's own command; the inner error is what it said when it failed.
+/// Runs the client's own command. The inner error is the command's output if it failed.
 fn claude_command(claude: &Path, arguments: &[String]) -> Result<Result<String, String>, String> {
     let output = Command::new(claude)
         .args(arguments)
@@ -227,9 +229,11 @@ fn read(file: &Path) -> Result<String, String> {
     }
 }
 
-/// Replaces the file in one step, keeping its permissions, and keeps the previous content beside it.
+/// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
+/// Returns the path of that copy, if there was a previous file.
 fn write(file: &Path, before: &str, after: &str) -> Result<Option<PathBuf>, String> {
-    // Where the file is a link into somebody's dotfiles, the linked file is what changes.
+    // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
+    // changed.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let beside = |suffix: &str| {
         let mut name = file.file_name().unwrap_or_default().to_owned();
@@ -264,7 +268,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A command line that a shell reads back as these arguments.
+/// A command line that a shell parses back into these arguments.
 fn shell_line(arguments: &[String]) -> String {
     let quoted = arguments.iter().map(|argument| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);

@@ -1,4 +1,7 @@
-//! The key in a file that somebody else keeps up to date: tokens of an issuer are good for an hour and written anew.
+//! A key in a file that another program updates: an issuer's tokens are valid for about an hour and
+//! then replaced.
+
+#![expect(clippy::disallowed_methods, reason = "how long ago the file was read")]
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -7,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tonic::metadata::AsciiMetadataValue;
 
-/// How often the file is looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Longer files hold no key.
+/// Minimum time between two checks of the file.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A file with a key.
@@ -22,14 +25,14 @@ pub struct KeyFile {
 #[derive(Debug)]
 struct Held {
     key: Option<AsciiMetadataValue>,
-    looked_at: Instant,
+    checked_at: Instant,
 }
 
 impl KeyFile {
-    /// Reads the file for the first time.
+    /// Opens the file and reads the key.
     ///
     /// # Errors
-    /// A sentence: it cannot be read, or what it holds cannot stand in a header.
+    /// A sentence if the file cannot be read, or if its content is not allowed in a header.
     pub fn open(path: &Path) -> Result<Self, String> {
         let text = read(path).map_err(|error| {
             format!(
@@ -39,7 +42,7 @@ impl KeyFile {
         })?;
         let held = Held {
             key: bearer(&text)?,
-            looked_at: Instant::now(),
+            checked_at: Instant::now(),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -47,16 +50,17 @@ impl KeyFile {
         })
     }
 
-    /// The key as it is now. While the file cannot be read, or is being written, the one before counts.
+    /// The current key. While the file is unreadable or being written, the previous key stays in
+    /// use.
     #[must_use]
     pub fn current(&self) -> Option<AsciiMetadataValue> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.looked_at.elapsed() >= LOOK_EVERY {
-            held.looked_at = Instant::now();
+        if held.checked_at.elapsed() >= CHECK_INTERVAL {
+            held.checked_at = Instant::now();
             match read(&self.path).map(|text| bearer(&text)) {
                 Ok(Ok(Some(key))) => held.key = Some(key),
                 Ok(Ok(None) | Err(_)) | Err(_) => {
-                    tracing::warn!("The file of the key cannot be used; the key before counts")
+                    tracing::warn!("The key file has no usable key; the previous key stays in use")
                 }
             }
         }
@@ -72,10 +76,10 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// A key as a bearer token; `None` for an empty text.
+/// The key as a bearer token; `None` if the text is empty.
 ///
 /// # Errors
-/// A sentence, when the key holds characters that cannot stand in a header.
+/// A sentence if the key holds characters that are not allowed in a header.
 pub(crate) fn bearer(key: &str) -> Result<Option<AsciiMetadataValue>, String> {
     let key = key.trim();
     if key.is_empty() {

@@ -1,175 +1,188 @@
-//! Reads tool arguments the way clients really send them, guided by the tool's input schema.
+//! Reads tool arguments in the forms that clients actually send, guided by the tool's input schema.
 //!
-//! Many clients send structures as JSON strings, numbers as floats and absent parameters as null. What the schema
-//! makes unambiguous is repaired here; everything else is left as it is and judged by the service. Declared strings
-//! and the inside of free-form objects are never touched, because there every value is data.
+//! Many clients send structures as JSON strings, integers as floats, and absent parameters as null.
+//! This module repairs values where the schema leaves no ambiguity. The service checks everything
+//! else. Declared strings and the content of free-form objects are never changed, because every
+//! value there is data.
+
+use std::fmt;
 
 use context_model::{JsonObject, Result, Violations};
 use serde_json::Value;
 
-/// Violations collected before the rest is ignored, so that a hostile list costs no memory. The error names the first
-/// few and counts the others.
+/// Maximum number of collected violations. Further ones are only counted, so that a hostile list
+/// cannot use up memory. The error names the first few and the number of the others.
 const MAX_VIOLATIONS: usize = 1000;
 
-/// Repairs `arguments` after `schema`, the tool's input schema.
+/// Repairs `arguments` according to `schema`, the tool's input schema.
 ///
-/// - a JSON string where an array, object, integer, number or boolean is declared is parsed, when what it holds has
-///   that type; `5.0` becomes 5 for an integer
-/// - null means absent; a bare string or number for a list of such becomes a list of one
-/// - items of declared lists and members of declared objects are treated alike; free-form objects are not entered
+/// - where an array, object, integer, number or boolean is declared, a JSON string is parsed if its
+///   content has that type
+/// - where an integer is declared, `5.0` becomes 5
+/// - null means absent
+/// - where a list of strings or numbers is declared, a single such value becomes a list of one
+/// - the rules also apply inside declared lists and objects, but not inside free-form objects
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` naming every value of a wrong type, and every unknown parameter with the nearest known one.
-/// Missing parameters are for the service to report, so that the sentence is the same on every wire.
-pub fn arguments(schema: &JsonObject, arguments: JsonObject) -> Result<JsonObject> {
+/// `INVALID_ARGUMENT` naming each value of a wrong type, and each unknown parameter with the most
+/// similar known one. The service reports missing parameters, so that the message is the same on
+/// every transport.
+pub fn arguments(schema: &JsonObject, mut arguments: JsonObject) -> Result<JsonObject> {
     let mut findings = Findings {
         violations: Violations::default(),
         count: 0,
     };
-    let repaired = findings.object(schema, arguments, "");
-    findings.violations.finish(repaired)
+    findings.object(schema, &mut arguments, Path::Root);
+    findings.violations.finish(arguments)
 }
 
+/// The path of a value in the arguments. It is only formatted for an error.
+#[derive(Clone, Copy)]
+enum Path<'p> {
+    Root,
+    Member(&'p Path<'p>, &'p str),
+    Item(&'p Path<'p>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Member(Path::Root, key) => f.write_str(key),
+            Self::Member(object, key) => write!(f, "{object}.{key}"),
+            Self::Item(list, index) => write!(f, "{list}[{index}]"),
+        }
+    }
+}
+
+/// Repairs values in place and collects the violations.
 struct Findings {
     violations: Violations,
     count: usize,
 }
 
 impl Findings {
-    fn add(&mut self, field: &str, description: impl FnOnce() -> String) {
+    fn add(&mut self, path: Path<'_>, description: impl FnOnce() -> String) {
         self.count += 1;
         if self.count <= MAX_VIOLATIONS {
-            self.violations.push(field, description());
+            self.violations.push(path.to_string(), description());
         }
     }
 
-    fn wrong_type(&mut self, path: &str, expected: &str, got: &Value) {
+    fn wrong_type(&mut self, path: Path<'_>, expected: &str, got: &Value) {
         self.add(path, || {
             format!("`{path}` must be {expected}, not {}", describe(got))
         });
     }
 
-    /// An object with declared properties.
-    fn object(&mut self, schema: &JsonObject, value: JsonObject, path: &str) -> JsonObject {
-        let Some(Value::Object(properties)) = schema.get("properties") else {
-            return value;
-        };
-        let mut repaired = JsonObject::new();
-        for (key, member) in value {
-            let Some(Value::Object(declared)) = properties.get(&key) else {
-                if !member.is_null() {
-                    self.unknown(&key, path, properties);
-                }
-                continue;
-            };
-            if member.is_null() {
-                continue;
-            }
-            let member_path = if path.is_empty() {
-                key.clone()
-            } else {
-                format!("{path}.{key}")
-            };
-            let member = self.value(declared, member, &member_path);
-            repaired.insert(key, member);
-        }
-        repaired
-    }
-
-    fn unknown(&mut self, key: &str, path: &str, properties: &JsonObject) {
+    fn unknown(&mut self, key: &str, object: Path<'_>, properties: &JsonObject) {
         let shown: String = key.chars().take(64).collect();
-        let field = if path.is_empty() {
-            shown.clone()
-        } else {
-            format!("{path}.{shown}")
-        };
-        self.add(&field, || {
-            context_model::unknown_field(&field, key, properties.keys().map(String::as_str)).message
+        let path = Path::Member(&object, &shown);
+        self.add(path, || {
+            let known = properties.keys().map(String::as_str);
+            context_model::unknown_field(&path.to_string(), key, known).message
         });
     }
 
-    fn value(&mut self, schema: &JsonObject, value: Value, path: &str) -> Value {
-        match schema.get("type").and_then(Value::as_str) {
-            Some("string") => {
-                if !value.is_string() {
-                    self.wrong_type(path, "a string", &value);
+    /// Repairs an object with declared properties.
+    fn object(&mut self, schema: &JsonObject, object: &mut JsonObject, path: Path<'_>) {
+        let Some(Value::Object(properties)) = schema.get("properties") else {
+            return;
+        };
+        object.retain(|key, member| {
+            let Some(Value::Object(declared)) = properties.get(key) else {
+                if !member.is_null() {
+                    self.unknown(key, path, properties);
                 }
-                value
+                return false;
+            };
+            if member.is_null() {
+                return false;
             }
-            Some("integer") => integer(&value).unwrap_or_else(|| {
-                self.wrong_type(path, "an integer", &value);
-                value
-            }),
-            Some("number") => embedded(&value, Value::is_number).unwrap_or_else(|| {
+            self.value(declared, member, Path::Member(&path, key));
+            true
+        });
+    }
+
+    fn value(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
+        match schema.get("type").and_then(Value::as_str) {
+            Some("string") if value.is_string() => {}
+            Some("string") => self.wrong_type(path, "a string", value),
+            Some("integer") => match integer(value) {
+                Some(integer) => *value = integer,
+                None => self.wrong_type(path, "an integer", value),
+            },
+            Some("number") => {
+                unpack(value, Value::is_number);
                 if !value.is_number() {
-                    self.wrong_type(path, "a number", &value);
+                    self.wrong_type(path, "a number", value);
                 }
-                value
-            }),
-            Some("boolean") => embedded(&value, Value::is_boolean).unwrap_or_else(|| {
+            }
+            Some("boolean") => {
+                unpack(value, Value::is_boolean);
                 if !value.is_boolean() {
-                    self.wrong_type(path, "true or false", &value);
+                    self.wrong_type(path, "true or false", value);
                 }
-                value
-            }),
+            }
             Some("array") => self.array(schema, value, path),
             Some("object") => {
-                let value = embedded(&value, Value::is_object).unwrap_or(value);
+                unpack(value, Value::is_object);
                 match value {
-                    Value::Object(members) => Value::Object(self.object(schema, members, path)),
-                    other => {
-                        self.wrong_type(path, "an object", &other);
-                        other
-                    }
+                    Value::Object(members) => self.object(schema, members, path),
+                    other => self.wrong_type(path, "an object", other),
                 }
             }
-            // Several types are allowed (the value of a metadata filter): whatever was sent was meant.
-            _ => value,
+            // The value of a metadata filter may have several types, so it stays unchanged.
+            _ => {}
         }
     }
 
-    fn array(&mut self, schema: &JsonObject, value: Value, path: &str) -> Value {
+    fn array(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
         let items = schema.get("items").and_then(Value::as_object);
-        let item_type = items
+        unpack(value, Value::is_array);
+        let is_single = match items
             .and_then(|items| items.get("type"))
-            .and_then(Value::as_str);
-        let value = embedded(&value, Value::is_array).unwrap_or(value);
-        let list = match value {
-            Value::Array(list) => list,
-            single if item_type == Some("string") && single.is_string() => vec![single],
-            single if item_type == Some("integer") && integer(&single).is_some() => vec![single],
-            single if item_type == Some("object") && single.is_object() => vec![single],
-            other => {
-                self.wrong_type(path, "a list", &other);
-                return other;
+            .and_then(Value::as_str)
+        {
+            Some("string") => value.is_string(),
+            Some("integer") => integer(value).is_some(),
+            Some("object") => value.is_object(),
+            _ => false,
+        };
+        if is_single {
+            *value = Value::Array(vec![value.take()]);
+        }
+        let Value::Array(list) = value else {
+            self.wrong_type(path, "a list", value);
+            return;
+        };
+        if let Some(items) = items {
+            for (i, item) in list.iter_mut().enumerate() {
+                self.value(items, item, Path::Item(&path, i));
             }
-        };
-        let Some(items) = items else {
-            return Value::Array(list);
-        };
-        Value::Array(
-            list.into_iter()
-                .enumerate()
-                .map(|(i, item)| self.value(items, item, &format!("{path}[{i}]")))
-                .collect(),
-        )
+        }
     }
 }
 
-/// The JSON value inside a string, when it is of the wanted type.
-fn embedded(value: &Value, wanted: fn(&Value) -> bool) -> Option<Value> {
-    let text = value.as_str()?;
-    serde_json::from_str(text).ok().filter(wanted)
+/// Replaces a string by the JSON value inside it, if that value has the wanted type.
+fn unpack(value: &mut Value, wanted: fn(&Value) -> bool) {
+    let inside: Option<Value> = value
+        .as_str()
+        .and_then(|text| serde_json::from_str(text).ok());
+    if let Some(inside) = inside.filter(wanted) {
+        *value = inside;
+    }
 }
 
-/// The value as an integer: itself, a float without a fraction, or a string that holds either.
+/// Converts a value to an integer. It may be an integer, a float without a fraction, or a string
+/// that contains one of them.
 fn integer(value: &Value) -> Option<Value> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
             .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
-            // Every float within ±2^53 without a fraction is an i64.
+            // Every float within ±2^53 without a fraction fits an i64.
             .map(|float| Value::from(float as i64)),
         Value::Number(_) => Some(value.clone()),
         Value::String(text) => match serde_json::from_str(text).ok()? {

@@ -1,8 +1,9 @@
 //! The MCP gateway of the context service.
 //!
-//! It turns every MCP tool call into exactly one gRPC request and has no behaviour of its own: what it can do, gRPC
-//! can do. It speaks stdio and streamable HTTP, every protocol revision from 2024-11-05 to 2026-07-28, lists its tools
-//! without the service, and goes on when the service restarts.
+//! It turns each MCP tool call into exactly one gRPC request and has no behaviour of its own:
+//! everything it can do is possible over gRPC. It serves stdio and streamable HTTP with every
+//! protocol revision from 2024-11-05 to 2026-07-28. It lists its tools without the service and
+//! keeps running when the service restarts.
 //!
 //! The main types are [`Gateway`](handler::Gateway), the MCP server; [`Backend`](backend::Backend), its channel to the
 //! service; and [`Catalogue`](catalogue::Catalogue), the tools as clients see them.

@@ -1,7 +1,13 @@
-//! Finds the service of a database on this machine, and starts it when nobody serves that database.
+//! Finds the service of a database on this machine, and starts it if it is not running.
 //!
-//! All gateways of one user share one service: its socket is named after the database file, whoever finds nobody
-//! listening takes a lock and starts it detached, and it stops itself when it has had no client for a while.
+//! All gateways of one user share one service, whose socket is named after the database file. A
+//! gateway that gets no connection takes a lock and starts the service detached. The service stops
+//! itself when it has had no client for a while.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long it waits for the service that it starts"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,11 +20,11 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-/// How long a start may take before the call that needed it gives up.
+/// How long a start may take before the call that triggered it fails.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a starting service is tried.
+/// Interval between connection attempts while the service starts.
 const POLL: Duration = Duration::from_millis(10);
-/// A log larger than this is begun anew at the next start.
+/// A larger log file is truncated at the next start.
 const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The service of one database on this machine.
@@ -30,8 +36,9 @@ pub struct LocalService {
 }
 
 impl LocalService {
-    /// The service of the database at `db_path`, on `socket` or, when that is `None`, on the socket named after the
-    /// database. The program is `context-service` beside this executable, else the one on the PATH.
+    /// The service of the database at `db_path`. `socket` defaults to the socket named after the
+    /// database. The program is `context-service` in the directory of this executable, else the one
+    /// on the PATH.
     #[must_use]
     pub fn new(db_path: &Path, socket: Option<PathBuf>) -> Self {
         let beside = std::env::current_exe()
@@ -45,7 +52,7 @@ impl LocalService {
         )
     }
 
-    /// The same with a given program to start.
+    /// Like [`new`](Self::new), with a given program to start.
     #[must_use]
     pub fn with_command(db_path: &Path, socket: Option<PathBuf>, command: PathBuf) -> Self {
         let db_path = context_model::local::absolute(db_path);
@@ -64,21 +71,21 @@ impl LocalService {
         &self.socket
     }
 
-    /// Connects, starting the service first when nobody listens.
+    /// Connects. If no service listens, starts it first.
     ///
     /// # Errors
-    /// When another user owns the socket or its directory, or the service cannot be started within ten seconds; the
-    /// message says why, as far as the service said it.
+    /// If another user owns the socket or its directory, or the service does not start within ten
+    /// seconds. The message includes the last line of the service's log.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         match self.try_connect().await {
-            Err(error) if nobody_listens(&error) => self.start_and_connect().await,
+            Err(error) if is_not_running(&error) => self.start_and_connect().await,
             outcome => outcome,
         }
     }
 
     async fn try_connect(&self) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(&self.socket).await?;
-        // Whoever else could bind this path would read everything we send.
+        // Another user who binds this path would read everything the gateway sends.
         if stream.peer_cred()?.uid() != own_uid() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -100,7 +107,8 @@ impl LocalService {
                 };
                 context_model::local::make_runtime_dir(own_uid())?.ok_or_else(foreign)?;
             } else {
-                // A directory that the user chose is the user's to protect; the peer is checked all the same.
+                // Protecting a directory of the user's choice is up to the user; the peer is
+                // checked in any case.
                 std::fs::create_dir_all(dir)?;
             }
         }
@@ -113,14 +121,14 @@ impl LocalService {
         let mut child = None;
         loop {
             if child.is_none() && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                // Somebody may have finished starting it while we waited for the lock.
+                // Another gateway may have started it while we waited for the lock.
                 match self.try_connect().await {
-                    Err(error) if nobody_listens(&error) => child = Some(self.spawn()?),
+                    Err(error) if is_not_running(&error) => child = Some(self.spawn()?),
                     outcome => return outcome,
                 }
             }
             match self.try_connect().await {
-                Err(error) if nobody_listens(&error) => {}
+                Err(error) if is_not_running(&error) => {}
                 outcome => return outcome,
             }
             if let Some(child) = &mut child
@@ -135,7 +143,7 @@ impl LocalService {
         }
     }
 
-    /// Starts the service in a session of its own, so that it outlives this gateway and the terminal.
+    /// Starts the service in its own session, so that it outlives this gateway and the terminal.
     fn spawn(&self) -> io::Result<Child> {
         let log = self.log()?;
         let mut command = Command::new(&self.command);
@@ -146,8 +154,8 @@ impl LocalService {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        // SAFETY: between fork and exec the closure makes one setsid system call and nothing else; it allocates
-        // nothing and takes no lock.
+        // SAFETY: between fork and exec the closure makes one setsid system call and nothing else.
+        // It does not allocate and takes no lock.
         unsafe {
             command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
         }
@@ -190,7 +198,7 @@ impl LocalService {
     }
 }
 
-/// The last line of a log, at most 300 characters of it.
+/// The last line of the log, cut to 300 characters.
 fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
@@ -203,7 +211,7 @@ fn last_line(path: &Path) -> Option<String> {
     Some(line.trim().chars().take(300).collect())
 }
 
-fn nobody_listens(error: &io::Error) -> bool {
+fn is_not_running(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused

@@ -48,7 +48,8 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
             "context-gateway waits for an MCP client on stdin; `context-gateway install claude` registers it with one"
         );
     }
-    // One thread: a call is two hops between sockets, and waking another thread for each costs a quarter of it.
+    // One thread: a call is two socket hops, and waking another thread for each adds a quarter to
+    // its time.
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -64,7 +65,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
         .await?;
         Ok(())
     });
-    // Where stdin is no pipe, a thread may still be blocked reading it.
+    // If stdin is not a pipe, a thread may still be blocked reading it.
     runtime.shutdown_background();
     outcome
 }
@@ -118,12 +119,14 @@ fn gateway(
     ))
 }
 
-/// Raises the limit of open files as far as the connections need and the system allows; with fewer the connections are
-/// fewer too, so that it is we who choose which are closed.
+/// Raises the limit on open files as far as the connections need it and the system allows. If the
+/// limit stays too low, fewer connections are allowed, so that this process chooses which ones are
+/// closed.
 fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
-    /// The standard streams, the runtime, the service, and connections on their way in and out.
+    /// Files for the standard streams, the runtime, the service, and connections that are being
+    /// opened or closed.
     const OTHERS: usize = 64;
     let mut files = getrlimit(Resource::Nofile);
     let needed = (limits.connections + OTHERS) as u64;
@@ -167,7 +170,8 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Stdout belongs to MCP. rmcp logs every stateless request at INFO and every client error at WARN: noise here.
+/// Stdout belongs to MCP, so logs go to stderr. rmcp logs every stateless request at INFO and every
+/// client error at WARN; both are noise here.
 fn log_to_stderr(level: LevelFilter) {
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::INFO))
@@ -199,7 +203,7 @@ fn print_tools() -> Outcome {
     print(&text)
 }
 
-/// Writes to stdout; a reader that closed early, such as `head`, is no error.
+/// Writes to stdout. A reader that closes early, such as `head`, is not an error.
 fn print(bytes: &[u8]) -> Outcome {
     match io::stdout().write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

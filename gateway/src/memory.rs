@@ -1,7 +1,12 @@
-//! The memory that requests and replies may take together, and each caller's fair share of it.
+//! The memory budget for requests and replies, and each caller's fair share of it.
 //!
-//! Only what is held counts: bytes that were received, what is parsed from them, and replies. What a peer announces
-//! takes nothing.
+//! Only held memory counts: bytes that were received, values parsed from them, and replies. A
+//! length that a peer announces reserves nothing.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long ago a caller was refused"
+)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,28 +15,28 @@ use std::time::{Duration, Instant};
 use context_model::{Error, Reason};
 use tokio::sync::Notify;
 
-/// Bytes of memory for a byte of a message: as it is read, copied, parsed and sent on; measured.
+/// Memory per byte of a message, measured: it is read, copied, parsed and sent on.
 pub const BYTES_PER_BYTE: usize = 3;
-/// Bytes of memory for a parsed value, measured.
+/// Memory per parsed value in bytes, measured.
 pub const BYTES_PER_VALUE: usize = 260;
-/// Bytes of memory for a byte of the service's reply, estimated from its copies: as it comes, as JSON and as text, and as
-/// both are written.
+/// Memory per byte of the service's reply, estimated from its copies: as received, as JSON, as
+/// text, and both serialized.
 pub const BYTES_PER_REPLY_BYTE: usize = 7;
 
 /// Concurrent requests over all callers.
 const MAX_REQUESTS: usize = 512;
-/// Concurrent requests of all callers that are not authenticated yet, together.
+/// Concurrent requests of callers that are not authenticated yet, together.
 const MAX_UNKNOWN_REQUESTS: usize = 32;
-/// For how long after a refusal the others may not take more than half.
+/// How long after a refusal the other callers are limited to half of the budget.
 const CONTENTION: Duration = Duration::from_secs(5);
 
-/// A warning that a caller could cause at will comes once in this time.
+/// Minimum time between two warnings that a caller could trigger at will.
 const WARN_AGAIN: Duration = Duration::from_secs(10);
 
-/// Whose request it is, as far as memory is concerned.
+/// The caller to whom memory is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// All callers, when authentication is off.
+    /// All callers if authentication is off.
     Anyone,
     /// The holder of a key or token, by its SHA-256.
     Key([u8; 32]),
@@ -39,7 +44,7 @@ pub enum Caller {
     Unknown,
 }
 
-/// The memory of one process. Cheap to share in an [`Arc`].
+/// The memory budget of one process. Share it in an [`Arc`].
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
@@ -52,7 +57,7 @@ struct State {
     used: usize,
     requests: usize,
     held: HashMap<Caller, Held>,
-    /// Who was refused last, and when.
+    /// The caller that was refused last, and when.
     refused: Option<(Caller, Instant)>,
     /// When a refusal was last logged.
     warned: Option<Instant>,
@@ -75,28 +80,29 @@ impl Budget {
         })
     }
 
-    /// Bytes that are held now.
+    /// Bytes that are held at present.
     #[must_use]
     pub fn used(&self) -> usize {
         self.state().used
     }
 
-    /// Bytes that can be held.
+    /// The size of the budget in bytes.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.total
     }
 
-    /// Bytes that one request can hold: all but the sixteenth that is kept for callers that hold little.
+    /// The most that one request can hold, in bytes: all but the sixteenth that is reserved for
+    /// callers that hold little.
     #[must_use]
     pub const fn largest_share(&self) -> usize {
         self.total / 16 * 15
     }
 
-    /// A share for one request, empty yet.
+    /// An empty lease for one request.
     ///
     /// # Errors
-    /// `OVERLOADED` when there are too many requests, in all or of this caller while others have some.
+    /// `OVERLOADED` if too many requests are running, in total or of this caller.
     pub fn enter(self: &Arc<Self>, caller: Caller) -> Result<Lease, Error> {
         let mut state = self.state();
         let own = state.held.get(&caller).map_or(0, |held| held.requests);
@@ -118,7 +124,7 @@ impl Budget {
         })
     }
 
-    /// The same, waiting while there are too many.
+    /// Like [`enter`](Self::enter), but waits while there are too many requests.
     pub async fn enter_when_free(self: &Arc<Self>, caller: Caller) -> Lease {
         loop {
             let mut released = std::pin::pin!(self.released.notified());
@@ -134,8 +140,9 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `bytes` for a caller. A sixteenth of the budget is only for callers that hold little, so that newcomers
-    /// are served beside large requests; and who holds more than half gets nothing while another is refused.
+    /// Takes `bytes` for a caller. A sixteenth of the budget is reserved for callers that hold
+    /// little, so that new callers are served next to large requests. A caller that holds more than
+    /// half gets nothing while another one is refused.
     fn take(&self, caller: Caller, bytes: usize) -> bool {
         let mut state = self.state();
         let little = self.total / 16;
@@ -168,7 +175,7 @@ impl Budget {
                 tracing::warn!(
                     held = state.used,
                     wanted = bytes,
-                    "A request was refused: GATEWAY_REQUEST_MEMORY_MB is used up"
+                    "Request refused: GATEWAY_REQUEST_MEMORY_MB is used up"
                 );
             }
         }
@@ -191,7 +198,7 @@ impl Budget {
     }
 }
 
-/// One request's share of the budget; it goes back when the lease is dropped.
+/// One request's share of the budget. Dropping the lease returns it.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
@@ -201,11 +208,11 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Makes the share larger.
+    /// Adds `bytes` to the share.
     ///
     /// # Errors
-    /// `OVERLOADED` when the budget, or the caller's part of it, is used up; `REQUEST_TOO_LARGE` when it could never
-    /// be enough.
+    /// `OVERLOADED` if the budget, or the caller's part of it, is used up; `REQUEST_TOO_LARGE` if
+    /// it could never suffice.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
         let mut held = self.bytes();
         if self.budget.take(self.caller, bytes) {
@@ -221,11 +228,11 @@ impl Lease {
         })
     }
 
-    /// Makes the share as large as this, waiting until there is room: where there is one client, which sends no more
-    /// while it waits.
+    /// Grows the share to `bytes` and waits until there is memory. For transports with a single
+    /// client, which sends nothing more while it waits.
     ///
     /// # Errors
-    /// `REQUEST_TOO_LARGE` when it could never be enough.
+    /// `REQUEST_TOO_LARGE` if the budget could never suffice.
     pub async fn grow_to(&self, bytes: usize) -> Result<(), Error> {
         loop {
             let mut released = std::pin::pin!(self.budget.released.notified());
@@ -242,8 +249,8 @@ impl Lease {
         }
     }
 
-    /// Makes the share exactly this large: what is left of the request once the rest is dropped. It is held already,
-    /// so this takes what it must.
+    /// Sets the share to exactly `bytes`: what remains of a request after the rest was dropped.
+    /// That memory is already in use, so this never fails, even beyond the budget.
     pub fn settle(&self, bytes: usize) {
         let mut held = self.bytes();
         if bytes <= *held {
@@ -256,10 +263,10 @@ impl Lease {
         *held = bytes;
     }
 
-    /// Makes room for a reply of the service, before any of it is read.
+    /// Reserves memory for a reply of the service before any of it is read.
     ///
     /// # Errors
-    /// As [`Lease::grow`]; the error is kept as [`Lease::refusal`] too.
+    /// As [`Lease::grow`]. The error is also stored for [`Lease::refusal`].
     pub fn admit_reply(&self, bytes: usize) -> Result<(), Error> {
         self.grow(bytes.saturating_mul(BYTES_PER_REPLY_BYTE)).map_err(|mut error| {
             if error.reason == Reason::RequestTooLarge {
@@ -272,7 +279,7 @@ impl Lease {
         })
     }
 
-    /// Why there was no room for the service's reply.
+    /// The error of [`Lease::admit_reply`], if it failed.
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
         self.refusal

@@ -1,5 +1,5 @@
-//! Two prompts that people can pick in their client: catch up on a topic, and leave a hand-over note. They are plain
-//! text that names the tools; nothing is fetched for them.
+//! Two prompts that users pick in their client: recall a topic, and write a hand-over note. They
+//! are plain text that names the tools; listing or getting one fetches no data.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -15,7 +15,7 @@ pub fn list() -> Vec<Prompt> {
             Some("Find what earlier sessions and other agents stored about a topic"),
             Some(vec![
                 PromptArgument::new("topic")
-                    .with_description("What to look for")
+                    .with_description("The topic to search for")
                     .with_required(true),
                 PromptArgument::new("thread_id")
                     .with_description("Only this thread")

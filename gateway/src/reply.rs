@@ -1,20 +1,22 @@
-//! From the service's answer to the result a client reads.
+//! Turns the service's reply into the result that a client reads.
 
 use context_model::Error;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-/// A successful reply: the JSON object, and which part of it is the text.
+/// A successful reply: a JSON object, and which part of it is the text.
 #[derive(Debug)]
 pub struct Reply {
-    /// What `structuredContent` carries; always an object.
+    /// The value of `structuredContent`; always an object.
     pub structured: Value,
-    /// The key whose value is the text, for the tool that is documented to return a bare list.
+    /// The key whose value becomes the text, for the tool that is documented to return a bare list.
+    /// `None`: the whole object.
     pub text_key: Option<&'static str>,
 }
 
 impl Reply {
-    /// The result with the JSON both as structured content and, for clients that read only that, as text.
+    /// The tool result, with the JSON as structured content and also as text, for clients that read
+    /// only text.
     #[must_use]
     pub fn into_result(self) -> CallToolResult {
         let text = match self.text_key {
@@ -27,8 +29,8 @@ impl Reply {
     }
 }
 
-/// The result for an error of an artifact tool: `{"error": sentence}` and nothing else, in a list where the tool returns
-/// one, as the documents have it.
+/// The result for an error of an artifact tool, as documented: `{"error": sentence}` and nothing
+/// else, in a list if the tool returns a list.
 #[must_use]
 pub fn documented_failure(error: &Error, in_list: bool) -> CallToolResult {
     let text = json!({ "error": error.message });
@@ -36,7 +38,8 @@ pub fn documented_failure(error: &Error, in_list: bool) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text.to_string())])
 }
 
-/// The result for an error: complete in the text, because clients show nothing else of a failed call.
+/// The result for an error. The text is complete, because clients show nothing else of a failed
+/// call.
 #[must_use]
 pub fn failure(error: &Error) -> CallToolResult {
     let mut text = json!({

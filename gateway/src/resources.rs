@@ -1,4 +1,5 @@
-//! Entries as resources: `context://entries/{context_id}` is the entry in full, fetched like get_context_by_ids.
+//! Entries as MCP resources: `context://entries/{context_id}` is the full entry, as
+//! get_context_by_ids returns it.
 
 use context_model::Error;
 use rmcp::ErrorData;
@@ -18,10 +19,10 @@ pub fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// The arguments with which get_context_by_ids fetches a resource.
+/// The arguments of get_context_by_ids that fetch a resource.
 ///
 /// # Errors
-/// Resource not found, with the URI in its data, for any URI that is not an entry's.
+/// "Resource not found" with the URI in its data, for each URI that does not name an entry.
 pub fn arguments(uri: &str) -> Result<JsonObject, ErrorData> {
     let id: i64 = uri
         .strip_prefix(PREFIX)
@@ -35,10 +36,10 @@ pub fn arguments(uri: &str) -> Result<JsonObject, ErrorData> {
     Ok(arguments)
 }
 
-/// A resource in the reply of get_context_by_ids.
+/// The contents of a resource, from the reply of get_context_by_ids.
 ///
 /// # Errors
-/// Resource not found, with the URI in its data, when the entry does not exist.
+/// "Resource not found" with the URI in its data, if the entry does not exist.
 pub fn contents(uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, ErrorData> {
     let entry = reply["result"].get(0).ok_or_else(|| not_found(uri))?;
     Ok(vec![
@@ -46,7 +47,7 @@ pub fn contents(uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, Error
     ])
 }
 
-/// The error of a resource that cannot be read, with the service's sentence.
+/// The error for a resource that cannot be read, with the service's sentence.
 #[must_use]
 pub fn unreadable(error: Error) -> ErrorData {
     let reason = json!({ "reason": error.reason.as_str() });

@@ -1,14 +1,15 @@
-//! Looks at the raw JSON of a message before anything is built from it.
+//! Scans the raw JSON of a message before anything is built from it.
 //!
-//! A parsed value takes a few hundred bytes where its text may take two, so that a message within the size limit could
-//! still fill the memory. And an integer beyond 64 bits is a float once it is parsed, which would store another number
-//! than the one sent. Both can only be seen in the text. The scan judges no syntax: that is the parser's.
+//! A parsed value takes a few hundred bytes even if its text takes two, so a message within the
+//! size limit could still exhaust the memory. And an integer beyond 64 bits becomes a float when it
+//! is parsed, so a different number would be stored. Both can only be detected in the text. The
+//! scan does not check syntax; the parser does.
 
-/// Values in one message, at most: more than the largest allowed metadata can hold.
+/// Most values in one message: more than the largest allowed metadata can hold.
 const MAX_VALUES: usize = 1_000_000;
-/// Bytes of an id that are kept; a longer one is no id of ours to repeat.
+/// Longest id that is kept, in bytes. Longer ids are not repeated in errors.
 const MAX_ID: usize = 256;
-/// Characters of a number that are kept; the longest 64-bit integer has 20.
+/// Longest number that is kept, in characters; the longest 64-bit integer has 20.
 const MAX_NUMBER: usize = 40;
 
 /// The scan of one message, fed piece by piece.
@@ -22,7 +23,7 @@ pub struct Scan {
     escaped: bool,
     number: Vec<u8>,
     wide: Option<String>,
-    /// The text of the current string at the top level, while it can be the key `id`.
+    /// The bytes of the current top-level string, as long as it can be the key `id`.
     key: Vec<u8>,
     in_key: bool,
     expects_key: bool,
@@ -46,7 +47,7 @@ impl Scan {
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
             if self.in_string && !self.escaped && !self.in_key && !self.in_id {
-                // Most bytes of a large message are inside strings.
+                // Fast path: most bytes of a large message are inside strings.
                 let plain = rest
                     .iter()
                     .position(|byte| matches!(byte, b'"' | b'\\'))
@@ -145,13 +146,14 @@ impl Scan {
         self.number.clear();
     }
 
-    /// Values seen so far.
+    /// Number of values so far.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
     }
 
-    /// Why the message must not be parsed, as a sentence; it may change from none to one as more is fed.
+    /// Why the message must not be parsed, as a sentence; `None` if nothing was found so far.
+    /// Feeding more can turn `None` into a refusal.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         if self.is_too_large() {
@@ -174,7 +176,7 @@ impl Scan {
         self.bytes > self.max_bytes
     }
 
-    /// The sentence for a message that is larger than allowed.
+    /// The error sentence for a message that is larger than allowed.
     #[must_use]
     pub fn too_large(&self) -> String {
         format!(
@@ -183,7 +185,7 @@ impl Scan {
         )
     }
 
-    /// The JSON-RPC id, when the part that was fed holds one that can be repeated: a string or a number.
+    /// The JSON-RPC id, if the scanned part has one that can be repeated: a string or a number.
     #[must_use]
     pub fn id(&self) -> Option<serde_json::Value> {
         let id = (self.id.len() <= MAX_ID)
@@ -201,7 +203,7 @@ mod tests {
     fn scan(text: &str) -> Scan {
         let mut whole = Scan::new(1024 * 1024 * 1024);
         whole.feed(text.as_bytes());
-        // However the message is cut, the findings are the same.
+        // The findings do not depend on how the message is cut.
         for size in [1, 2, 7] {
             let mut pieces = Scan::new(1024 * 1024 * 1024);
             text.as_bytes()

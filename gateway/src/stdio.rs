@@ -1,4 +1,4 @@
-//! The stdio transport: JSON-RPC lines on stdin and stdout, nothing else on either.
+//! The stdio transport: JSON-RPC lines on stdin and stdout, and nothing else on either.
 
 mod lines;
 
@@ -18,7 +18,7 @@ use lines::Lines;
 /// Serves the client that started this process until it closes stdin or `stop` is cancelled.
 ///
 /// # Errors
-/// When the client speaks no MCP.
+/// If the client does not speak MCP.
 pub async fn serve(
     gateway: Arc<Gateway>,
     max_message_bytes: usize,
@@ -29,10 +29,10 @@ pub async fn serve(
     serve_on(gateway, reader, writer, max_message_bytes, budget, stop).await
 }
 
-/// The same on any pair of streams.
+/// Like [`serve`], on any pair of streams.
 ///
 /// # Errors
-/// When the peer's first message is not the start of an MCP conversation.
+/// If the peer's first message does not begin an MCP session.
 pub async fn serve_on(
     gateway: Arc<Gateway>,
     reader: impl AsyncRead + Send + Unpin + 'static,
@@ -45,7 +45,7 @@ pub async fn serve_on(
     let changes = gateway.features().changes();
     let running = match serve_server_with_ct(gateway, transport, stop).await {
         Ok(running) => running,
-        // A client that came and went without a word is not an error.
+        // A client that disconnects without sending anything is not an error.
         Err(
             rmcp::service::ServerInitializeError::ConnectionClosed(_)
             | rmcp::service::ServerInitializeError::Cancelled,
@@ -61,7 +61,8 @@ pub async fn serve_on(
     Ok(())
 }
 
-/// Tells a client of the initialize-based revisions when the list of tools changes. Later ones subscribe instead.
+/// Notifies clients of the `initialize`-based revisions when the tool list changes. Clients of
+/// later revisions subscribe instead.
 async fn announce<T>(mut changes: tokio::sync::watch::Receiver<T>, peer: rmcp::Peer<RoleServer>) {
     while changes.changed().await.is_ok() {
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {

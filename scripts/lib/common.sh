@@ -1,4 +1,4 @@
-# Where things are, and how the scripts speak. Sourced, never run.
+# Paths, messages and run-once installs for the scripts. Sourced, never run.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Everything the tests install lands here: git-ignored, safe to delete.
@@ -12,11 +12,11 @@ die() {
     exit 1
 }
 
-# fingerprint FILE... : one word that changes when any of the files does.
+# fingerprint FILE... : prints one word that changes when any of the files changes.
 fingerprint() { cat "$@" | cksum | tr ' ' '-'; }
 
-# once NAME FINGERPRINT COMMAND... : runs the command unless it already
-# succeeded with this fingerprint; an interrupted one leaves no mark.
+# once NAME FINGERPRINT COMMAND... : runs the command unless it already succeeded
+# with this fingerprint. An interrupted command runs again.
 once() {
     local mark=$CACHE/$1.installed fingerprint=$2
     shift 2

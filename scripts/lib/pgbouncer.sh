@@ -2,15 +2,16 @@
 #
 #   need_pgbouncer    -> CONTEXT_TEST_PGBOUNCER, programs between colons; returns 75 when there is none
 #
-# The installed one, and those that apt offers, unpacked into .cache/ with the
-# libraries they need: nothing is installed. Debian 12 has 1.18, which carries
-# no prepared statements, Debian 13 one that does; both are tested.
+# Uses the installed PgBouncer. Otherwise unpacks those of Debian 12 and 13 into
+# .cache/ with their libraries; nothing is installed. Debian 12 has 1.18, which
+# does not support prepared statements. The version of Debian 13 does. Both are
+# tested.
 
 PGBOUNCER_CACHE=$CACHE/pgbouncer
 PGBOUNCER_SUITES=(bookworm trixie)
 PGBOUNCER_PACKAGES='^(pgbouncer|libc6|libevent.*|libssl3.*|libc-?ares2|libpam0g|libsystemd0|libcap2|libaudit1|libcap-ng0|libzstd1|zlib1g|liblzma5|liblz4-1|libgcrypt20|libgpg-error0)$'
 
-# apt with lists of its own, so that the machine's stay as they are.
+# apt with separate package lists, so that the machine's lists do not change.
 apt_of() {
     local home=$1 program=$2
     shift 2
@@ -21,7 +22,7 @@ apt_of() {
 unpack_pgbouncer() {
     local suite=$1 home=$PGBOUNCER_CACHE/$1 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg packages package
     [[ -f $keyring ]] && command -v dpkg-deb >/dev/null || return
-    # The mirror this machine uses.
+    # The mirror that this machine uses.
     mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') || return
     rm -rf "$home"
     mkdir -p "$home"/{state/lists/partial,cache/archives/partial,root}
@@ -35,7 +36,7 @@ unpack_pgbouncer() {
         dpkg-deb -x "$package" "$home/root" || return
     done
     rm -rf "$home"/{*.deb,state,cache}
-    # Its own loader: the machine's libc may be older.
+    # Run with its own loader, because the machine's libc may be older.
     cat >"$home/pgbouncer" <<'SCRIPT'
 #!/bin/sh
 root=$(dirname "$0")/root
@@ -47,7 +48,7 @@ SCRIPT
     "$home/pgbouncer" --version >/dev/null
 }
 
-# A program that the server's user can run, in CONTEXT_TEST_PGBOUNCER.
+# Adds a program to CONTEXT_TEST_PGBOUNCER, copied if the server's user cannot run it.
 offer_pgbouncer() {
     local program=$1
     if ! as_postgres test -x "$program"; then

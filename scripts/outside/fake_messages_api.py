@@ -1,8 +1,8 @@
 """A Messages API on the loopback interface that plays a scripted model.
 
-Claude Code talks to it instead of the real one, so that a whole session runs
-offline and always the same: the script names a tool, Claude Code calls it, and
-the script sees exactly what a model would have seen as the result.
+Claude Code talks to it instead of the real API, so that a whole session runs
+offline and in the same way each time. The script names a tool, Claude Code calls
+it, and the script gets exactly the result that a model would get.
 """
 
 import json
@@ -15,7 +15,7 @@ MAX_REPEATS = 10
 
 class Script:
     """The scripted model: a generator that yields `(tool, arguments)` and is
-    sent each result as `(text, is_error)`; it ends by returning."""
+    sent each result as `(text, is_error)`. The session ends when it returns."""
 
     def __init__(self, turns):
         self._turns = turns
@@ -27,12 +27,12 @@ class Script:
         self.finished = False
 
     def next_content(self, request):
-        """The content block with which the model answers `request`."""
+        """The content block of the model's response to `request`."""
         with self._lock:
             try:
                 result = self._result_of(request)
                 if self._pending is not None and result is None:
-                    # A retry of the same turn; many of them are a loop.
+                    # A retry of the same turn. Many retries are a loop.
                     self._repeats += 1
                     assert self._repeats < MAX_REPEATS, f"no result came for {self._pending['name']}"
                     return self._pending
@@ -57,8 +57,8 @@ class Script:
     def _result_of(self, request):
         if self._pending is None:
             return None
-        # Not only in the last message: Claude Code puts its own reminders
-        # behind the results.
+        # Search all messages: Claude Code adds its own reminders after the
+        # results.
         for message in reversed(request["messages"]):
             blocks = message["content"] if isinstance(message["content"], list) else []
             for block in blocks:
@@ -71,7 +71,7 @@ class Script:
 
 
 def events(model, block):
-    """The server-sent events of one answer that holds one content block."""
+    """The server-sent events of a response with one content block."""
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = {
         "id": "msg_scripted",
@@ -99,8 +99,8 @@ def events(model, block):
 
 
 def serve(script, log):
-    """Starts the API on a free loopback port and returns the server; each
-    request's body goes to the `log` file, one line each."""
+    """Starts the API on a free loopback port and returns the server. Writes the
+    body of each request to the `log` file, as one line."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""What the OpenAPI document cannot tell schemathesis."""
+"""Rules that the OpenAPI document cannot express for schemathesis."""
 
 import schemathesis
 
@@ -7,10 +7,10 @@ INT64_MAX = 2**63 - 1
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Lowers a good `min_revision` to one that is reached already.
+    """Replaces a valid `min_revision` by one that is already reached.
 
-    One that no reply gave yet is refused: right for a client, but here it
-    looks like a fault. A bad one stays as it is."""
+    The service refuses a revision that no reply has returned. That is correct, but
+    here it would count as a fault. An invalid one stays."""
     for values in (case.query, case.body):
         if isinstance(values, dict) and _future(values.get("min_revision")):
             values["min_revision"] = 0
@@ -18,9 +18,9 @@ def before_call(_context, case, _kwargs):
 
 @schemathesis.hook
 def filter_query(_context, query):
-    """Leaves out what is meant as a bad query and is a good one when it is sent.
+    """Drops queries that are generated as invalid but are valid when they are sent.
 
-    In a query string 4 and [4] are the same, and {} and [] are nothing at all."""
+    In a query string 4 and [4] are the same, and {} and [] are absent."""
     if not isinstance(query, dict):
         return True
     return not any(value == {} or value == [] for value in query.values()) and not isinstance(query.get("ids"), int)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns the Cranfield collection into a set for retrieval-eval.
+"""Converts the Cranfield collection to a set for retrieval-eval.
 
     python3 tests/retrieval/cranfield.py DIRECTORY > cranfield.jsonl
 
@@ -13,7 +13,7 @@ import sys
 
 
 def records(path):
-    """Each record's fields: a line `.I number` begins one, a line `.X` a field."""
+    """Yields the fields of each record. A line `.I number` begins a record, a line `.X` a field."""
     fields, field = None, None
     for line in path.read_text(encoding="latin-1").splitlines():
         if line.startswith(".I "):
@@ -36,16 +36,16 @@ def main(directory):
         if not text:
             continue
         present.add(number)
-        # An abstract has no neighbours: each has a thread of its own.
+        # An abstract has no context, so each has its own thread.
         entry = {"key": str(number), "thread_id": f"abstract-{number}", "source": "user", "text": text}
         print(json.dumps({"entry": entry}))
     relevant = {}
     for line in (directory / "cranqrel").read_text().splitlines():
         question, document, *grade = line.split()
-        # 1 is a complete answer, 4 of little interest, 5 and -1 of none.
+        # Grade 1 is a complete answer, 4 is of little interest, 5 and -1 are of none.
         if int(grade[0] if grade else 1) in (1, 2, 3, 4) and int(document) in present:
             relevant.setdefault(int(question), set()).add(int(document))
-    # The judgements count the questions; their own numbers have gaps.
+    # The judgements number the questions consecutively. The questions' own numbers have gaps.
     for number, fields in enumerate(records(directory / "cran.qry"), 1):
         if relevant.get(number):
             text = " ".join(fields["W"]).strip()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns LoCoMo into a set for retrieval-eval.
+"""Converts LoCoMo to a set for retrieval-eval.
 
     python3 tests/retrieval/locomo.py locomo10.json > locomo.jsonl
 
@@ -8,7 +8,7 @@ locomo10.json is the file as it is published with "Evaluating Very Long-Term Con
 commercially (CC BY-NC 4.0), so it is not in this repository.
 
 Each conversation is a thread, each turn an entry: the name of who speaks and what was said, and what a shared photo
-shows. The questions of the categories 1 to 4 are asked in their thread; those of category 5 have no answer.
+shows. The questions of the categories 1 to 4 are item in their thread; those of category 5 have no answer.
 """
 
 import datetime
@@ -21,7 +21,7 @@ SECONDS_A_TURN = 30
 
 
 def turns(conversation):
-    """Each turn, with the minutes since the one before it."""
+    """Yields each turn with the minutes since the previous one."""
     last = None
     for n in range(1, 100):
         if f"session_{n}" not in conversation:
@@ -49,12 +49,12 @@ def main(path):
             key = f"{thread} {turn['dia_id']}"
             entry = {"key": key, "thread_id": thread, "source": source, "text": text, "pause_minutes": pause}
             print(json.dumps({"entry": entry}, ensure_ascii=False))
-        for asked in sample["qa"]:
-            # Some say several turns in one string, or name none that exists.
-            named = re.findall(r"D\d+:\d+", " ".join(asked.get("evidence", [])))
+        for item in sample["qa"]:
+            # Some have several turns in one string, or name turns that do not exist.
+            named = re.findall(r"D\d+:\d+", " ".join(item.get("evidence", [])))
             relevant = [f"{thread} {turn}" for turn in dict.fromkeys(named) if turn in present]
-            if asked["category"] != 5 and relevant:
-                question = {"text": asked["question"], "thread_id": thread, "relevant": relevant}
+            if item["category"] != 5 and relevant:
+                question = {"text": item["question"], "thread_id": thread, "relevant": relevant}
                 print(json.dumps({"question": question}, ensure_ascii=False))
 
 

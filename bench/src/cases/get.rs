@@ -1,4 +1,4 @@
-//! One entry by its id, beside echoes of the same bytes.
+//! Getting one entry by its id, compared with echoes of the same bytes.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,18 +16,18 @@ use crate::floor::echo::{self, EchoClient};
 use crate::measure::{Contender, Round, Series, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
 use crate::service::{Echo, HttpGateway, Service, stdio_floor};
+use crate::transport::{Grpc, Http1, Message, Operation, Stdio, call};
 use crate::usage::CpuTimes;
-use crate::wire::{Grpc, Http1, Message, Operation, Stdio, call};
 
-/// gRPC's p50 over that of the echo, at most.
+/// Goal: maximum ratio of gRPC's p50 to that of the echo.
 const ECHO_GOAL: f64 = 2.0;
-/// What MCP over stdio may add to gRPC's p50, in milliseconds.
+/// Goal: maximum time that MCP over stdio may add to gRPC's p50, in milliseconds.
 const GATEWAY_GOAL_MS: f64 = 0.15;
 
 /// Measures gets from the loaded service.
 ///
 /// # Errors
-/// When a process does not start, or an entry is not the one that was stored.
+/// A process does not start, or an entry differs from the stored one.
 pub async fn run(
     bench: &Bench,
     report: &mut Report,
@@ -42,13 +42,15 @@ pub async fn run(
     let name = format!("{what}, {} entries", loaded.ids.len());
     bench.progress.step(&format!("Measuring {name}"));
     let mut lanes = Vec::new();
-    for wire in Lane::NAMES {
-        let mut lane = Lane::connect(wire, service, 1).await?;
+    for transport in Lane::NAMES {
+        let mut lane = Lane::connect(transport, service, 1).await?;
         for n in [0, loaded.ids.len() / 2, loaded.ids.len() - 1] {
             if lane.run(&Operation::Get(loaded.ids[n])).await?.text()?
                 != bench.corpus.entry(n as u64).text
             {
-                return Err(format!("{wire}: entry {n} is another one than was stored").into());
+                return Err(
+                    format!("{transport}: entry {n} is another one than was stored").into(),
+                );
             }
         }
         lanes.push(lane.shared());
@@ -62,8 +64,8 @@ pub async fn run(
     let echo = Echo::start(&bench.dir)?;
     let hop = HttpGateway::start_floor(&echo.socket)?;
     let stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
-    // The text of an MCP reply is the JSON of the entry, and the structured content is the same again: twice the bytes
-    // make the floor's reply as long.
+    // An MCP reply contains the JSON of the entry twice, as text and as structured content. Twice the bytes make the
+    // floor's reply equally long.
     let text = format!("{0}{0}", String::from_utf8_lossy(&json_bytes));
     let line = call("echo", json!({"text": text})).to_string() + "\n";
     let request = Message::mcp(&call("echo", json!({"text": text})));
@@ -117,7 +119,7 @@ pub async fn run(
             grpc_bytes,
             async |client: &mut EchoClient, bytes| client.echo(bytes).await
         ),
-        wire(&lanes[0], "gRPC", loaded),
+        transport(&lanes[0], "gRPC", loaded),
         repeat!(
             "axum echo",
             echo_id,
@@ -126,7 +128,7 @@ pub async fn run(
             json_request,
             async |client: &mut Http1, message| client.send(message).await
         ),
-        wire(&lanes[1], "REST", loaded),
+        transport(&lanes[1], "REST", loaded),
         repeat!(
             "rmcp stdio → tonic",
             echo_id,
@@ -135,7 +137,7 @@ pub async fn run(
             line,
             async |client: &mut Stdio, line: String| client.send(&line).await
         ),
-        wire(&lanes[2], "MCP stdio", loaded),
+        transport(&lanes[2], "MCP stdio", loaded),
         repeat!(
             "rmcp HTTP → tonic",
             echo_id,
@@ -144,10 +146,10 @@ pub async fn run(
             request,
             async |client: &mut Http1, message| client.send(message).await
         ),
-        wire(&lanes[3], "MCP HTTP", loaded),
+        transport(&lanes[3], "MCP HTTP", loaded),
     ];
     if loaded.images {
-        // MCP shows images as blocks of their own, which the echo of a text is no floor for.
+        // MCP sends images as separate content blocks, so the echo of a text is not a floor for them.
         contenders.truncate(4);
     }
     let gets = if loaded.images {
@@ -188,7 +190,7 @@ pub async fn run(
     Ok(())
 }
 
-fn wire<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> {
+fn transport<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> {
     let lane = lane.clone();
     let mut random = Random::new(1);
     Contender::new(name, move |count| {
@@ -200,7 +202,7 @@ fn wire<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> 
     })
 }
 
-/// A reply of the service as protobuf and as JSON, of an entry in the middle.
+/// The service's response for an entry in the middle, as protobuf and as JSON.
 async fn payload(service: &Service, loaded: &Loaded) -> Result<(Bytes, Bytes)> {
     let id = loaded.ids[loaded.ids.len() / 2];
     let mut client = Grpc::connect(service.address).await?;

@@ -7,31 +7,31 @@ use tokio::sync::Mutex;
 use crate::Result;
 use crate::measure::Round;
 use crate::service::{HttpGateway, Service, stdio_gateway};
+use crate::transport::{Connection, Grpc, Operation, Reply, Stdio};
 use crate::usage::CpuTimes;
-use crate::wire::{Connection, Grpc, Operation, Reply, Stdio};
 
-/// The connections of one wire to one service.
+/// The connections to one service over one transport.
 pub struct Lane {
     /// Its name in reports.
     pub name: &'static str,
     connections: Vec<Connection>,
     service: u32,
     gateways: Vec<u32>,
-    /// Kept alive.
+    /// Kept alive as long as the lane.
     _http_gateway: Option<HttpGateway>,
 }
 
-/// A lane that the rounds use in turn.
+/// A lane that the rounds use one after the other.
 pub type SharedLane = Rc<Mutex<Lane>>;
 
 impl Lane {
-    /// The names of the four wires.
+    /// The names of the four transports.
     pub const NAMES: [&'static str; 4] = ["gRPC", "REST", "MCP stdio", "MCP HTTP"];
 
-    /// Connects as many clients by the wire of this name; on stdio each has a gateway of its own.
+    /// Connects this many clients over the transport with this name. On stdio each client has its own gateway.
     ///
     /// # Errors
-    /// When nobody listens or a gateway does not start.
+    /// Nothing listens, or a gateway does not start.
     pub async fn connect(name: &'static str, service: &Service, clients: usize) -> Result<Self> {
         let http_gateway = if name == "MCP HTTP" {
             Some(HttpGateway::start(&service.socket)?)
@@ -61,12 +61,12 @@ impl Lane {
         })
     }
 
-    /// For rounds.
+    /// The lane, shared between rounds.
     pub fn shared(self) -> SharedLane {
         Rc::new(Mutex::new(self))
     }
 
-    /// The gateways' process ids.
+    /// The process ids of the gateways.
     pub fn gateways(&self) -> &[u32] {
         &self.gateways
     }
@@ -74,7 +74,7 @@ impl Lane {
     /// Runs one operation on the first connection.
     ///
     /// # Errors
-    /// When the connection breaks or the service refuses.
+    /// The connection breaks, or the service rejects the operation.
     pub async fn run(&mut self, operation: &Operation) -> Result<Reply> {
         self.connections
             .first_mut()
@@ -83,7 +83,8 @@ impl Lane {
             .await
     }
 
-    /// Each client does its operations one after the other, all clients at once. Gives each one's last reply too.
+    /// Each client runs its operations one after the other, all clients concurrently. Also returns each client's last
+    /// reply.
     ///
     /// # Errors
     /// The first failure.

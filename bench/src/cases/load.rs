@@ -5,25 +5,25 @@ use context_proto::v1 as pb;
 use super::Bench;
 use crate::Result;
 use crate::service::Service;
-use crate::wire::{Grpc, store};
+use crate::transport::{Grpc, store};
 
-/// Entries in a batch: the most that the contract allows.
+/// Entries per batch: the maximum that the contract allows.
 const BATCH: u64 = 100;
 
-/// Entries of the corpus in a service, stored through it.
+/// The entries of the corpus that are stored in a service.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The id of each entry of the corpus, from the first on.
+    /// The id of each entry of the corpus, from the first one on.
     pub ids: Vec<i64>,
-    /// Whether each has an image.
+    /// Whether each entry has an image.
     pub images: bool,
 }
 
 impl Loaded {
-    /// Stores what is missing up to `entries`, in batches, and gives how many a second were stored.
+    /// Stores the missing entries up to `entries`, in batches. Returns the number of entries stored per second.
     ///
     /// # Errors
-    /// When the service refuses one.
+    /// The service rejects an entry.
     pub async fn up_to(&mut self, entries: u64, bench: &Bench, service: &Service) -> Result<f64> {
         let mut client = Grpc::connect(service.address).await?;
         let started = Instant::now();

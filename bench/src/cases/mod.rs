@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measured cases.
 
 pub mod get;
 mod lane;
@@ -16,39 +16,39 @@ use std::path::PathBuf;
 use crate::corpus::Corpus;
 use crate::progress::Progress;
 
-/// How much is measured.
+/// The amount of work in each case.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Scale {
     /// Database sizes at which reading is measured, ascending.
     pub sizes: Vec<u64>,
-    /// Entries in the databases that storing begins with.
+    /// Number of entries in the databases before stores are measured.
     pub store_base: u64,
-    /// Concurrent clients that store, ascending.
+    /// Numbers of concurrent clients that store, ascending.
     pub clients: Vec<usize>,
-    /// Stores in a round, by number of clients.
+    /// Number of stores in a round, for each number of clients.
     pub stores: Vec<usize>,
-    /// Stores of an image in a round, by one client.
+    /// Number of stores with an image in a round, by one client.
     pub image_stores: usize,
-    /// Gets in a round.
+    /// Number of gets in a round.
     pub gets: usize,
-    /// Gets of an image in a round.
+    /// Number of gets with an image in a round.
     pub image_gets: usize,
-    /// Searches in a round.
+    /// Number of searches in a round.
     pub searches: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Starts that are timed.
+    /// Number of timed starts.
     pub starts: usize,
 }
 
 /// What every case needs.
 pub struct Bench {
-    /// The entries.
+    /// The generator of entries.
     pub corpus: Corpus,
-    /// How much is measured.
+    /// The amount of work.
     pub scale: Scale,
-    /// Where databases and sockets are.
+    /// The directory for databases and sockets.
     pub dir: PathBuf,
-    /// Says what happens.
+    /// Reports what is being done.
     pub progress: Progress,
 }

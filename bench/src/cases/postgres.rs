@@ -1,4 +1,4 @@
-//! The store on PostgreSQL beside tokio-postgres, 16 clients each, on copies of the same database.
+//! The PostgreSQL store compared with tokio-postgres, with 16 clients each, on copies of the same database.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::measure::{Contender, Round, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
 
 const CLIENTS: usize = 16;
-/// Shares of the floor's throughput that are promised.
+/// Goals: minimum ratios to the floor's throughput.
 const GOAL_ENTRY: f64 = 0.85;
 const GOAL_SEARCH: f64 = 0.90;
 const FIELDS: [&str; 2] = ["agent_name", "status"];
@@ -44,7 +44,7 @@ enum Operation {
     FullText(String),
 }
 
-/// The clients of one side, each with operations of its own.
+/// The clients of one side, each with its own operations.
 struct Side {
     runtime: Threads,
     raw: Vec<Arc<RawClient>>,
@@ -52,11 +52,11 @@ struct Side {
     next_id: Rc<Cell<i64>>,
 }
 
-/// Measures stores, gets, searches by metadata and full text. `url` names a server; two databases are made on it and
-/// removed.
+/// Measures stores, gets, metadata searches and full-text searches. `url` is a server. Two databases are created on it
+/// and dropped at the end.
 ///
 /// # Errors
-/// When the server refuses something, or the sides answer differently.
+/// The server rejects a statement, or the two sides return different results.
 pub async fn run(bench: &Bench, report: &mut Report, url: &str) -> Result<()> {
     let server = connect(url).await?;
     let names = ["store", "raw"].map(|side| format!("context_bench_{}_{side}", std::process::id()));
@@ -198,7 +198,7 @@ async fn measure(
     Ok(())
 }
 
-/// The threads of the clients of both sides. A runtime cannot be waited for inside another one.
+/// The runtime of both sides' clients. A runtime cannot be awaited inside another one.
 struct Threads(Option<Runtime>);
 
 impl Threads {
@@ -232,7 +232,7 @@ impl Drop for Threads {
 
 type Operations = Rc<dyn Fn(&Bench, usize) -> Vec<Operation>>;
 
-/// Runs both sides in turn and reports the share.
+/// Runs both sides alternately and reports the ratio.
 async fn compare(
     bench: &Bench,
     report: &mut Report,
@@ -359,7 +359,7 @@ fn split(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
     clients
 }
 
-/// A request as the engine hands it to the store.
+/// A request in the form in which the engine passes it to the store.
 enum Request {
     Store(NewEntry),
     Get(i64),
@@ -387,7 +387,7 @@ impl Request {
                 })
             }
             Operation::FullText(words) => {
-                // All words, or nothing: the other mode would look for any of them in a small corpus.
+                // All words are required. Match mode would fall back to any of them in a small corpus.
                 let query = parse(Mode::Boolean, &words, &Analyzer::new(Language::English))
                     .ok()
                     .flatten();
@@ -569,8 +569,8 @@ async fn raw_next_id(url: &str) -> Result<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Both sides make the same row of the same entry, but for what hybrid search wants of its neighbours: the floor labels no
-/// words and makes no `context`, so the store does more than the floor by that.
+/// Checks that both sides write the same row for the same entry, except for the context keywords of hybrid search: the
+/// floor sets no weights on words and writes no `context`, so the store does this additional work.
 async fn same_last_row(urls: &[String; 2]) -> Result<()> {
     let mut rows = Vec::new();
     for url in urls {
@@ -591,7 +591,7 @@ async fn same_last_row(urls: &[String; 2]) -> Result<()> {
     }
 }
 
-/// Both sides have stored as many entries, with as many rows about them.
+/// Checks that both sides stored the same number of entries and of related rows.
 async fn same_counts(urls: &[String; 2]) -> Result<()> {
     let mut sums = Vec::new();
     for url in urls {

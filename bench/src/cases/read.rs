@@ -1,4 +1,4 @@
-//! Searches, lists and statistics over the four wires, beside the same question in SQL.
+//! Searches, lists and statistics over the four transports, compared with the same queries in SQL.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,22 +10,22 @@ use crate::floor::search::ReadFloor;
 use crate::measure::{Contender, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
 use crate::service::Service;
-use crate::wire::{Operation, Query};
+use crate::transport::{Operation, Query};
 
-/// The size to which the absolute goals belong.
+/// The database size to which the absolute goals apply.
 const GOAL_ENTRIES: usize = 100_000;
 
 struct Question {
     name: &'static str,
-    /// p95 over gRPC in milliseconds, at most, at [`GOAL_ENTRIES`].
+    /// Goal: maximum p95 over gRPC in milliseconds, at [`GOAL_ENTRIES`].
     goal_ms: f64,
     operations: Vec<Operation>,
 }
 
-/// Measures every question on the loaded service.
+/// Measures every query on the loaded service.
 ///
 /// # Errors
-/// When a process does not start, or an answer differs from the floor's.
+/// A process does not start, or a result differs from the floor's.
 pub async fn run(
     bench: &Bench,
     report: &mut Report,
@@ -35,8 +35,8 @@ pub async fn run(
     let entries = loaded.ids.len();
     let floor = Rc::new(RefCell::new(ReadFloor::open(&service.database)?));
     let mut lanes = Vec::new();
-    for wire in Lane::NAMES {
-        lanes.push(Lane::connect(wire, service, 1).await?.shared());
+    for transport in Lane::NAMES {
+        lanes.push(Lane::connect(transport, service, 1).await?.shared());
     }
     for Question {
         name,
@@ -57,8 +57,8 @@ pub async fn run(
         })];
         for lane in &lanes {
             let (lane, operations) = (lane.clone(), operations.clone());
-            let wire = lane.lock().await.name;
-            contenders.push(Contender::new(wire, move |count| {
+            let transport = lane.lock().await.name;
+            contenders.push(Contender::new(transport, move |count| {
                 let (lane, operations) = (lane.clone(), repeated(&operations, count));
                 Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
             }));
@@ -66,8 +66,11 @@ pub async fn run(
         let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
         let mut section = Section::new(&title, &format!("{rows:.1} rows on average"));
         section.add(&series[0], None);
-        for of_wire in &series[1..] {
-            section.add(of_wire, Some(Ratio::lower(of_wire.p50_ratio(&series[0]))));
+        for of_transport in &series[1..] {
+            section.add(
+                of_transport,
+                Some(Ratio::lower(of_transport.p50_ratio(&series[0]))),
+            );
         }
         report.section(section);
         if entries == GOAL_ENTRIES {
@@ -126,8 +129,8 @@ fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
     operations.iter().cycle().take(count).cloned().collect()
 }
 
-/// Asks each question once everywhere; every wire must answer as the floor does. Gives the rows of an answer on
-/// average.
+/// Runs each query once everywhere. Every transport must return the same result as the floor. Returns the average
+/// number of rows.
 async fn check(
     operations: &[Operation],
     floor: &RefCell<ReadFloor>,

@@ -1,4 +1,4 @@
-//! Starting on an existing database, memory when idle, and the size of the programs.
+//! Start on an existing database, memory when idle, and program sizes.
 
 use std::time::Instant;
 
@@ -9,22 +9,22 @@ use crate::measure::median;
 use crate::process::beside;
 use crate::report::{Goal, Report};
 use crate::service::{Echo, Service};
+use crate::transport::{Grpc, Operation};
 use crate::usage::Memory;
-use crate::wire::{Grpc, Operation};
 
-/// Milliseconds from start to first answer, at most.
+/// Goal: maximum time from start to first reply, in milliseconds.
 const START_GOAL_MS: f64 = 50.0;
-/// MiB of the idle service, at most.
+/// Goal: maximum memory of the idle service, in MiB.
 const SERVICE_GOAL_MIB: f64 = 40.0;
-/// MiB of an idle gateway, at most.
+/// Goal: maximum memory of an idle gateway, in MiB.
 const GATEWAY_GOAL_MIB: f64 = 15.0;
-/// MiB of a stripped program, at most.
+/// Goal: maximum size of a stripped program, in MiB.
 const PROGRAM_GOAL_MIB: f64 = 40.0;
 
-/// Measures with the stopped database of `entries` entries.
+/// Measures with a database of `entries` entries that no service has open.
 ///
 /// # Errors
-/// When a process does not start.
+/// A process does not start.
 pub async fn run(
     bench: &Bench,
     report: &mut Report,
@@ -82,12 +82,12 @@ pub async fn run(
         SERVICE_GOAL_MIB,
         "MiB",
     ));
-    for wire in ["MCP stdio", "MCP HTTP"] {
-        let mut lane = Lane::connect(wire, &service, 1).await?;
+    for transport in ["MCP stdio", "MCP HTTP"] {
+        let mut lane = Lane::connect(transport, &service, 1).await?;
         let idle = Memory::of(lane.gateways()[0]);
         lane.run(&Operation::Statistics).await?;
         let used = Memory::of(lane.gateways()[0]);
-        let what = format!("gateway, {wire}, resident");
+        let what = format!("gateway, {transport}, resident");
         report.fact(&what, format!("{}; after a call {}", mib(idle), mib(used)));
         report.goal(Goal::at_most(what, used.resident, GATEWAY_GOAL_MIB, "MiB"));
     }
@@ -108,7 +108,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Tries until somebody listens.
+/// Retries until something listens.
 async fn retry<T>(mut connect: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + std::time::Duration::from_secs(30);
     loop {
@@ -120,7 +120,7 @@ async fn retry<T>(mut connect: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Memory for people.
+/// Formats memory for display.
 pub fn mib(memory: Memory) -> String {
     format!(
         "{:.1} MiB, {:.1} of it not pages of files",

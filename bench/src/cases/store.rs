@@ -1,4 +1,4 @@
-//! Durable stores: each wire has a service of its own on a copy of the same database, and the floor has another copy.
+//! Durable stores. Each transport has its own service on a copy of the same database, and the floor has another copy.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -7,29 +7,29 @@ use std::rc::Rc;
 use super::{Bench, Lane, Loaded, SharedLane};
 use crate::Result;
 use crate::corpus::Entry;
-use crate::floor::store::{Contexts, Prepared, StoreFloor};
+use crate::floor::store::{ContextKeywords, Prepared, StoreFloor};
 use crate::measure::{Contender, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
 use crate::service::Service;
-use crate::wire::{Grpc, Operation};
+use crate::transport::{Grpc, Operation};
 
-/// The share of the floor that gRPC must reach with the most clients.
+/// Goal: minimum ratio of gRPC's throughput to the floor's with the most clients.
 const GOAL: f64 = 0.6;
 
-struct Wire {
+struct Transport {
     service: Service,
     lane: SharedLane,
     stored: Rc<Cell<u64>>,
 }
 
-/// Measures stores at each number of clients.
+/// Measures stores for each number of clients.
 ///
 /// # Errors
-/// When a process does not start, a store fails, or entries are missing at the end.
+/// A process does not start, a store fails, or entries are missing at the end.
 pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let base = base(bench, report).await?;
     let most = bench.scale.clients.iter().copied().max().unwrap_or(1);
-    let mut wires = Vec::new();
+    let mut transports = Vec::new();
     for name in Lane::NAMES {
         bench
             .progress
@@ -41,7 +41,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         std::fs::copy(&base, &database)?;
         let service = Service::start(&database)?;
         let lane = Lane::connect(name, &service, most).await?.shared();
-        wires.push(Wire {
+        transports.push(Transport {
             service,
             lane,
             stored: Rc::new(Cell::new(0)),
@@ -51,7 +51,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     std::fs::copy(&base, &database)?;
     let floor = Rc::new(RefCell::new(StoreFloor::open(&database)?));
     let floor_stored = Rc::new(Cell::new(0));
-    let contexts = Rc::new(RefCell::new(Contexts::default()));
+    let keywords = Rc::new(RefCell::new(ContextKeywords::default()));
 
     let without = bench
         .scale
@@ -71,23 +71,23 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         );
         bench.progress.step(&format!("Measuring {name}"));
         let mut contenders = vec![Contender::new(format!("SQLite, groups of {clients}"), {
-            let (floor, stored, contexts) = (floor.clone(), floor_stored.clone(), contexts.clone());
+            let (floor, stored, keywords) = (floor.clone(), floor_stored.clone(), keywords.clone());
             move |count| {
-                let (floor, stored, contexts) = (floor.clone(), stored.clone(), contexts.clone());
+                let (floor, stored, keywords) = (floor.clone(), stored.clone(), keywords.clone());
                 Box::pin(async move {
                     let entries = entries(bench, clients, count, images, &stored).into_iter();
                     let entries: Vec<_> = entries
-                        .map(|entry| Prepared::new(entry, &mut contexts.borrow_mut()))
+                        .map(|entry| Prepared::new(entry, &mut keywords.borrow_mut()))
                         .collect();
                     floor.borrow_mut().round(&entries, clients)
                 })
             }
         })];
         let mut before = Vec::new();
-        for wire in &wires {
-            before.push(commits(&wire.service).await?);
-            let (lane, stored) = (wire.lane.clone(), wire.stored.clone());
-            let name = wire.lane.lock().await.name;
+        for transport in &transports {
+            before.push(commits(&transport.service).await?);
+            let (lane, stored) = (transport.lane.clone(), transport.stored.clone());
+            let name = transport.lane.lock().await.name;
             contenders.push(Contender::new(name, move |count| {
                 let (lane, stored) = (lane.clone(), stored.clone());
                 Box::pin(async move {
@@ -112,7 +112,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             &format!("{} entries before the first round", bench.scale.store_base),
         );
         section.add(&series[0], None);
-        for ((series_of, wire), before) in series.iter().skip(1).zip(&wires).zip(before) {
+        for ((series_of, transport), before) in series.iter().skip(1).zip(&transports).zip(before) {
             let ratio = Ratio::higher(series_of.throughput_ratio(&series[0]));
             if series_of.name == "gRPC" && clients == most && !images {
                 report.goal(Goal::at_least(
@@ -123,7 +123,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 ));
             }
             section.add(series_of, Some(ratio));
-            let after = commits(&wire.service).await?;
+            let after = commits(&transport.service).await?;
             section.note(format!(
                 "{}: {:.1} stores a commit",
                 series_of.name,
@@ -132,25 +132,25 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         }
         report.section(section);
     }
-    for wire in wires {
-        let total = wire
+    for transport in transports {
+        let total = transport
             .lane
             .lock()
             .await
             .run(&Operation::Statistics)
             .await?
             .total()?;
-        let expected = i64::try_from(bench.scale.store_base + wire.stored.get())?;
+        let expected = i64::try_from(bench.scale.store_base + transport.stored.get())?;
         if total != expected {
             return Err(format!("{total} entries are there, {expected} were stored").into());
         }
-        drop(wire.lane);
-        wire.service.stop()?;
+        drop(transport.lane);
+        transport.service.stop()?;
     }
     Ok(())
 }
 
-/// A database with the entries that storing begins with, closed.
+/// A closed database with the entries that are present before stores are measured.
 async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
     let path = bench.dir.join("store-base.db");
     let service = Service::start(&path)?;
@@ -172,7 +172,7 @@ async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// At least `count` new entries, whole groups of one for each client, each client in a thread of its own.
+/// At least `count` new entries, in whole groups of one entry per client. Each client has its own thread.
 fn entries(
     bench: &Bench,
     clients: usize,
@@ -199,7 +199,7 @@ fn entries(
         .collect()
 }
 
-/// Commits and writes of a service so far.
+/// The service's numbers of commits and writes so far.
 async fn commits(service: &Service) -> Result<(f64, f64)> {
     let mut client = Grpc::connect(service.address).await?;
     let reply = client

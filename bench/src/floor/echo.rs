@@ -1,4 +1,4 @@
-//! The floor of a call: a server that answers with the bytes it was sent, by tonic and by axum.
+//! The floor of a call: a server that echoes the bytes it receives, with tonic and with axum.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -45,10 +45,10 @@ async fn json(Json(value): Json<serde_json::Value>) -> Json<serde_json::Value> {
     Json(value)
 }
 
-/// Serves both on a port, and on a socket, until the process is ended.
+/// Serves both on a port and a socket until the process is terminated.
 ///
 /// # Errors
-/// When it cannot listen.
+/// The server cannot listen.
 pub async fn serve(socket: &Path, address: SocketAddr) -> Result<()> {
     let app = Router::new()
         .route(GRPC, post(grpc))
@@ -70,7 +70,7 @@ impl EchoClient {
     /// Connects over TCP.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// Nothing listens.
     pub async fn tcp(address: SocketAddr) -> Result<Self> {
         Ok(Self(tonic::client::Grpc::new(
             Endpoint::from_shared(format!("http://{address}"))?
@@ -79,7 +79,7 @@ impl EchoClient {
         )))
     }
 
-    /// Connects over a Unix socket when it is first used.
+    /// Connects over a Unix socket on first use.
     pub fn unix(socket: &Path) -> Self {
         let socket = socket.to_owned();
         let connect = tower::service_fn(move |_| {
@@ -91,10 +91,10 @@ impl EchoClient {
         ))
     }
 
-    /// Sends bytes and gets them back.
+    /// Sends bytes and returns the echo.
     ///
     /// # Errors
-    /// When the call fails.
+    /// The call fails.
     pub async fn echo(&mut self, bytes: Bytes) -> Result<Bytes> {
         self.0.ready().await?;
         let path = PathAndQuery::from_static(GRPC);

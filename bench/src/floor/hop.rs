@@ -1,4 +1,4 @@
-//! The floor of the gateway: an rmcp server whose one tool is one bare tonic call.
+//! The floor of the gateway: an rmcp server with a single tool, which makes one bare tonic call.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use super::echo::EchoClient;
 use crate::Result;
 
-/// Sends the argument `text` through the gRPC echo and answers with it.
+/// Sends the argument `text` through the gRPC echo and replies with it.
 #[derive(Debug, Clone)]
 struct Hop(EchoClient);
 
@@ -51,10 +51,10 @@ impl ServerHandler for Hop {
     }
 }
 
-/// Serves MCP on stdio until the client goes.
+/// Serves MCP on stdio until the client disconnects.
 ///
 /// # Errors
-/// When the client speaks no MCP.
+/// The client does not speak MCP.
 pub async fn serve_stdio(socket: &Path) -> Result<()> {
     let running = Hop(EchoClient::unix(socket))
         .serve(rmcp::transport::io::stdio_pipes())
@@ -63,10 +63,10 @@ pub async fn serve_stdio(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Serves MCP over HTTP until the process is ended.
+/// Serves MCP over HTTP until the process is terminated.
 ///
 /// # Errors
-/// When it cannot listen.
+/// The server cannot listen.
 pub async fn serve_http(socket: &Path, address: SocketAddr) -> Result<()> {
     let hop = Hop(EchoClient::unix(socket));
     let service = StreamableHttpService::new(

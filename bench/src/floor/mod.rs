@@ -1,4 +1,4 @@
-//! What the service is held against: the least that could do the same work.
+//! The floors: the minimal implementations of the same work, to which the service is compared.
 
 pub mod echo;
 pub mod hop;

@@ -1,6 +1,6 @@
-//! The floor of the server database: the transaction of an operation on a plain connection of tokio-postgres, prepared
-//! beforehand, each statement waited for. What is read is read by the statement that the store sends; columns are decoded
-//! and dropped, metadata is not parsed.
+//! The floor of the PostgreSQL store: the transaction of each operation on a plain tokio-postgres connection, with
+//! prepared statements, each of which is awaited. Reads use the store's own statements. Columns are decoded and
+//! dropped, and metadata is not parsed.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,17 +12,17 @@ use tokio_postgres::{Client, NoTls, Statement};
 use crate::Result;
 use crate::corpus::Entry;
 
-/// Rows of a page.
+/// Number of rows on a page.
 pub const PAGE: i64 = 30;
-/// Matches that are ranked at most.
+/// Maximum number of ranked matches.
 pub const RANKING_CAP: i64 = 10_100;
-/// Characters of a text that a search reads.
+/// Number of characters of a text that a search reads.
 const SHOWN_CHARS: i32 = 301;
 const OWNER: &str = "default";
 
-const COLUMNS: &str = "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text, o.revision";
+const COLUMNS: &str = "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text, o.revision, e.seal";
 
-/// A connection with its statements.
+/// A connection with its prepared statements.
 pub struct RawClient {
     client: Client,
     lock: Statement,
@@ -35,7 +35,7 @@ pub struct RawClient {
     full_text: Statement,
 }
 
-/// An entry with its columns ready to be bound: making them is not measured.
+/// An entry with its columns ready to bind. Preparing them is not measured.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub entry: Entry,
@@ -45,7 +45,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Makes the columns. No word of the corpus has a stem or an upper-case letter.
+    /// Prepares the columns. No word of the corpus changes by stemming or has a capital letter.
     pub fn new(entry: Entry) -> Self {
         let mut positions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (at, word) in entry
@@ -73,7 +73,8 @@ impl Row {
     }
 }
 
-/// The condition that a field of the metadata is this string, whatever its case; its two values from this number on.
+/// The condition that a metadata field equals a string, ignoring case. Its two values have the numbers `first` and the
+/// next.
 fn equal(field: &str, first: u32) -> String {
     let second = first + 1;
     format!(
@@ -82,10 +83,10 @@ fn equal(field: &str, first: u32) -> String {
     )
 }
 
-/// A connection, driven by the runtime it is made in.
+/// Opens a connection, driven by the current runtime.
 ///
 /// # Errors
-/// When the server cannot be reached.
+/// The server cannot be reached.
 pub async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
@@ -93,10 +94,10 @@ pub async fn connect(url: &str) -> Result<Client> {
 }
 
 impl RawClient {
-    /// Connects and prepares.
+    /// Connects and prepares the statements.
     ///
     /// # Errors
-    /// When the database is none of the service's.
+    /// The database does not belong to the service.
     pub async fn connect(url: &str) -> Result<Self> {
         let client = connect(url).await?;
         let prepare = async |sql: &str| client.prepare(sql).await;
@@ -169,10 +170,10 @@ impl RawClient {
         })
     }
 
-    /// Stores an entry: one transaction, which leaves the rows that the service leaves.
+    /// Stores an entry in one transaction, which writes the same rows as the service.
     ///
     /// # Errors
-    /// What the server says.
+    /// An error of the server.
     pub async fn store(&self, id: i64, row: &Row) -> Result<()> {
         let Row {
             entry,
@@ -220,18 +221,18 @@ impl RawClient {
         Ok(self.client.batch_execute("COMMIT").await?)
     }
 
-    /// Fetches an entry.
+    /// Reads an entry.
     ///
     /// # Errors
-    /// When it is not there.
+    /// The entry does not exist.
     pub async fn get(&self, id: i64) -> Result<Vec<i64>> {
         Self::read(&[self.client.query_one(&self.get, &[&id, &OWNER]).await?])
     }
 
-    /// The newest entries of an agent in a status.
+    /// The newest entries of an agent with a status.
     ///
     /// # Errors
-    /// What the server says.
+    /// An error of the server.
     pub async fn search(&self, agent: &str, status: &str) -> Result<Vec<i64>> {
         let (agent_json, status_json) = (format!("\"{agent}\""), format!("\"{status}\""));
         Self::read(
@@ -252,10 +253,10 @@ impl RawClient {
         )
     }
 
-    /// The best entries with all these words.
+    /// The best-ranked entries that contain all these words.
     ///
     /// # Errors
-    /// What the server says.
+    /// An error of the server.
     pub async fn full_text(&self, words: &str) -> Result<Vec<i64>> {
         let terms: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
         Self::read(
@@ -269,13 +270,13 @@ impl RawClient {
         )
     }
 
-    /// Reads every column, and gives the ids.
+    /// Reads every column and returns the ids.
     fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
-            // An owner's row without an entry: nothing was found.
+            // A row with the owner but without an entry: nothing was found.
             let Some(id) = row.try_get(0)? else { continue };
-            let texts = [1, 2, 8, 9, 11].map(|column| row.try_get::<_, String>(column));
+            let texts = [1, 2, 8, 9, 12].map(|column| row.try_get::<_, String>(column));
             let numbers = [3, 4, 5, 6, 10].map(|column| row.try_get::<_, i64>(column));
             for text in texts {
                 std::hint::black_box(text?);
@@ -284,6 +285,7 @@ impl RawClient {
                 std::hint::black_box(number?);
             }
             std::hint::black_box(row.try_get::<_, Vec<String>>(7)?);
+            std::hint::black_box(row.try_get::<_, Option<Vec<u8>>>(11)?);
             ids.push(id);
         }
         Ok(ids)

@@ -1,4 +1,4 @@
-//! The floor of reading: the same question in SQL, on a plain connection in this process.
+//! The floor of reading: the same query in SQL, on a plain connection in this process.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,12 +8,12 @@ use context_text::{Analyzer, Language};
 use crate::Result;
 use crate::measure::Round;
 use crate::sqlite::{Bind, Connection, Row, Statement};
+use crate::transport::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT};
 use crate::usage::CpuTimes;
-use crate::wire::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT};
 
-/// Matches that are ranked at most, as in the service.
+/// Maximum number of ranked matches, as in the service.
 const RANKING_CAP: i64 = 10_100;
-/// The columns of a result and the characters of text in it.
+/// The columns of a result.
 const COLUMNS: &str = "row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata";
 
 /// The statements on a database that a service has open.
@@ -30,14 +30,14 @@ pub struct ReadFloor {
     analyzer: Analyzer,
 }
 
-/// What a question found.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Ids, in order.
     pub ids: Vec<i64>,
-    /// Rows in all.
+    /// Number of rows.
     pub rows: usize,
-    /// Bytes of text that were read.
+    /// Number of text bytes that were read.
     pub bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl ReadFloor {
     /// Opens the database of a service for reading.
     ///
     /// # Errors
-    /// When it is no database of the service.
+    /// The database does not belong to the service.
     pub fn open(path: &Path) -> Result<Self> {
         let db = Connection::reader(path)?;
         let field = |name: &str| format!("json_extract(metadata, '$.\"{name}\"')");
@@ -67,7 +67,7 @@ impl ReadFloor {
             owner: db.prepare("SELECT * FROM owners WHERE owner_id = 'default'")?,
             get: db.prepare(&format!("SELECT {COLUMNS}, text FROM entries WHERE row_id = ?1"))?,
             hit: db.prepare(&format!("SELECT {COLUMNS}, substr(text, 1, 301) FROM entries WHERE row_id = ?1"))?,
-            // Newest first along the index of the rarer value.
+            // Newest first, using the index of the rarer value.
             search: db.prepare(&format!(
                 "SELECT {COLUMNS}, substr(text, 1, 301) FROM entries WHERE owner = 1 AND {folded} = ?1 AND {} = ?1 AND {} = ?2 AND {} >= ?3 \
                  ORDER BY created_at DESC, row_id DESC LIMIT {SEARCH_LIMIT}",
@@ -84,10 +84,10 @@ impl ReadFloor {
         })
     }
 
-    /// Asks one question in a transaction of its own.
+    /// Runs one query in its own transaction.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn ask(&mut self, operation: &Operation) -> Result<Found> {
         self.begin.execute(&[])?;
         let mut found = Found::default();
@@ -148,10 +148,10 @@ impl ReadFloor {
         Ok(())
     }
 
-    /// Asks these questions, one after the other.
+    /// Runs these queries one after the other.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn round(&mut self, operations: &[Operation]) -> Result<Round> {
         let pid = std::process::id();
         let before = CpuTimes::of(pid);

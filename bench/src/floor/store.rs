@@ -1,14 +1,14 @@
-//! The floor of storing: one thread, prepared statements, the rows of a group in one durable transaction.
+//! The floor of storing: one thread, prepared statements, and the rows of a group in one durable transaction.
 //!
-//! It leaves the same rows behind as the service does, in a copy of the service's own database, so tables, indexes,
-//! full-text table and tokenizer are the same. It reads nothing, checks nothing and answers nobody.
+//! It writes the same rows as the service, into a copy of the service's own database, so tables, indexes, full-text
+//! table and tokenizer are the same. It reads nothing, checks nothing and sends no replies.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use context_store::Neighbourhood;
-use context_text::{Analyzer, Language, gist};
+use context_store::ContextWindow;
+use context_text::{Analyzer, Language, context_keywords};
 use serde_json::{Map, Value};
 
 use crate::Result;
@@ -17,7 +17,7 @@ use crate::measure::Round;
 use crate::sqlite::{Bind, Connection, Statement};
 use crate::usage::CpuTimes;
 
-/// A copy of a service's database, and the statements.
+/// A copy of a service's database, and the prepared statements.
 pub struct StoreFloor {
     begin: Statement,
     commit: Statement,
@@ -34,24 +34,24 @@ pub struct StoreFloor {
     revision: i64,
 }
 
-/// An entry with its columns ready to be bound: making them is not measured.
+/// An entry with its columns ready to bind. Preparing them is not measured.
 pub struct Prepared {
     entry: Entry,
     tags: String,
     metadata: String,
     folded: String,
     scope: String,
-    /// The words of its neighbours, as the full-text table has them.
+    /// The context keywords of the preceding entries, as stored in the full-text table.
     context: String,
 }
 
-/// The words of the entries before an entry in its thread.
-pub struct Contexts {
+/// Computes the context keywords of entries.
+pub struct ContextKeywords {
     analyzer: Analyzer,
     threads: HashMap<String, VecDeque<String>>,
 }
 
-impl Default for Contexts {
+impl Default for ContextKeywords {
     fn default() -> Self {
         Self {
             analyzer: Analyzer::new(Language::English),
@@ -60,20 +60,25 @@ impl Default for Contexts {
     }
 }
 
-impl Contexts {
-    /// Those of the next entry of its thread. All are stored within minutes.
+impl ContextKeywords {
+    /// The context keywords for the next entry of its thread. All entries are stored within minutes, so the time gap
+    /// does not matter.
     fn of_next(&mut self, entry: &Entry) -> String {
         let before = self.threads.entry(entry.thread_id.clone()).or_default();
         let words: BTreeSet<&str> = before
             .iter()
-            .flat_map(|gist| gist.split(' '))
+            .flat_map(|context_keywords| context_keywords.split(' '))
             .filter(|word| !word.is_empty())
             .collect();
         let context = words
             .into_iter()
             .fold("\u{1}-".to_owned(), |context, word| context + " " + word);
-        before.push_back(gist(&entry.text, &self.analyzer, Neighbourhood::WORDS));
-        if before.len() > Neighbourhood::default().entries as usize {
+        before.push_back(context_keywords(
+            &entry.text,
+            &self.analyzer,
+            ContextWindow::WORDS,
+        ));
+        if before.len() > ContextWindow::default().entries as usize {
             before.pop_front();
         }
         context
@@ -81,10 +86,10 @@ impl Contexts {
 }
 
 impl Prepared {
-    /// Makes the columns.
-    pub fn new(entry: Entry, contexts: &mut Contexts) -> Self {
-        let context = contexts.of_next(&entry);
-        // As many tokens, of the same length, as the service's own; the hash itself does not matter here.
+    /// Prepares the columns.
+    pub fn new(entry: Entry, keywords: &mut ContextKeywords) -> Self {
+        let context = keywords.of_next(&entry);
+        // The same number of tokens as in the service, with the same lengths. The hash function does not matter here.
         let mut scope = format!(
             "\u{1}{} ct t{:016x}",
             if entry.source == "user" { "su" } else { "sa" },
@@ -109,15 +114,13 @@ impl StoreFloor {
     /// Opens the copy.
     ///
     /// # Errors
-    /// When it is no database of the service.
+    /// The database does not belong to the service.
     pub fn open(path: &Path) -> Result<Self> {
         let db = Connection::writer(path)?;
         let owner =
             db.rows("SELECT owner, next_id, revision FROM owners WHERE owner_id = 'default'")?;
-        let [owner_number, next_id, revision] = owner
-            .first()
-            .ok_or("nobody has stored anything")?
-            .as_slice()
+        let [owner_number, next_id, revision] =
+            owner.first().ok_or("the database has no owner")?.as_slice()
         else {
             return Err("an owner has three numbers".into());
         };
@@ -156,7 +159,7 @@ impl StoreFloor {
     /// Stores the entries in groups of this size.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// An error of SQLite.
     pub fn round(&mut self, entries: &[Prepared], group: usize) -> Result<Round> {
         let pid = std::process::id();
         let before = CpuTimes::of(pid);

@@ -1,5 +1,11 @@
-//! Who may call over HTTP: 401 and 403 where HTTP clients look for them, and the metadata that tells them how to do better
-//! (RFC 6750, RFC 9728). The service stays the judge: a caller's header goes on to it unchanged with each call.
+//! Authentication over HTTP: 401 and 403 in the form HTTP clients expect, and the metadata that
+//! tells them how to get credentials (RFC 6750, RFC 9728). The service makes the decision: each
+//! call forwards the caller's header to it unchanged.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long what the service says of a key holds"
+)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,42 +29,42 @@ use crate::memory::Caller;
 
 /// The documented sentence.
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
-/// For how long an answer of the service about a key counts.
+/// How long an authentication result is cached.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long the service may take to say who a caller is.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Answers that are remembered.
+/// Timeout of one authentication request to the service.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Cached authentication results.
 const MAX_KNOWN: usize = 10_000;
-/// Questions to the service at once about callers that it named before.
+/// Concurrent authentication requests for callers that were authenticated before.
 const MAX_ASKING: usize = 256;
-/// Concurrent authentication requests for unknown callers; known callers do not wait for them.
+/// Concurrent authentication requests for new callers. They do not delay known callers.
 const MAX_ASKING_NEW: usize = 64;
 
 /// The scopes that tools need.
 const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Delete];
 
-/// Where the metadata is, at the root and with the path of what it is about (RFC 9728, section 3.1).
+/// Paths of the metadata: at the root, and with the path of the resource (RFC 9728, section 3.1).
 pub const METADATA_PATHS: [&str; 2] = [
     "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-protected-resource/mcp",
 ];
 
-/// What needs a key or token, as clients know it.
+/// The resource that needs a key or token, as clients see it.
 #[derive(Debug, Clone)]
 pub struct Guarded {
     /// The URL of `/mcp`.
     pub resource: String,
-    /// Who gives tokens; `None` when there are only keys.
+    /// The issuer of tokens; `None` if only API keys are accepted.
     pub issuer: Option<String>,
-    /// What the issuer's names of our scopes begin with.
+    /// The prefix of the issuer's names for our scopes.
     pub scope_prefix: String,
 }
 
-/// What a caller's scopes are, for whoever handles the request next.
+/// The scopes of the authenticated caller, passed on to the inner handlers.
 #[derive(Debug, Clone)]
 pub struct CallerScopes(Arc<Vec<Scope>>);
 
-/// Asks the service who a caller is.
+/// Authenticates callers by asking the service.
 #[derive(Clone)]
 pub struct Guard {
     gateway: Arc<Gateway>,
@@ -68,16 +74,16 @@ pub struct Guard {
     asking_new: Arc<Semaphore>,
 }
 
-/// Callers by the SHA-256 of their header, and when the service was asked.
+/// Cached callers by the SHA-256 of their header, with the time of the authentication.
 type Known = HashMap<[u8; 32], (Instant, CallerScopes)>;
 
-/// What is known about a caller.
+/// The outcome of authenticating a caller.
 enum Verdict {
     Known(Caller, CallerScopes),
-    Nobody,
-    /// The service did not say; each call will.
+    Unauthenticated,
+    /// The service did not respond. Each call will authenticate again.
     Unknown,
-    /// Too many are being asked about.
+    /// Too many authentication requests are in flight.
     Busy,
 }
 
@@ -98,7 +104,8 @@ impl Guard {
         }
     }
 
-    /// RFC 9728 metadata. Without an issuer of tokens there is no authorization server: keys are handed out by hand.
+    /// RFC 9728 metadata. Without an issuer it names no authorization server: API keys are handed
+    /// out by hand.
     #[must_use]
     pub fn metadata(&self) -> Value {
         let mut metadata = json!({
@@ -113,12 +120,12 @@ impl Guard {
         metadata
     }
 
-    /// A scope as whoever gives credentials names it.
+    /// A scope as the issuer names it.
     fn name(&self, scope: Scope) -> String {
         format!("{}{}", self.guarded.scope_prefix, scope.as_str())
     }
 
-    /// Where a client learns more.
+    /// The URL of the metadata.
     fn metadata_url(&self) -> String {
         let resource = &self.guarded.resource;
         let origin = resource.strip_suffix("/mcp").unwrap_or(resource);
@@ -128,7 +135,7 @@ impl Guard {
     async fn ask(&self, headers: &HeaderMap) -> Verdict {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return Verdict::Nobody;
+            return Verdict::Unauthenticated;
         };
         let fingerprint: [u8; 32] = Sha256::digest(value.as_bytes()).into();
         let remembered = self
@@ -145,18 +152,21 @@ impl Guard {
         if let Some((_, scopes)) = remembered.filter(|(at, _)| at.elapsed() < FRESH) {
             return Verdict::Known(Caller::Key(fingerprint), scopes);
         }
-        let Ok(_place) = asking.try_acquire() else {
+        let Ok(_permit) = asking.try_acquire() else {
             return Verdict::Busy;
         };
         let Ok(mut credentials) = AsciiMetadataValue::try_from(value.as_bytes()) else {
-            return Verdict::Nobody;
+            return Verdict::Unauthenticated;
         };
         credentials.set_sensitive(true);
         let mut request = tonic::Request::new(GetCallerRequest {});
         request.metadata_mut().insert("authorization", credentials);
-        request.set_timeout(PATIENCE);
-        let answer =
-            tokio::time::timeout(PATIENCE, self.gateway.backend().keys().get_caller(request)).await;
+        request.set_timeout(AUTHENTICATION_TIMEOUT);
+        let answer = tokio::time::timeout(
+            AUTHENTICATION_TIMEOUT,
+            self.gateway.backend().keys().get_caller(request),
+        )
+        .await;
         match answer {
             Ok(Ok(reply)) => {
                 let scopes = reply
@@ -176,7 +186,7 @@ impl Guard {
             Ok(Err(status))
                 if context_proto::error_from_status(&status).reason == Reason::Unauthenticated =>
             {
-                Verdict::Nobody
+                Verdict::Unauthenticated
             }
             Ok(Err(_)) | Err(_) => Verdict::Unknown,
         }
@@ -206,7 +216,7 @@ impl Guard {
     }
 }
 
-/// Refuses whoever has no valid key or token, before a body is read.
+/// Refuses requests without a valid key or token before their body is read.
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     match guard.ask(request.headers()).await {
         Verdict::Known(caller, scopes) => {
@@ -225,7 +235,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
             "too many callers at once; try again in a moment\n",
         )
             .into_response(),
-        Verdict::Nobody => {
+        Verdict::Unauthenticated => {
             let error = request
                 .headers()
                 .contains_key(header::AUTHORIZATION)
@@ -236,7 +246,7 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
     }
 }
 
-/// What a message calls, and nothing else of it.
+/// The method and tool name of a message, and nothing else.
 #[derive(Deserialize)]
 struct Message<'m> {
     #[serde(borrow)]
@@ -251,7 +261,7 @@ struct Params<'m> {
     name: Option<std::borrow::Cow<'m, str>>,
 }
 
-/// The 403 for a tool that the caller's scopes do not allow.
+/// The 403 response if the caller's scopes do not allow the tool; else `None`.
 #[must_use]
 pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Response> {
     let (guard, CallerScopes(scopes)) = (

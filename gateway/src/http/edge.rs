@@ -1,4 +1,6 @@
-//! What happens to a request before and after the MCP transport sees it.
+//! Layers around the MCP transport: what happens to a request before and after it.
+
+#![expect(clippy::disallowed_methods, reason = "how long a body takes")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +22,20 @@ use crate::http::held;
 use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
 use crate::scan::Scan;
 
-/// Streams of announcements at once; one more is told to come back.
+/// Maximum number of notification streams. Further ones are refused and may retry.
 const MAX_STREAMS: usize = 256;
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// A body has this long to come, and more for what came of it.
+/// Minimum time that a body is given to arrive; longer bodies get more.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Bytes a second that a long body comes at, at least.
+/// Lowest accepted rate of a long body, in bytes per second.
 const BODY_RATE: usize = 64 * 1024;
-/// How long what is left of a refused body is read.
+/// How long the rest of a refused body is read.
 const LINGER: Duration = Duration::from_secs(5);
-/// Bytes of the transport's complaint about a body that are read.
+/// How many bytes of the transport's error about a body are read.
 const MAX_COMPLAINT: usize = 64 * 1024;
 
-/// Bounds the requests in work, and the memory that they and their replies take.
+/// Limits the requests in flight, and the memory of requests and replies.
 #[derive(Debug, Clone)]
 pub struct Admission {
     budget: Arc<Budget>,
@@ -42,7 +44,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// For messages up to `max_message_bytes`.
+    /// An admission for messages of up to `max_message_bytes`.
     #[must_use]
     pub fn new(budget: Arc<Budget>, max_message_bytes: usize) -> Self {
         Self {
@@ -53,9 +55,9 @@ impl Admission {
     }
 }
 
-/// Admits a request, makes its headers acceptable to the transport, keeps away what must not be parsed, and turns the
-/// transport's plain-text complaints about a body into JSON-RPC errors. The request's memory is given back when its
-/// reply is sent.
+/// Admits a request, adapts its headers to the transport, refuses bodies that must not be parsed,
+/// and turns the transport's plain-text errors about a body into JSON-RPC errors. The request's
+/// memory is released when its reply has been sent.
 pub async fn admit(
     State(admission): State<Admission>,
     mut request: Request,
@@ -77,18 +79,18 @@ pub async fn admit(
         next.run(request).await
     };
     let Some(length) = response.body().size_hint().exact() else {
-        // A stream takes no memory to speak of, and no request's place.
+        // A stream takes almost no memory and is not counted as a request.
         drop(lease);
-        let Ok(place) = admission.streams.clone().try_acquire_owned() else {
+        let Ok(permit) = admission.streams.clone().try_acquire_owned() else {
             return refused(&overloaded());
         };
-        return response.map(|body| held::until_sent(body, Arc::new(place)));
+        return response.map(|body| held::until_sent(body, Arc::new(permit)));
     };
     lease.settle(usize::try_from(length).unwrap_or(usize::MAX));
     response.map(|body| held::until_sent(body, lease))
 }
 
-/// Reads a message, has it handled, and sees to it that a request gets an answer with its id.
+/// Reads a message and passes it on. Every request gets a response with its id.
 async fn message(
     admission: &Admission,
     lease: &Arc<Lease>,
@@ -119,7 +121,7 @@ async fn message(
         Ok(body) => body,
         Err(Unread::Refused(error)) => return refused(&error),
         Err(Unread::Broken(cause)) => {
-            tracing::debug!(%cause, "A request body could not be read");
+            tracing::debug!(%cause, "Could not read a request body");
             let message = "Parse error: the body ended early, came too slowly, or is not framed as its headers say";
             return json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32700, message);
         }
@@ -134,7 +136,7 @@ async fn message(
             );
         }
         let envelope = Envelope::read(&body);
-        // Of a message with too many values only a part was read.
+        // A message with too many values was read only in part.
         let id = envelope
             .as_ref()
             .and_then(|envelope| envelope.id.clone())
@@ -144,7 +146,7 @@ async fn message(
     if let Some(refusal) = super::auth::refusal(&parts.extensions, &body) {
         return refusal;
     }
-    // What was read, and all that is made of it.
+    // The memory for the body and everything that is built from it.
     let wanted = body
         .len()
         .saturating_mul(BYTES_PER_BYTE - 1)
@@ -155,7 +157,7 @@ async fn message(
     parts.extensions.insert(lease.clone());
     let outside = Outside::of(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    // The content type was JSON, so what could not be read was the body.
+    // The content type was JSON, so it was the body that could not be parsed.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         unreadable(response, outside).await
     } else {
@@ -163,7 +165,7 @@ async fn message(
     }
 }
 
-/// What a body is, seen from outside.
+/// What kind of JSON a body holds.
 enum Outside {
     Message(Envelope),
     OtherJson,
@@ -182,13 +184,13 @@ impl Outside {
     }
 }
 
-/// Why there is no body.
+/// Why a body was not read to its end.
 enum Unread {
     Refused(Error),
     Broken(axum::BoxError),
 }
 
-/// Reads a body until its end or until the scan refuses it. Each piece counts as soon as it is there.
+/// Reads a body to its end, or until the scan refuses it. Memory is counted as each piece arrives.
 async fn read(body: &mut BodyDataStream, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unread> {
     let began = Instant::now();
     let mut first = Bytes::new();
@@ -209,7 +211,7 @@ async fn read(body: &mut BodyDataStream, scan: &mut Scan, lease: &Lease) -> Resu
         if scan.is_too_large() {
             break;
         }
-        // Nearly every body comes in one piece, which then needs no copy.
+        // Almost every body arrives in one piece and then needs no copy.
         if first.is_empty() {
             first = piece;
         } else {
@@ -229,8 +231,8 @@ async fn read(body: &mut BodyDataStream, scan: &mut Scan, lease: &Lease) -> Resu
     })
 }
 
-/// Reads what is left of a refused body, and drops it, while the answer is sent. A connection that is closed with unread data is
-/// reset, and the client loses the answer.
+/// Reads and drops the rest of a refused body while the response is sent. Closing a connection with
+/// unread data resets it, and the client would lose the response.
 fn discard(mut body: BodyDataStream) {
     tokio::spawn(async move {
         let rest = async { while let Some(Ok(_)) = body.next().await {} };
@@ -238,8 +240,8 @@ fn discard(mut body: BodyDataStream) {
     });
 }
 
-/// A client that takes JSON, or anything, is served: replies are plain JSON. The transport wants to see the event
-/// stream accepted too, even where it will never send one.
+/// Extends `Accept` for clients that accept JSON or anything: replies are plain JSON. The transport
+/// requires that the client accept event streams too, even where it never sends one.
 fn accept_both(headers: &mut HeaderMap) {
     let takes_json = match headers.get(header::ACCEPT) {
         None => true,
@@ -276,8 +278,8 @@ fn sends_json(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The status of an answer: a request that has an id reads it in the body, as with any other answer; some clients
-/// read no body of another status, and would wait for ever.
+/// The HTTP status of a JSON-RPC error. For a request with an id it is 200, as for any other
+/// response: some clients do not read the body of another status and would wait forever.
 const fn status(has_id: bool) -> StatusCode {
     if has_id {
         StatusCode::OK
@@ -294,7 +296,7 @@ fn overloaded() -> Error {
     .with_retry_after(Duration::from_secs(1))
 }
 
-/// The answer to a request for which there is no room.
+/// The response to a request that finds no free memory or stream.
 fn refused(error: &Error) -> Response {
     let text = format!("{}\n", error.message);
     match error.retry_after {
@@ -311,13 +313,13 @@ fn refused(error: &Error) -> Response {
     }
 }
 
-/// The answer to a body that the transport could not read.
+/// The response to a body that the transport could not parse.
 async fn unreadable(response: Response, outside: Outside) -> Response {
     const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
     let complaint = to_bytes(response.into_body(), MAX_COMPLAINT)
         .await
         .unwrap_or_default();
-    // serde's complaint, after the transport's own words.
+    // serde's error, after the transport's own words.
     let complaint = String::from_utf8_lossy(&complaint);
     let complaint = complaint
         .strip_prefix("fail to deserialize request body ")

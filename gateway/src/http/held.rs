@@ -1,4 +1,4 @@
-//! Bodies that keep something until the last byte of them is sent or dropped.
+//! Bodies that hold a value until their last byte is sent or dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,42 +11,42 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::memory::Lease;
 
-/// Bytes that are handed to a connection at once: progress is seen in such steps.
+/// Largest piece that is handed to a connection, in bytes. Progress is measured in these pieces.
 const STEP: usize = 64 * 1024;
 
-/// What can be kept, and is told how far the body is.
+/// A value that a body can hold. It is told about the progress of the body.
 pub trait Keep: Send + Sync + 'static {
-    /// A part is handed to the connection.
+    /// A part was handed to the connection.
     fn handed_over(&self) {}
 
-    /// A part is written, or given up.
+    /// A part was sent or dropped.
     fn sent(&self) {}
 }
 
 impl Keep for Lease {}
 impl Keep for OwnedSemaphorePermit {}
 
-/// The same body, which keeps `kept` until its last byte is written to the connection: a server takes a whole frame
-/// out of a body long before a slow peer has taken it from the server.
-pub fn until_sent<K: Keep>(body: Body, kept: Arc<K>) -> Body {
+/// The same body, which holds `held` until its last byte is written to the connection. The server
+/// takes a whole frame out of a body long before a slow peer has received it.
+pub fn until_sent<K: Keep>(body: Body, held: Arc<K>) -> Body {
     Body::new(Held {
         body,
         rest: Bytes::new(),
-        kept,
+        held,
     })
 }
 
 struct Held<K> {
     body: Body,
-    /// What is left of a frame.
+    /// The rest of the current frame.
     rest: Bytes,
-    kept: Arc<K>,
+    held: Arc<K>,
 }
 
-/// A part of a frame, and what is kept with it.
+/// A part of a frame, with a reference to the held value.
 struct Part<K: Keep> {
     bytes: Bytes,
-    kept: Arc<K>,
+    held: Arc<K>,
 }
 
 impl<K: Keep> AsRef<[u8]> for Part<K> {
@@ -57,7 +57,7 @@ impl<K: Keep> AsRef<[u8]> for Part<K> {
 
 impl<K: Keep> Drop for Part<K> {
     fn drop(&mut self) {
-        self.kept.sent();
+        self.held.sent();
     }
 }
 
@@ -80,10 +80,10 @@ impl<K: Keep> HttpBody for Held<K> {
             }
         }
         let bytes = this.rest.split_to(this.rest.len().min(STEP));
-        this.kept.handed_over();
+        this.held.handed_over();
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Part {
             bytes,
-            kept: this.kept.clone(),
+            held: this.held.clone(),
         })))))
     }
 
@@ -113,8 +113,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_kept_lives_until_the_last_part_is_dropped() {
         let permits = Arc::new(Semaphore::new(1));
-        let kept = Arc::new(permits.clone().acquire_owned().await.unwrap());
-        let body = until_sent(Body::from(vec![7; STEP + 1]), kept);
+        let held = Arc::new(permits.clone().acquire_owned().await.unwrap());
+        let body = until_sent(Body::from(vec![7; STEP + 1]), held);
         assert_eq!(body.size_hint().exact(), Some(STEP as u64 + 1));
         let mut stream = body.into_data_stream();
         let first = stream.next().await.unwrap().unwrap();

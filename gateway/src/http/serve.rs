@@ -1,5 +1,10 @@
-//! The accept loop: bounded connections, fair to each address, without waiting for peers that ask for nothing or take
-//! nothing, and a bounded drain at the end.
+//! The accept loop. It limits connections in total and for each address, closes connections that
+//! are idle or do not receive, and drains them for a limited time at shutdown.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long connections are idle and replies wait"
+)]
 
 use std::collections::HashMap;
 use std::io;
@@ -23,28 +28,31 @@ use tower::Service as _;
 
 use crate::http::held;
 
-/// Bytes of a request head, and of what is read at once.
+/// Largest request head, and largest single read, in bytes.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
-/// How long running requests may go on after the stop.
+/// How long requests may keep running after the stop.
 const DRAIN: Duration = Duration::from_secs(10);
-/// A warning that an attacker could cause at will comes once in this time.
+/// Minimum time between two warnings that an attacker could trigger at will.
 const WARN_AGAIN: Duration = Duration::from_secs(10);
-/// Bytes a second at which a peer takes a long reply, at least.
+/// Lowest rate at which a peer may receive a long reply, in bytes per second.
 const REPLY_RATE: u64 = 64 * 1024;
 
-/// What connections may take.
+/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    /// Connections at once. When there are more, the one that has been idle for longest is closed.
+    /// Maximum number of connections. Beyond it, the one that has been idle longest is closed.
     pub connections: usize,
-    /// Connections at once from one address (IPv6: one /64 network). A proxy makes all its clients one address.
+    /// Maximum number of connections from one address (IPv6: one /64 network). A proxy makes all
+    /// its clients share one address.
     pub per_address: usize,
-    /// How long a connection may be open without a request in work: silent, in the middle of a head, or between two
-    /// requests. Longer than proxies keep theirs, so that these do not send into a connection that is being closed.
+    /// How long a connection may be open without a request in flight: silent, in the middle of a
+    /// head, or between two requests. It is longer than proxies keep idle connections, so that a
+    /// proxy does not send into a connection that is being closed.
     pub idle: Duration,
-    /// How long a peer may take nothing of a reply; for all of it it has twice that and a second for each 64 KiB.
+    /// How long a peer may receive nothing of a reply. The whole reply has twice that, plus one
+    /// second for each 64 KiB.
     pub reply: Duration,
 }
 
@@ -59,10 +67,11 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Serves `app` on `listener` until `stop` is cancelled, then lets running requests finish for ten seconds.
+/// Serves `app` on `listener` until `stop` is cancelled, then gives running requests ten seconds to
+/// finish.
 ///
 /// # Errors
-/// None at present; a failed connection ends that connection alone.
+/// None at present. An error on one connection ends only that connection.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
@@ -80,8 +89,8 @@ pub async fn serve(
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
-        // The window bounds what is received and not read yet, as before authentication. It starts small and grows with
-        // what is read.
+        // The window limits the data that was received and not yet read, also before
+        // authentication. It starts small and grows with what is read.
         .adaptive_window(true)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(10));
@@ -101,8 +110,8 @@ pub async fn serve(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, mostly: accepting at once again would spin.
-                tracing::warn!(%error, "A connection could not be accepted");
+                // Usually out of file descriptors; accepting again immediately would spin.
+                tracing::warn!(%error, "Could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -112,12 +121,12 @@ pub async fn serve(
                 warned = Some(Instant::now());
                 tracing::warn!(
                     address = %address.ip(),
-                    "Closed a new connection: all that this address may have (GATEWAY_MAX_CONNECTIONS_PER_ADDRESS), or all there may be, are in work"
+                    "Closed a new connection: all connections of its address (GATEWAY_MAX_CONNECTIONS_PER_ADDRESS), or all connections, have requests in flight"
                 );
             }
             continue;
         };
-        // Replies are written whole; waiting for more to send would only delay them.
+        // Replies are written whole; waiting for more data would only delay them.
         let _ = stream.set_nodelay(true);
         let serving = connection.serve(stream, builder.clone(), app.clone(), stop.clone());
         let cut = cut.clone();
@@ -126,14 +135,14 @@ pub async fn serve(
     drop(listener);
     tracker.close();
     if tokio::time::timeout(DRAIN, tracker.wait()).await.is_err() {
-        tracing::warn!("Requests still ran ten seconds after the stop and were cut off");
+        tracing::warn!("Cancelled requests that were still running ten seconds after the stop");
         cut.cancel();
         tracker.wait().await;
     }
     Ok(())
 }
 
-/// What counts as one address: in IPv6 a customer has a whole network.
+/// What counts as one address. In IPv6 a customer usually has a whole /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -156,8 +165,9 @@ struct Connections {
 }
 
 impl Open {
-    /// A place for a new connection, for which an idle one is closed where there is none; `None` when all are in use.
-    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    /// Returns a slot for a new connection. If the server or the address is at its limit, an idle
+    /// connection is closed; `None` if none is idle.
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Slot> {
         let mut connections = self
             .connections
             .lock()
@@ -180,7 +190,7 @@ impl Open {
         let progress = Arc::new(Progress::new(address));
         connections.by_number.insert(number, progress.clone());
         *connections.by_address.entry(address).or_default() += 1;
-        Some(Place {
+        Some(Slot {
             open: self.clone(),
             number,
             progress,
@@ -201,15 +211,15 @@ impl Connections {
     }
 }
 
-/// A connection's place among the open ones, which is free again when this is dropped.
-struct Place {
+/// A connection's slot among the open ones. It is free again when this is dropped.
+struct Slot {
     open: Arc<Open>,
     number: u64,
     progress: Arc<Progress>,
 }
 
-impl Place {
-    /// Serves requests until the peer leaves, is idle for too long, or takes nothing.
+impl Slot {
+    /// Serves requests until the peer leaves, is idle for too long, or stops receiving.
     async fn serve(
         self,
         stream: TcpStream,
@@ -221,7 +231,7 @@ impl Place {
         let service = {
             let progress = self.progress.clone();
             hyper::service::service_fn(move |request: Request<Incoming>| {
-                let work = InWork::begin(progress.clone());
+                let work = InFlight::begin(progress.clone());
                 let response = app.clone().call(request.map(Body::new));
                 async move {
                     response
@@ -232,13 +242,13 @@ impl Place {
         };
         let mut connection =
             std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let mut look = tokio::time::interval(limits.idle.min(limits.reply) / 4);
+        let mut check = tokio::time::interval(limits.idle.min(limits.reply) / 4);
         let mut stopping = false;
         loop {
             tokio::select! {
                 result = connection.as_mut() => {
                     if let Err(error) = result {
-                        tracing::debug!(error, "A connection ended with an error");
+                        tracing::debug!(error, "Connection ended with an error");
                     }
                     return;
                 }
@@ -247,7 +257,7 @@ impl Place {
                     connection.as_mut().graceful_shutdown();
                 }
                 () = self.progress.close.notified() => return,
-                _ = look.tick() => {
+                _ = check.tick() => {
                     let idle = self.progress.idle_since().is_some_and(|since| since.elapsed() > limits.idle);
                     if idle || self.progress.is_stuck(limits.reply) {
                         return;
@@ -258,7 +268,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.open
             .connections
@@ -268,7 +278,7 @@ impl Drop for Place {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Debug)]
 struct Progress {
     address: IpAddr,
@@ -279,23 +289,24 @@ struct Progress {
 #[derive(Debug)]
 struct State {
     next: u64,
-    in_work: HashMap<u64, Step>,
-    /// When the last request was done with; at first, when the connection was opened.
+    in_flight: HashMap<u64, Step>,
+    /// When the last request ended; before the first request, when the connection was opened.
     idle_since: Instant,
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Debug)]
 enum Step {
-    /// It has no response yet; the layers below bound its time.
-    Asked,
+    /// There is no response yet. The inner layers limit how long that takes.
+    AwaitingResponse,
     /// Its reply is being sent.
     Reply {
-        /// When all of it must be taken; `None` for a stream, which lasts as long as the peer takes what comes.
+        /// When the whole reply must have been received. `None` for a stream, which has no deadline
+        /// while the peer keeps receiving.
         latest: Option<Instant>,
-        /// When the last part was taken.
+        /// When the peer last received a part.
         moved: Instant,
-        /// Parts that are handed over and not taken yet.
+        /// Parts that were handed to the connection and not yet received.
         unsent: usize,
     },
 }
@@ -304,7 +315,7 @@ impl Progress {
     fn new(address: IpAddr) -> Self {
         let state = State {
             next: 0,
-            in_work: HashMap::new(),
+            in_flight: HashMap::new(),
             idle_since: Instant::now(),
         };
         Self {
@@ -318,16 +329,16 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Since when nothing is in work; `None` while something is.
+    /// Since when no request has been in flight; `None` if one is.
     fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        state.in_work.is_empty().then_some(state.idle_since)
+        state.in_flight.is_empty().then_some(state.idle_since)
     }
 
-    /// Whether the peer takes nothing, or too slowly.
+    /// Whether the peer receives nothing, or too slowly.
     fn is_stuck(&self, write_timeout: Duration) -> bool {
-        self.state().in_work.values().any(|step| match step {
-            Step::Asked
+        self.state().in_flight.values().any(|step| match step {
+            Step::AwaitingResponse
             | Step::Reply {
                 latest: None,
                 unsent: 0,
@@ -341,18 +352,18 @@ impl Progress {
     }
 }
 
-/// A request until the last byte of its reply is taken.
-struct InWork {
+/// A request until the last byte of its reply is received.
+struct InFlight {
     progress: Arc<Progress>,
     number: u64,
 }
 
-impl InWork {
+impl InFlight {
     fn begin(progress: Arc<Progress>) -> Self {
         let mut state = progress.state();
         let number = state.next;
         state.next += 1;
-        state.in_work.insert(number, Step::Asked);
+        state.in_flight.insert(number, Step::AwaitingResponse);
         drop(state);
         Self { progress, number }
     }
@@ -364,7 +375,7 @@ impl InWork {
             .size_hint()
             .exact()
             .map(|length| now + 2 * limits.reply + Duration::from_secs(length / REPLY_RATE));
-        self.progress.state().in_work.insert(
+        self.progress.state().in_flight.insert(
             self.number,
             Step::Reply {
                 latest,
@@ -372,13 +383,13 @@ impl InWork {
                 unsent: 0,
             },
         );
-        let kept = Arc::new(self);
-        response.map(|body| held::until_sent(body, kept))
+        let request = Arc::new(self);
+        response.map(|body| held::until_sent(body, request))
     }
 
     fn moved(&self, change: impl FnOnce(&mut usize)) {
         if let Some(Step::Reply { moved, unsent, .. }) =
-            self.progress.state().in_work.get_mut(&self.number)
+            self.progress.state().in_flight.get_mut(&self.number)
         {
             *moved = Instant::now();
             change(unsent);
@@ -386,7 +397,7 @@ impl InWork {
     }
 }
 
-impl held::Keep for InWork {
+impl held::Keep for InFlight {
     fn handed_over(&self) {
         self.moved(|unsent| *unsent += 1);
     }
@@ -396,10 +407,10 @@ impl held::Keep for InWork {
     }
 }
 
-impl Drop for InWork {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let mut state = self.progress.state();
-        state.in_work.remove(&self.number);
+        state.in_flight.remove(&self.number);
         state.idle_since = Instant::now();
     }
 }

@@ -1,5 +1,5 @@
-//! JSON-RPC messages, one a line, within bounds: a line that must not be parsed is answered and not built, and while
-//! the client leaves too much output unread, nothing more is read from it.
+//! JSON-RPC messages, one per line, with limits. A line that must not be parsed is answered without
+//! building its value. While the client leaves too much output unread, no further input is read.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,14 +19,14 @@ use crate::envelope::{self, Envelope};
 use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
 use crate::scan::Scan;
 
-/// Bytes of output that may wait for the client before no more requests are read.
+/// Limit on unread output in bytes; beyond it no further requests are read.
 const MAX_WAITING: usize = 8 * 1024 * 1024;
-/// Requests at once in work or with a reply that waits; more wait in the pipe.
-const MAX_IN_WORK: usize = 256;
-/// A line takes its memory in steps of this many bytes.
+/// Requests that are running or whose reply is not written yet; further ones wait in the pipe.
+const MAX_IN_FLIGHT: usize = 256;
+/// A line's memory grows in steps of this many bytes.
 const STEP: usize = 64 * 1024;
-/// Bytes of capacity that are kept for the next line.
-const KEPT: usize = 1024 * 1024;
+/// Buffer capacity in bytes that is reused for the next line.
+const REUSED_CAPACITY: usize = 1024 * 1024;
 const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// The transport.
@@ -34,14 +34,15 @@ pub struct Lines<R, W> {
     reader: BufReader<R>,
     max_line_bytes: usize,
     budget: Arc<Budget>,
-    /// The line that is being read. `receive` may be dropped at any await, so all of its state is here.
+    /// The line that is being read. All of its state is here, because `receive` may be dropped at
+    /// any await.
     line: Line,
     output: Output<W>,
-    /// Answers to lines that could not be read, on their way out.
+    /// Responses to unreadable lines that are being written.
     answers: JoinSet<io::Result<()>>,
 }
 
-/// A line so far.
+/// The line read so far.
 struct Line {
     bytes: Vec<u8>,
     scan: Scan,
@@ -61,11 +62,11 @@ impl Line {
         }
     }
 
-    /// Begins the next line with the memory of this one, if that is not much.
+    /// Starts the next line and reuses this line's buffer, up to `REUSED_CAPACITY`.
     fn next(&mut self, max_bytes: usize) -> Self {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        bytes.shrink_to(KEPT);
+        bytes.shrink_to(REUSED_CAPACITY);
         Self {
             bytes,
             ..Self::new(max_bytes)
@@ -73,12 +74,12 @@ impl Line {
     }
 }
 
-/// What is written, and what is not yet.
+/// The writer, and the messages that are not written yet.
 struct Output<W> {
     writer: Arc<tokio::sync::Mutex<Option<W>>>,
     waiting: Arc<watch::Sender<Waiting>>,
     /// The memory of each request until its reply is written.
-    in_work: Arc<Mutex<HashMap<NumberOrString, Arc<Lease>>>>,
+    in_flight: Arc<Mutex<HashMap<NumberOrString, Arc<Lease>>>>,
 }
 
 impl<W> Clone for Output<W> {
@@ -86,7 +87,7 @@ impl<W> Clone for Output<W> {
         Self {
             writer: self.writer.clone(),
             waiting: self.waiting.clone(),
-            in_work: self.in_work.clone(),
+            in_flight: self.in_flight.clone(),
         }
     }
 }
@@ -95,10 +96,10 @@ impl<W> Clone for Output<W> {
 struct Waiting {
     bytes: usize,
     messages: usize,
-    in_work: usize,
+    in_flight: usize,
 }
 
-/// A message on its way out; it counts until it is written or given up.
+/// A message that is being written. It counts as waiting until it is written or dropped.
 struct Outgoing {
     bytes: Vec<u8>,
     waiting: Arc<watch::Sender<Waiting>>,
@@ -116,21 +117,23 @@ impl Drop for Outgoing {
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
     fn requests(&self) -> MutexGuard<'_, HashMap<NumberOrString, Arc<Lease>>> {
-        self.in_work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self, id: NumberOrString, lease: Arc<Lease>) {
         let mut requests = self.requests();
         requests.insert(id, lease);
         self.waiting
-            .send_modify(|waiting| waiting.in_work = requests.len());
+            .send_modify(|waiting| waiting.in_flight = requests.len());
     }
 
     fn end(&self, id: &NumberOrString) -> Option<Arc<Lease>> {
         let mut requests = self.requests();
         let lease = requests.remove(id);
         self.waiting
-            .send_modify(|waiting| waiting.in_work = requests.len());
+            .send_modify(|waiting| waiting.in_flight = requests.len());
         lease
     }
 
@@ -168,12 +171,12 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    /// Messages of up to `max_line_bytes` over these streams.
+    /// A transport over these streams for messages of up to `max_line_bytes`.
     pub fn new(reader: R, writer: W, max_line_bytes: usize, budget: Arc<Budget>) -> Self {
         let output = Output {
             writer: Arc::new(tokio::sync::Mutex::new(Some(writer))),
             waiting: Arc::new(watch::Sender::default()),
-            in_work: Arc::default(),
+            in_flight: Arc::default(),
         };
         Self {
             reader: BufReader::new(reader),
@@ -185,7 +188,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// Reads to the end of the line. Of a line that is refused nothing more is kept. `false` at the end of the input.
+    /// Reads to the end of the line. A refused line is read but not stored. `false` at the end of
+    /// the input.
     async fn read_line(&mut self) -> io::Result<bool> {
         let line = &mut self.line;
         if line.lease.is_none() {
@@ -218,7 +222,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Ok(true)
     }
 
-    /// What a complete line says, or the answer to one that cannot be read.
+    /// The message of a complete line; `Err` is the response to an unreadable one.
     async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
         if let Some(why) = self.line.scan.refusal() {
             // Without an id it cannot be answered.
@@ -259,7 +263,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     self.output.begin(id, lease);
                 }
             }
-            // A cancelled request is not answered.
+            // A cancelled request gets no response.
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) =
                     &notification.notification
@@ -274,7 +278,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 }
 
-/// What becomes of a line that is no message of MCP.
+/// The outcome of a line that is not an MCP message.
 fn unreadable(
     line: &[u8],
     complaint: &serde_json::Error,
@@ -287,7 +291,7 @@ fn unreadable(
             -32600,
             "Invalid Request: not a JSON-RPC message",
         )),
-        // To answer what is no JSON at all could go back and forth for ever where the peer echoes it.
+        // Responding to non-JSON input could loop forever with a peer that echoes it.
         _ => Ok(None),
     }
 }
@@ -317,7 +321,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             let mut waiting = self.output.waiting.subscribe();
             waiting
                 .wait_for(|waiting| {
-                    waiting.bytes < MAX_WAITING && waiting.in_work + waiting.messages < MAX_IN_WORK
+                    waiting.bytes < MAX_WAITING
+                        && waiting.in_flight + waiting.messages < MAX_IN_FLIGHT
                 })
                 .await
                 .ok()?;
@@ -328,7 +333,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     return None;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "stdin could not be read");
+                    tracing::error!(%error, "Could not read stdin");
                     return None;
                 }
             }
@@ -339,7 +344,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
                 Err(answer) => {
-                    // Not awaited: `receive` may be dropped there, and the answer with it.
+                    // Spawned and not awaited: `receive` may be dropped at an await, and the
+                    // response with it.
                     let outgoing = self.output.queue(answer, lease);
                     self.answers.spawn(self.output.clone().write(outgoing));
                 }

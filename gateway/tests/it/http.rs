@@ -5,6 +5,7 @@ use axum::http::{Request, StatusCode};
 use context_gateway::handler::Credentials;
 use context_gateway::http::{ConnectionLimits, Guarded, HttpConfig, app, serve};
 use context_gateway::memory::{Budget, Caller};
+use context_test_support::until;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
@@ -763,9 +764,10 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all
     reader.read_to_end(&mut all).await.unwrap();
     assert!(all.len() > LENGTH);
     // Written to until it is known to be closed: it is the other side that gave up.
-    while stuck.write_all(b" ").await.is_ok() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    until("the other side closes", async || {
+        stuck.write_all(b" ").await.is_err()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-"""Ten thousand malformed requests on each wire.
+"""Ten thousand malformed requests on each transport.
 
-A server may refuse them in any way it likes except with a 5xx, an INTERNAL
-status or a panic, and it must answer a good request afterwards. Runs are
-reproducible: everything random comes from the seed on the command line.
+A server may refuse them in any way except with a 5xx, an INTERNAL status or a
+panic. It must serve a valid request afterwards. Runs are reproducible: all random
+choices come from the seed on the command line.
 """

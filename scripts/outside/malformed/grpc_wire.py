@@ -22,7 +22,7 @@ from . import mutations
 from .tally import Tally, arguments
 
 TIMEOUT_S = 30
-# Codes by which a server says that it is the server's fault.
+# Status codes that mean a fault of the server.
 SERVER_FAULTS = {"2": "UNKNOWN", "13": "INTERNAL", "15": "DATA_LOSS"}
 NASTY_HEADERS = [
     ("content-type", ["application/json", "application/grpc+json", "application/grpc-web", "application/grpc-web-text", "text/plain", "", "application/grpc; charset=x"]),
@@ -57,7 +57,7 @@ def load_methods(stubs):
 
 
 def fill(rng, message, depth=0):
-    """Fills a message with well-typed values that make no sense together."""
+    """Fills a message with values of the right types that make no sense together."""
     for field in message.DESCRIPTOR.fields:
         if rng.random() < 0.35:
             continue
@@ -92,7 +92,7 @@ def fill(rng, message, depth=0):
             low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
             fitting = [value for value in NASTY_INTEGERS if low <= value <= high]
             if field.name == "min_revision":
-                # One from the future is waited for, which is no mistake.
+                # The service may wait for a future revision; that is no fault.
                 fitting = [value for value in fitting if value <= 0]
             make = lambda: rng.choice(fitting)
         if repeated:
@@ -103,7 +103,7 @@ def fill(rng, message, depth=0):
 
 
 def nested(depth):
-    """A message nested in itself `depth` times, whatever the schema says."""
+    """A message nested in itself `depth` times, against the schema."""
     data = b""
     for _ in range(depth):
         data = b"\x0a" + varint(len(data)) + data
@@ -125,7 +125,7 @@ def frame(data, flag=0, length=None):
 
 
 class Channel:
-    """One HTTP/2 connection on which calls go one after the other."""
+    """One HTTP/2 connection that makes one call after the other."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
@@ -135,7 +135,7 @@ class Channel:
     def open(self):
         self.stream = socket.create_connection(self.address, TIMEOUT_S)
         self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Nothing is checked on the way out: the malformed is the point.
+        # Outgoing frames are not validated, because they must be malformed.
         self.h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=True, validate_outbound_headers=False, normalize_outbound_headers=False)
         )
@@ -150,10 +150,10 @@ class Channel:
             self.stream = None
 
     def call(self, headers, data, end="stream"):
-        """Makes one call and returns the answer's headers and trailers as one
-        dictionary, `{"reset": code}` when the server reset the stream, or
-        `None` when it ended the connection. `end` is how the call ends:
-        `stream` properly, `reset`, or `none` and then the connection goes."""
+        """Makes one call and returns the response's headers and trailers as one
+        dictionary, `{"reset": code}` when the server reset the stream, or `None`
+        when it closed the connection. `end` says how the call ends: `stream`
+        (properly), `reset`, or `none` (the connection closes)."""
         if self.stream is None:
             self.open()
         answer = {}
@@ -283,8 +283,8 @@ def malformed(rng, host, methods):
 
 
 def garbage(rng, address):
-    """Bytes on the HTTP/2 layer itself; the answer does not matter, only that
-    the connection ends."""
+    """Malformed bytes on the HTTP/2 layer. The connection must end; the response
+    does not matter."""
     host, port = address.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -316,7 +316,7 @@ def garbage(rng, address):
 
 
 def answers(address, stubs):
-    """Whether a good call is answered."""
+    """Whether a valid call succeeds."""
     import grpc
 
     grpc_module = importlib.import_module("context.v1.context_service_pb2_grpc")

@@ -13,7 +13,7 @@ IDS = [1, "a", None, 1.5, -1, 2**63, "x" * 5000, [], {}, True]
 
 
 def good_call(rng, request_id):
-    """A tool call that is right, of either era."""
+    """A valid tool call, of either era."""
     name = rng.choice(list(TOOLS))
     params = {"name": name, "arguments": TOOLS[name]}
     modern = rng.random() < 0.5
@@ -27,7 +27,7 @@ def malformed(rng, request_id):
     message, modern = good_call(rng, request_id)
     kind = rng.random()
     if kind < 0.5:
-        # Right as a message, wrong as a call.
+        # A valid message, but an invalid call.
         params = message["params"]
         params = {**params, "arguments": mutations.spoil_value(rng, params["arguments"])}
         if rng.random() < 0.1:
@@ -45,13 +45,13 @@ def malformed(rng, request_id):
 
 
 def faults(reply):
-    """What must not stand in a reply: an internal error, in either form."""
+    """An internal error in a reply, in either form; there must be none."""
     for one in reply if isinstance(reply, list) else [reply]:
         if not isinstance(one, dict):
             yield f"not a JSON-RPC message: {one!r:.200}"
             continue
         error = one.get("error")
-        # Two requests in flight with one id: the first is given up.
+        # Two requests in flight with the same id: the first is cancelled.
         cancelled = isinstance(error, dict) and error.get("message") == "the request was cancelled"
         if isinstance(error, dict) and error.get("code") == -32603 and not cancelled:
             yield f"internal error: {error!r:.300}"

@@ -48,7 +48,7 @@ def routed(rng, host, number):
 
 
 def messages(headers, body):
-    """The JSON-RPC messages of an answer, from JSON or from an event stream."""
+    """The JSON-RPC messages of a response, from JSON or from an event stream."""
     if not body:
         return []
     if headers.get("content-type", "").startswith("text/event-stream"):

@@ -1,8 +1,8 @@
 """Malformed MCP over stdio: `python -m malformed.mcp_stdio GATEWAY LOG COUNT SEED`.
 
-Writes lines to one `GATEWAY stdio` process. After every hundred lines a good
-request must be answered, and at the end of input the process must end. Its
-stderr goes to the LOG file.
+Writes lines to one `GATEWAY stdio` process. After every hundred lines a valid
+request must get a response. At the end of input the process must end. Its stderr
+goes to the LOG file.
 """
 
 import json
@@ -24,7 +24,7 @@ def reader(stream, lines):
 
 
 def probe(process, lines, tally, number, method="tools/list", params=None):
-    """Sends a good request and reads answers up to its own."""
+    """Sends a valid request and reads responses until its own."""
     request_id = f"probe-{number}"
     request = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
     process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -64,7 +64,7 @@ def main():
             process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
             while alive and sent < count:
                 body, _ = mcp.malformed(rng, sent)
-                # One message is one line; what it contains is up to the mutation.
+                # One message is one line. The mutation decides its contents.
                 process.stdin.write(body.replace(b"\n", rng.choice([b" ", b"\r"])) + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]))
                 sent += 1
                 if sent % PROBE_EVERY == 0:

@@ -1,9 +1,9 @@
-"""Ways to spoil a JSON request, from a wrong value to bytes that are no JSON."""
+"""Ways to make a JSON request malformed, from a wrong value to bytes that are not JSON."""
 
 import copy
 import json
 
-# Values that have broken parsers, databases and languages before.
+# Values that have broken parsers, databases and languages in the past.
 NASTY = [
     None,
     True,
@@ -62,12 +62,12 @@ NASTY = [
 
 
 def nest(depth, kind):
-    """`depth` arrays or objects inside one another, as text."""
+    """Arrays or objects nested `depth` times, as text."""
     return "[" * depth + "]" * depth if kind == "array" else '{"a":' * depth + "1" + "}" * depth
 
 
 def paths_of(value, here=()):
-    """Every place inside a JSON value, the root included."""
+    """Every path inside a JSON value, the root included."""
     yield here
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -78,7 +78,7 @@ def paths_of(value, here=()):
 
 
 def replace(value, path, new):
-    """`value` with the place `path` holding `new`."""
+    """`value` with `new` at `path`."""
     if not path:
         return new
     value = copy.deepcopy(value)
@@ -90,7 +90,7 @@ def replace(value, path, new):
 
 
 def spoil_value(rng, value):
-    """A JSON value one or two steps away from a good one."""
+    """A JSON value one or two changes away from a valid one."""
     for _ in range(rng.choice([1, 1, 1, 2])):
         path = rng.choice(list(paths_of(value)))
         act = rng.randrange(10)
@@ -112,7 +112,7 @@ def spoil_value(rng, value):
 
 
 def spoil_bytes(rng, body):
-    """Bytes that were good JSON once."""
+    """Bytes made from valid JSON."""
     act = rng.randrange(9)
     if act == 0:
         return body[: rng.randrange(len(body) + 1)]
@@ -131,17 +131,17 @@ def spoil_bytes(rng, body):
         return b"\xef\xbb\xbf" + body
     if act == 7:
         return body.decode("utf-8", "replace").encode(rng.choice(["utf-16", "utf-32", "utf-7"]))
-    # Literals that JSON does not have, and doubled keys.
+    # Literals that JSON does not have, and duplicate keys.
     return body.replace(b"}", rng.choice([b', "limit": NaN}', b', "limit": 01}', b', "text": "a", "text": "b"}', b",}", b', "limit": 1e99999}']), 1)
 
 
 def to_bytes(value):
-    """JSON text; lone surrogates stay escaped, as a sloppy client writes them."""
+    """JSON text. Lone surrogates stay escaped, as some clients write them."""
     return json.dumps(value).encode("ascii")
 
 
 def spoil(rng, value):
-    """The body of a malformed request, made from a good one."""
+    """The body of a malformed request, made from a valid one."""
     if rng.random() < 0.6:
         return to_bytes(spoil_value(rng, value))
     return spoil_bytes(rng, to_bytes(value))

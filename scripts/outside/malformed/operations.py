@@ -1,4 +1,4 @@
-"""A good request of each operation, for the mutations to start from."""
+"""A valid request of each operation, which the mutations change."""
 
 FILTERS = {
     "thread_id": "malformed",
@@ -32,7 +32,7 @@ ARTIFACT = {"content": "# a text\n\nto be spoilt", "title": "a title", "metadata
 EDITS = {"edits": [{"old_str": "a", "new_str": "b"}, {"insert_line": 0, "new_str": "c"}], "metadata": {}, "expected_version": 1}
 NOWHERE = "123e4567-e89b-12d3-a456-426614174000"
 
-# Tool name to arguments; the REST bodies have the same shapes.
+# Tool name to arguments. The REST bodies have the same shape.
 TOOLS = {
     "store_context": ENTRY,
     "store_context_batch": {"entries": [ENTRY, {"thread_id": "malformed", "source": "user", "text": "two"}], "atomic": True},

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a plain socket, so that nothing tidies the request up."""
+"""HTTP/1.1 over a plain socket, so that no library corrects the request."""
 
 import socket
 
@@ -7,7 +7,7 @@ STREAM_TIMEOUT_S = 1
 
 
 class Connection:
-    """One connection, opened again whenever the server closed it."""
+    """One connection. It is opened again when the server closed it."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
@@ -28,9 +28,9 @@ class Connection:
             self.stream = None
 
     def exchange(self, request, method="POST", half_close=False):
-        """Sends bytes, reads one answer: `(status, headers, body)`, or `None`
-        when the server closed the connection without one. Raises
-        `TimeoutError` when it neither answers nor closes."""
+        """Sends bytes and reads one response: `(status, headers, body)`, or `None`
+        when the server closed the connection without one. Raises `TimeoutError`
+        when it neither responds nor closes."""
         for attempt in (1, 2):
             fresh = self.stream is None
             if fresh:
@@ -41,7 +41,7 @@ class Connection:
                     if half_close:
                         self.stream.shutdown(socket.SHUT_WR)
                 except OSError:
-                    # An early refusal may still be readable.
+                    # The server may have refused early; its response may be readable.
                     pass
                 answer = self._read(method)
             except TimeoutError:
@@ -51,7 +51,7 @@ class Connection:
                 answer = None
             if answer is None:
                 self.close()
-                # A kept connection may have been closed by the answer before.
+                # The previous response may have closed the connection.
                 if not fresh and attempt == 1:
                     continue
                 return None
@@ -95,7 +95,7 @@ class Connection:
         return status, headers, body
 
     def _first_events(self):
-        """What an event stream says at once; a subscription never ends."""
+        """The first events of a stream; a subscription never ends."""
         data = b""
         self.stream.settimeout(STREAM_TIMEOUT_S)
         try:
@@ -105,11 +105,11 @@ class Connection:
                     break
         except TimeoutError:
             pass
-        # Chunk sizes stand on lines of their own, which the caller skips.
+        # Chunk sizes are on separate lines, which the caller skips.
         return data
 
 
 def request(method, path, headers, body):
-    """The bytes of a request; nothing is checked or escaped."""
+    """The bytes of a request, without validation or escaping."""
     lines = [f"{method} {path} HTTP/1.1"] + [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body

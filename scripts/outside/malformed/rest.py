@@ -29,7 +29,7 @@ METHODS = ["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPF
 
 
 def framing(rng, host):
-    """Bytes that are no HTTP request, or one whose frame lies."""
+    """Bytes that are not an HTTP request, or a request with a false length."""
     body = b'{"thread_id": "malformed", "source": "user", "text": "x"}'
     head = f"POST /v1/contexts HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n".encode()
     return rng.choice(
@@ -59,7 +59,7 @@ def framing(rng, host):
 
 
 def routed(rng, host):
-    """A well-framed request that is wrong in what it says: `(method, bytes)`."""
+    """A well-framed request with invalid contents: `(method, bytes)`."""
     method, path, body = rng.choice(ROUTES)
     headers = {"Host": host, "Content-Type": "application/json"}
     kind = rng.random()
@@ -91,7 +91,7 @@ def main():
         raw = rng.random() < 0.1
         method, request = ("POST", framing(rng, host)) if raw else routed(rng, host)
         try:
-            # Lying frames leave the server waiting; end of input frees it.
+            # After a false length the server waits; the end of input releases it.
             answer = connection.exchange(request, method, half_close=raw)
         except TimeoutError:
             tally.complain("no answer and no end of connection", request)
@@ -106,7 +106,7 @@ def main():
         if status >= 500:
             tally.complain(f"status {status}: {body[:300]!r}", request)
         elif status >= 400 and not raw and method != "HEAD" and body and "problem+json" not in headers.get("content-type", ""):
-            # Refusals of the HTTP layer itself come without a body.
+            # The HTTP layer itself refuses without a body.
             tally.complain(f"status {status} without problem+json: {headers.get('content-type')} {body[:200]!r}", request)
         elif status >= 400 and body and re.search(rb"(?i)sqlite|select .* from|/rustc/|\.rs:\d", body):
             tally.complain(f"status {status} shows internals: {body[:300]!r}", request)

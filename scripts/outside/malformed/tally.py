@@ -1,4 +1,4 @@
-"""Counts what came back, keeps the first few complaints, and decides."""
+"""Counts responses, keeps the first failures, and decides the result."""
 
 import collections
 import random
@@ -9,7 +9,7 @@ MAX_COMPLAINTS = 20
 
 
 class Tally:
-    """The result of one wire's run."""
+    """The result of the run on one transport."""
 
     def __init__(self, wire):
         self.wire = wire
@@ -22,13 +22,13 @@ class Tally:
         self.answers[answer] += 1
 
     def complain(self, about, request):
-        """Records that an answer must not happen, with the request to repeat it."""
+        """Records a forbidden response, with the request that repeats it."""
         self.complaint_count += 1
         if len(self.complaints) < MAX_COMPLAINTS:
             self.complaints.append(f"{about}\n    request: {request!r:.600}")
 
     def finish(self, requests):
-        """Prints the result and ends the program accordingly."""
+        """Prints the result and ends the program with its exit status."""
         seconds = time.monotonic() - self.began
         summary = ", ".join(f"{answer}: {count}" for answer, count in sorted(self.answers.items(), key=str))
         print(f"{self.wire}: {requests} malformed requests in {seconds:.0f} s; answers: {summary}")

@@ -1,10 +1,10 @@
-// Sends each case of a table through the MCP SDK for TypeScript and judges
-// what the SDK hands on.
+// Sends each case of a table through the MCP SDK for TypeScript and checks the
+// result that the SDK reports.
 //
 //     client.mjs http|stdio DIRECTORY_OF_NODE_MODULES TABLE...
 //
-// The SDK would not send most of these: the call it is asked for is exchanged
-// for the case's on its way to the transport.
+// The SDK would refuse to send most cases. So the client asks it for a valid call
+// and replaces the message on its way to the transport.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -19,7 +19,7 @@ const { ErrorCode, McpError, ResultSchema } = sdk('@modelcontextprotocol/sdk/typ
 
 const PATIENCE = 60_000;
 
-// The value that a table describes; JSON itself cannot say all of them.
+// The value that a table describes. JSON itself cannot express all of them.
 function build(value) {
     if (Array.isArray(value)) return value.map(build);
     if (value === null || typeof value !== 'object') return value;
@@ -51,7 +51,7 @@ function transport(key) {
     });
 }
 
-// What the SDK hands on.
+// The result that the SDK reports.
 async function answer(client, exchange, testCase) {
     exchange.members = Object.fromEntries(['method', 'params'].filter(name => name in testCase).map(name => [name, build(testCase[name])]));
     try {
@@ -64,7 +64,7 @@ async function answer(client, exchange, testCase) {
     }
 }
 
-// Why the answer is not the expected one; empty when it is.
+// Why the result is not the expected one; empty when it is.
 function complaint(testCase, got) {
     const allowed = { refused: ['error', 'tool-error'], answer: ['error', 'tool-error', 'result'] }[testCase.expect] ?? [testCase.expect];
     if (!allowed.includes(got.kind)) return `expected ${testCase.expect}, got ${got.kind}`;

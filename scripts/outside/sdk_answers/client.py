@@ -1,10 +1,10 @@
-"""Sends each case of a table through the MCP SDK for Python and judges what
-the SDK hands on.
+"""Sends each case of a table through the MCP SDK for Python and checks the result
+that the SDK reports.
 
     client.py http|stdio legacy|auto TABLE...
 
-The SDK would not send most of these: the call it is asked for is exchanged
-for the case's on its way to the transport.
+The SDK would refuse to send most cases. So the client asks it for a valid call and
+replaces the message on its way to the transport.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from mcp_types import REQUEST_TIMEOUT, JSONRPCRequest, Request
 from pydantic import TypeAdapter
 
 PATIENCE = 60
-# What the SDK makes up where a reply holds no JSON-RPC message.
+# The error that the SDK invents when a reply has no JSON-RPC message.
 STAND_IN = "Server returned an error response"
 
 
 def build(value):
-    """The value that a table describes; JSON itself cannot say all of them."""
+    """The value that a table describes. JSON itself cannot express all of them."""
     if isinstance(value, list):
         return [build(item) for item in value]
     if not isinstance(value, dict):
@@ -52,7 +52,7 @@ def build(value):
 
 
 class Exchanging:
-    """A stream to the transport that exchanges the next request."""
+    """A stream to the transport that replaces the next request."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -62,7 +62,7 @@ class Exchanging:
     async def send(self, item):
         if self.case is not None and isinstance(item.message, JSONRPCRequest):
             members = {"jsonrpc": "2.0", "id": item.message.id, **self.case}
-            # What later revisions want in each request is not what is wrong here.
+            # The fields that later revisions require stay, because the case is not about them.
             meta = (item.message.params or {}).get("_meta")
             if meta is not None and isinstance(members.get("params"), dict):
                 members["params"] = {**members["params"], "_meta": {**meta, **members["params"].get("_meta", {})}}
@@ -101,11 +101,11 @@ async def transport(kind, key, holder):
 
 
 async def answer(client, stream, case):
-    """What the SDK hands on: (kind, code, text)."""
+    """The result that the SDK reports: (kind, code, text)."""
     members = {name: build(case[name]) for name in ("method", "params") if name in case}
     method, params = members["method"], members.get("params")
     name = params.get("name") if isinstance(params, dict) else None
-    # Headers are made from this one, so it resembles the case.
+    # The headers are made from this call, so it resembles the case.
     if method == "tools/call":
         likeness = {"name": name if isinstance(name, str) else "list_threads", "arguments": {}}
     elif method == "prompts/get":
@@ -131,7 +131,7 @@ async def answer(client, stream, case):
 
 
 def complaint(case, kind, code, text):
-    """Why the answer is not the expected one; empty when it is."""
+    """Why the result is not the expected one; empty when it is."""
     expected = case["expect"]
     allowed = {"refused": ("error", "tool-error"), "answer": ("error", "tool-error", "result")}.get(expected, (expected,))
     if kind not in allowed:

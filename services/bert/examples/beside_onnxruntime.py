@@ -1,11 +1,11 @@
-"""CPU time of embedding, beside onnxruntime with the same weights in the same run.
+"""Compares the CPU time of embedding with that of onnxruntime, with the same weights and in the same run.
 
     pip install numpy onnx onnxruntime safetensors tokenizers
     cargo build --release --workspace --example turns
     python beside_onnxruntime.py MODEL_DIRECTORY TEXTS target/release/examples/turns
 
-Rounds take turns. onnxruntime gets one batch of all texts, padded to the longest, one thread, and the operators that its own
-optimiser fuses BERT into (Attention, SkipLayerNormalization, BiasGelu). The texts of a round are the next 32 lines of TEXTS.
+Both programs run alternately. onnxruntime gets one batch of all texts, padded to the longest, one thread, and the fused operators
+of its own optimiser (Attention, SkipLayerNormalization, BiasGelu). The texts of a round are the next 32 lines of TEXTS.
 """
 
 import json
@@ -33,7 +33,7 @@ epsilon = config["layer_norm_eps"]
 
 
 class Graph:
-    """Nodes and weights as they are added."""
+    """Collects the nodes and weights of a graph."""
 
     def __init__(self):
         self.nodes, self.initializers = [], []
@@ -101,7 +101,7 @@ tokenizer.enable_padding()
 
 
 def embed(texts):
-    """The vectors, and the seconds of CPU that they took."""
+    """Returns the vectors and the CPU time in seconds."""
     started = time.process_time()
     encoded = tokenizer.encode_batch(texts)
     ids = numpy.array([text.ids for text in encoded], dtype=numpy.int32)
@@ -116,7 +116,7 @@ ours = subprocess.Popen([turns, str(directory)], stdin=subprocess.PIPE, stdout=s
 
 
 def embed_here(texts):
-    """As `embed`, by the program."""
+    """Like `embed`, computed by the `turns` program."""
     ours.stdin.write(json.dumps(texts) + "\n")
     ours.stdin.flush()
     answer = json.loads(ours.stdout.readline())

@@ -1,14 +1,16 @@
-//! Whether two threads that embed at once slow each other by more than their sum.
+//! Measures whether two threads that embed at the same time slow each other down by more than their sum.
 //!
 //! ```sh
 //! cargo run --release --example concurrent -- MODEL_DIRECTORY TEXTS
 //! ```
 //!
-//! TEXTS has a text on each line. Each round embeds two loads one after the other and then at once, each on a thread; the
-//! ratios are the time and the CPU time of the latter over those of the former. With two idle cores the first can be .5 for
-//! short queries, which have one thread each, and about 1 for batches, which have all cores already; above 1 they are in
-//! each other's way. The last pair has two pools of threads, as an embedder and a cross-encoder in one service do.
+//! TEXTS has one text per line. Each round embeds two loads first one after the other and then at the same time, each
+//! on its own thread. The ratios are the time and the CPU time of the concurrent run over those of the sequential run.
+//! With two idle cores the time ratio can be .5 for short queries, which use one thread each, and about 1 for batches,
+//! which already use all cores. Above 1 the loads disturb each other. The last pair uses two thread pools, as a service
+//! with an embedder and a cross-encoder does.
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
 use std::path::PathBuf;
@@ -18,10 +20,10 @@ use context_bert::{Encoded, Model, ModelError, Tokens};
 
 const ROUNDS: usize = 15;
 const BATCH: usize = 32;
-/// Characters of a query.
+/// Length of a query in characters.
 const QUERY: usize = 60;
 
-/// What one thread embeds, call after call.
+/// The calls that one thread makes, in order.
 type Load = Vec<Vec<Encoded>>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -125,7 +127,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Seconds.
+/// In seconds.
 struct Times {
     wall: f64,
     cpu: f64,
@@ -140,7 +142,7 @@ fn times(work: impl FnOnce() -> Result<(), ModelError>) -> Result<Times, ModelEr
     })
 }
 
-/// The CPU time of this process so far, of all its threads.
+/// CPU time of all threads of this process so far, in seconds.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

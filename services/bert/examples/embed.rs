@@ -1,9 +1,10 @@
-//! Embeds the lines of a file, says how long it took, and writes the vectors as 32-bit floats.
+//! Embeds the lines of a file, prints how long it took, and writes the vectors as 32-bit floats.
 //!
 //! ```sh
 //! cargo run --release --example embed -- MODEL_DIRECTORY TEXTS VECTORS
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use context_bert::{Encoded, Model, Tokens};
 
-/// Tokens computed together, as the service does it.
+/// Number of tokens computed together, as in the service.
 const BATCH_TOKENS: usize = 512;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

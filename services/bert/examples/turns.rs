@@ -1,8 +1,8 @@
-//! Embeds what comes on stdin, and says how much CPU time that took: the other half of `beside_onnxruntime.py`.
+//! Embeds texts from stdin and prints the CPU time used. `beside_onnxruntime.py` runs this program.
 //!
-//! Each line is a JSON list of texts; the answer is a line with their `vectors` and `cpu_seconds`.
+//! Each input line is a JSON list of texts. The output line holds their `vectors` and `cpu_seconds`.
 
-#![expect(clippy::print_stdout, reason = "its output is its answer")]
+#![expect(clippy::print_stdout, reason = "the output is the result")]
 
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
@@ -33,8 +33,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The CPU time of this process so far, of all its threads. `/proc` gives it as of the last tick, which is of the order
-/// of a short query's time.
+/// CPU time of all threads of this process so far, in seconds. `/proc` is not used because its resolution is one tick,
+/// about the duration of a short query.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

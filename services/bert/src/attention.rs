@@ -1,15 +1,15 @@
-//! Attention of the tokens of one sequence to each other, head by head.
+//! Self-attention within each sequence, head by head.
 
 use rayon::prelude::*;
 
 use crate::linear::{Shape, product};
 use crate::math::softmax;
 
-/// Sequences and tokens below which threads cost more than they save.
+/// Minimum number of tokens in a batch for which several threads pay off.
 const PARALLEL_FROM_TOKENS: usize = 64;
 
-/// Fills `to` (a row of `hidden` for each token) from `states` (query, key and value side by side for each token).
-/// `lengths` are the tokens of each sequence, in order.
+/// Fills `to` (`hidden` floats per token) from `states` (query, key and value side by side for each token). `lengths`
+/// are the token counts of the sequences, in order.
 pub(crate) fn attend(
     states: &[f32],
     to: &mut [f32],

@@ -1,4 +1,4 @@
-//! The files beside the weights that say what the network is.
+//! The configuration files of a model directory.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::ModelError;
 
-/// The part of `config.json` that a BERT needs.
+/// The fields of `config.json` that a BERT needs.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Config {
     #[serde(default)]
@@ -30,12 +30,12 @@ fn epsilon() -> f32 {
     1e-12
 }
 
-/// How the vectors of a text's tokens become the text's.
+/// How the vectors of a text's tokens are combined into the text's vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean.
+    /// The mean of all token vectors.
     Mean,
-    /// The first one's.
+    /// The vector of the first token.
     First,
 }
 
@@ -106,7 +106,7 @@ impl Config {
     }
 }
 
-/// How the directory wants tokens to be pooled; the mean without a word about it.
+/// The pooling that the directory configures. The default is the mean.
 pub(crate) fn pooling(directory: &Path) -> Result<Pooling, ModelError> {
     let Some(file) = parse::<PoolingFile>(&directory.join("1_Pooling/config.json"))? else {
         return Ok(Pooling::Mean);
@@ -120,7 +120,7 @@ pub(crate) fn pooling(directory: &Path) -> Result<Pooling, ModelError> {
     }
 }
 
-/// Tokens that the directory wants read of a text at most, the special ones included.
+/// Maximum number of tokens per text that the directory configures, special tokens included.
 pub(crate) fn max_tokens(directory: &Path, config: &Config) -> Result<usize, ModelError> {
     let file =
         parse::<SentenceFile>(&directory.join("sentence_bert_config.json"))?.unwrap_or_default();
@@ -130,7 +130,7 @@ pub(crate) fn max_tokens(directory: &Path, config: &Config) -> Result<usize, Mod
         .clamp(8, config.max_position_embeddings))
 }
 
-/// The file's content, or `None` when there is no file.
+/// The parsed file, or `None` when the file does not exist.
 fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ModelError> {
     let text = match std::fs::read(path) {
         Ok(text) => text,

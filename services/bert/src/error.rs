@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// Why a model cannot be loaded or used. Each message is a sentence for whoever configured it.
+/// Why a model cannot be loaded or used. Each message is a sentence for the operator who configured the model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A file is missing or cannot be read.
@@ -8,11 +8,11 @@ pub enum ModelError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A file holds something else than what is expected.
+    /// A file does not have the expected content.
     #[error("the model file {} is not usable: {what}", path.display())]
     Malformed {
         /// The file.
@@ -20,13 +20,13 @@ pub enum ModelError {
         /// What is wrong with it.
         what: String,
     },
-    /// The network is of a kind this crate does not compute.
+    /// The network is of a kind that this crate does not implement.
     #[error("this model cannot be run inside the service: {0}")]
     Unsupported(String),
-    /// A text that the tokenizer refuses.
+    /// The tokenizer rejected a text.
     #[error("the text cannot be tokenized: {0}")]
     Tokenizer(String),
-    /// Tokens that do not belong to this model.
+    /// The tokens do not fit this model.
     #[error(
         "a token is not in the model's vocabulary, or a text has more tokens than the model reads"
     )]

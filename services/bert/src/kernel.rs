@@ -1,41 +1,41 @@
-//! The product of a few rows with a panel of weights, for each kind of processor.
+//! Multiplies a few rows with a panel of weights, with one kernel for each kind of processor.
 
-/// The rows of `x`, one after the other, and where their outputs go.
+/// The operands of one kernel call: consecutive rows of `x`, the panel, and where the outputs go.
 struct Tile {
     x: *const f32,
     inputs: usize,
-    /// For each input the weights of the panel's outputs.
+    /// For each input, the weights of the panel's outputs.
     panel: *const f32,
     bias: *const f32,
     to: *mut f32,
-    /// Floats from the start of a row of outputs to that of the next.
+    /// Distance between the starts of two output rows, in floats.
     to_step: usize,
 }
 
-/// The most floats that a tile has outputs.
+/// Maximum number of outputs of a tile, in floats.
 const MAX_OUTPUTS: usize = 14 * 32;
 
-/// Floats that are fetched ahead of those in use. The processor's own prefetching stops where a page ends, and all the
-/// weights of a network, read for one short text, are thousands of pages.
-const AHEAD: usize = 512;
+/// Prefetch distance, in floats. The processor's own prefetching stops at page boundaries, and the weights of a network
+/// span thousands of pages, which one short text reads completely.
+const PREFETCH_DISTANCE: usize = 512;
 
-/// What a kind of processor computes at once.
+/// The tile that a kind of processor computes at once.
 pub(crate) struct Kernel {
-    /// Outputs in a panel.
+    /// Outputs per panel.
     pub width: usize,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub rows: usize,
-    /// For 1 row, for 2, and so on.
+    /// The functions for 1 row, 2 rows, and so on.
     tiles: &'static [unsafe fn(&Tile)],
 }
 
 impl Kernel {
-    /// The fastest one for this processor.
+    /// The fastest kernel that this processor supports.
     pub fn fastest() -> &'static Self {
         Self::all()[0]
     }
 
-    /// Those that this processor has, the fastest first.
+    /// All kernels that this processor supports, the fastest first.
     pub fn all() -> Vec<&'static Self> {
         let mut all: Vec<&'static Self> = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -51,9 +51,9 @@ impl Kernel {
         all
     }
 
-    /// `x` · `panel` + `bias`. `x` has at most [`rows`](Self::rows) rows of `inputs` floats; `panel` and `bias` are
-    /// [`width`](Self::width) outputs wide, of which the first `columns` are wanted. The rows of `to` begin every `to_step`
-    /// floats.
+    /// Computes `x` · `panel` + `bias`. `x` has at most [`rows`](Self::rows) rows of `inputs` floats. `panel` and
+    /// `bias` are [`width`](Self::width) outputs wide, of which the first `columns` are written. The rows of `to` start
+    /// every `to_step` floats.
     pub fn product(
         &self,
         x: &[f32],
@@ -84,13 +84,13 @@ impl Kernel {
         };
         let run = self.tiles[rows - 1];
         if columns == self.width {
-            // SAFETY: `all` gives only kernels whose instructions the processor has; the assertions say that the rows and the
-            // weights lie within their slices, and that each of the rows' `width` outputs lies within `to`.
+            // SAFETY: `all` returns only kernels whose instructions the processor has. The assertions guarantee that
+            // the rows and the weights lie within their slices, and that each row's `width` outputs lie within `to`.
             unsafe { run(&tile(to, to_step)) };
             return;
         }
         let mut outputs = [0.0; MAX_OUTPUTS];
-        // SAFETY: as above; `outputs` has room for the largest tile of any kernel.
+        // SAFETY: as above. `outputs` has room for the largest tile of any kernel.
         unsafe { run(&tile(&mut outputs, self.width)) };
         for (to, outputs) in to
             .chunks_mut(to_step)
@@ -102,7 +102,7 @@ impl Kernel {
     }
 }
 
-/// A register of floats.
+/// A SIMD register of floats.
 trait Lanes: Copy {
     const COUNT: usize;
     unsafe fn load(from: *const f32) -> Self;
@@ -113,13 +113,14 @@ trait Lanes: Copy {
     unsafe fn prefetch(from: *const f32);
 }
 
-/// The outputs of `ROWS` rows, `VECTORS` registers for each. All of them stay in registers.
+/// Computes the outputs of `ROWS` rows with `VECTORS` registers for each row. All sums stay in registers.
 ///
 /// # Safety
-/// The processor has the instructions of `V`, the rows, the panel and the bias can be read, and the outputs written.
+/// The processor must have the instructions of `V`. The rows, the panel and the bias must be readable and the outputs
+/// writable.
 #[inline(always)]
 unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile) {
-    // SAFETY: each address is one of a float that the caller vouches for; a prefetch reads nothing.
+    // SAFETY: each address is that of a float that the caller guarantees. A prefetch does not access memory.
     unsafe {
         let mut bias = [V::all(0.0); VECTORS];
         for (vector, bias) in bias.iter_mut().enumerate() {
@@ -130,7 +131,7 @@ unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile
         for input in 0..tile.inputs {
             let mut weights = [V::all(0.0); VECTORS];
             for (vector, weights) in weights.iter_mut().enumerate() {
-                V::prefetch(panel.wrapping_add(AHEAD + vector * V::COUNT));
+                V::prefetch(panel.wrapping_add(PREFETCH_DISTANCE + vector * V::COUNT));
                 *weights = V::load(panel.add(vector * V::COUNT));
             }
             for (row, sums) in sums.iter_mut().enumerate() {
@@ -149,12 +150,12 @@ unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile
     }
 }
 
-/// The functions for 1 row, for 2, and so on, with these instructions.
+/// The functions for 1 row, 2 rows, and so on, compiled for these instructions.
 macro_rules! tiles {
     (@one [$($attribute:meta)?], $lanes:ty, $vectors:literal, $rows:literal) => {{
         $(#[$attribute])?
         unsafe fn tile(tile: &Tile) {
-            // SAFETY: the caller vouches for the processor and the tile.
+            // SAFETY: the caller guarantees the processor's features and the tile.
             unsafe { compute::<$lanes, $vectors, $rows>(tile) }
         }
         tile
@@ -174,14 +175,14 @@ mod x86 {
 
     use super::{Kernel, Lanes, Tile, compute};
 
-    /// 28 of 32 registers are sums.
+    /// 28 of 32 registers hold sums.
     pub(super) static WIDEST: Kernel = Kernel {
         width: 32,
         rows: 14,
         tiles: tiles!([target_feature(enable = "avx512f")], __m512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
     };
 
-    /// 12 of 16 registers are sums.
+    /// 12 of 16 registers hold sums.
     pub(super) static WIDE: Kernel = Kernel {
         width: 16,
         rows: 6,
@@ -190,7 +191,7 @@ mod x86 {
 
     macro_rules! lanes {
         ($lanes:ty, $count:literal, $load:ident, $all:ident, $fmadd:ident, $store:ident) => {
-            // SAFETY of all: who calls them vouches for the processor and the address.
+            // SAFETY of all functions: the caller guarantees the processor's features and the address.
             impl Lanes for $lanes {
                 const COUNT: usize = $count;
                 #[inline(always)]
@@ -234,7 +235,7 @@ mod x86 {
     );
 }
 
-/// Any other processor: four floats, which is a register of each that we know.
+/// For any other processor: four floats, which is the register size of each processor that we know.
 static PORTABLE: Kernel = Kernel {
     width: 16,
     rows: 4,
@@ -248,7 +249,7 @@ impl Lanes for Four {
     const COUNT: usize = 4;
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: who calls it vouches for the address, and an array needs no other alignment than its elements.
+        // SAFETY: the caller guarantees the address. An array needs no stricter alignment than its elements.
         Self(unsafe { from.cast::<[f32; 4]>().read() })
     }
     #[inline(always)]
@@ -258,7 +259,8 @@ impl Lanes for Four {
     #[inline(always)]
     unsafe fn plus_product(mut self, a: Self, b: Self) -> Self {
         for ((sum, a), b) in self.0.iter_mut().zip(a.0).zip(b.0) {
-            // Every ARM processor of 64 bits multiplies and adds at once; where it takes a call it would be slow.
+            // Every 64-bit ARM processor has a fused multiply-add instruction. Where it takes a function call it would
+            // be slow.
             *sum = if cfg!(target_arch = "aarch64") {
                 a.mul_add(b, *sum)
             } else {

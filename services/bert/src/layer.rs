@@ -9,7 +9,7 @@ use crate::linear::Linear;
 use crate::math::{add_and_normalise, gelu};
 use crate::tensors::Tensors;
 
-/// A row's scale and shift after normalisation.
+/// The scale and shift of a layer normalisation.
 pub(crate) struct Norm {
     pub scale: Vec<f32>,
     pub shift: Vec<f32>,
@@ -19,7 +19,7 @@ pub(crate) struct Norm {
 impl Norm {
     pub fn load(tensors: &mut Tensors, name: &str, config: &Config) -> Result<Self, ModelError> {
         let columns = [config.hidden_size];
-        // Checkpoints converted from TensorFlow keep its names.
+        // Checkpoints converted from TensorFlow use TensorFlow's names.
         let (scale, shift) = if tensors.has(&format!("{name}.gamma")) {
             ("gamma", "beta")
         } else {
@@ -48,7 +48,7 @@ pub(crate) struct Layer {
     heads: usize,
 }
 
-/// Memory that the layers of a pass share.
+/// Memory shared by the layers of a pass.
 pub(crate) struct Scratch {
     states: Vec<f32>,
     attended: Vec<f32>,
@@ -96,30 +96,36 @@ impl Layer {
         })
     }
 
-    /// Replaces the rows of `x`, one for each token, by the layer's output, `together` of them at a time.
-    pub fn apply(&self, x: &mut [f32], lengths: &[usize], scratch: &mut Scratch, together: usize) {
+    /// Replaces the rows of `x`, one per token, by the layer's output. Processes `group_rows` rows at a time.
+    pub fn apply(
+        &self,
+        x: &mut [f32],
+        lengths: &[usize],
+        scratch: &mut Scratch,
+        group_rows: usize,
+    ) {
         let hidden = self.attended.outputs();
         let Scratch { states, attended } = scratch;
-        if x.len() <= together * hidden {
+        if x.len() <= group_rows * hidden {
             self.states.apply(x, states);
             attend(states, attended, lengths, hidden, self.heads);
             self.after_attention(x, attended, &mut Buffers::default());
             return;
         }
         let parts = x
-            .par_chunks(together * hidden)
-            .zip(states.par_chunks_mut(together * 3 * hidden));
+            .par_chunks(group_rows * hidden)
+            .zip(states.par_chunks_mut(group_rows * 3 * hidden));
         parts.for_each(|(x, states)| self.states.apply(x, states));
         attend(states, attended, lengths, hidden, self.heads);
         let parts = x
-            .par_chunks_mut(together * hidden)
-            .zip(attended.par_chunks(together * hidden));
+            .par_chunks_mut(group_rows * hidden)
+            .zip(attended.par_chunks(group_rows * hidden));
         parts.for_each_init(Buffers::default, |buffers, (x, attended)| {
             self.after_attention(x, attended, buffers)
         });
     }
 
-    /// What a layer does with each row alone.
+    /// The steps of a layer after attention, which treat each row independently.
     fn after_attention(
         &self,
         x: &mut [f32],

@@ -1,13 +1,14 @@
-//! BERT on the CPU: sentence embeddings, token vectors and cross-encoder scores from a directory as
-//! sentence-transformers lays it out (`config.json`, `tokenizer.json`, `model.safetensors`, `1_Pooling/config.json`).
+//! BERT on the CPU: sentence embeddings, token vectors and cross-encoder scores. Loads a directory in the layout of
+//! sentence-transformers (`config.json`, `tokenizer.json`, `model.safetensors`, `1_Pooling/config.json`).
 //!
-//! - [`Model`] is the network. Nothing is padded: all tokens of a batch stand in one matrix for the linear layers, and
-//!   attention runs for each sequence alone, so that a batch of short and long texts costs what its tokens cost.
-//! - [`Tokens`] turns texts into token ids and tells where in the text each token begins.
+//! - [`Model`] is the network. Nothing is padded: the linear layers see all tokens of a batch as one matrix, and
+//!   attention runs for each sequence separately. A batch of short and long texts therefore costs as much as its
+//!   tokens.
+//! - [`Tokens`] turns texts into token ids and returns the position of each token in the text.
 //!
-//! It is no general tensor library, has no gradients and no GPU. The linear layers have a kernel of their own, which
-//! reads weights that were arranged for it when they were loaded; attention is computed by the `gemm` crate. Both choose
-//! AVX-512 or AVX2 at run time, as the loops here do.
+//! It is not a general tensor library and has no gradients and no GPU support. The linear layers use their own kernel,
+//! which reads weights that were rearranged when they were loaded. Attention uses the `gemm` crate. Both select AVX-512
+//! or AVX2 at run time, as the loops in this crate do.
 //!
 //! ```no_run
 //! use context_bert::{Model, Tokens};

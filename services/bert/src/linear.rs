@@ -6,7 +6,7 @@ use crate::ModelError;
 use crate::kernel::Kernel;
 use crate::tensors::Tensors;
 
-/// A part of a buffer seen as a matrix: `rows` × `columns`, a row every `row_step`, a column every `column_step` floats.
+/// The layout of a matrix in a buffer: `rows` × `columns`, with distances of `row_step` and `column_step` floats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub rows: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Rows that lie one after the other.
+    /// Rows that start every `row_step` floats.
     pub const fn of_rows(rows: usize, columns: usize, row_step: usize) -> Self {
         Self {
             rows,
@@ -26,7 +26,7 @@ impl Shape {
         }
     }
 
-    /// The same memory, rows and columns exchanged.
+    /// The transpose of the same memory.
     pub const fn transposed(self) -> Self {
         Self {
             rows: self.columns,
@@ -36,7 +36,7 @@ impl Shape {
         }
     }
 
-    /// Floats from the first element to behind the last.
+    /// Number of floats from the first element to the end of the last.
     const fn reach(self) -> usize {
         if self.rows == 0 || self.columns == 0 {
             return 0;
@@ -45,7 +45,7 @@ impl Shape {
     }
 }
 
-/// `to` = `factor` · `left` · `right`.
+/// Computes `to` = `factor` · `left` · `right`.
 pub(crate) fn product(
     (to, to_shape): (&mut [f32], Shape),
     (left, left_shape): (&[f32], Shape),
@@ -62,10 +62,10 @@ pub(crate) fn product(
             && to_shape.columns == right_shape.columns
             && left_shape.columns == right_shape.rows
     );
-    // A step never exceeds the length of its slice, which is below isize::MAX.
+    // A step never exceeds the length of its slice, which is less than isize::MAX.
     let step = |step: usize| step as isize;
-    // SAFETY: the pointers come from live slices; the assertions say that every element lies within its slice; `to` is
-    // borrowed alone, so nothing overlaps it.
+    // SAFETY: the pointers come from live slices. The assertions guarantee that every element lies within its slice.
+    // `to` is borrowed exclusively, so nothing overlaps it.
     unsafe {
         gemm::gemm(
             to_shape.rows,
@@ -91,15 +91,16 @@ pub(crate) fn product(
     }
 }
 
-/// `x · weightᵀ + bias`.
+/// Computes `x · weightᵀ + bias`.
 ///
-/// The weights are kept only as the kernel reads them, so that a product of few rows does not spend more time on arranging
-/// them than on itself.
+/// The weights are stored only in the kernel's layout, so that a product of few rows does not spend more time
+/// rearranging them than multiplying.
 pub(crate) struct Linear {
     kernel: &'static Kernel,
-    /// Panel after panel; in each, for each input, the weights of the panel's outputs. The last panel is filled up with zeros.
+    /// Consecutive panels. Each holds, for each input, the weights of the panel's outputs. The last panel is padded
+    /// with zeros.
     panels: Aligned,
-    /// Filled up as well.
+    /// Padded like the last panel.
     bias: Vec<f32>,
     inputs: usize,
     outputs: usize,
@@ -115,7 +116,7 @@ impl Linear {
         Self::load_side_by_side(tensors, &[name], inputs, outputs)
     }
 
-    /// Several products of the same rows as one, which has `outputs` of each.
+    /// Combines several layers with the same input into one, with `outputs` outputs for each.
     pub fn load_side_by_side(
         tensors: &mut Tensors,
         names: &[&str],
@@ -142,7 +143,7 @@ impl Linear {
         }
     }
 
-    /// Sets the weights and the bias of the outputs from `first` on; `weight` has a row for each output.
+    /// Sets the weights and the bias of the outputs starting at `first`. `weight` has one row per output.
     fn fill(&mut self, first: usize, weight: &[f32], bias: &[f32]) {
         let (width, inputs) = (self.kernel.width, self.inputs);
         let panels = self.panels.get_mut();
@@ -163,7 +164,7 @@ impl Linear {
         self.outputs
     }
 
-    /// Writes a row of outputs for each row of `x`.
+    /// Writes one row of outputs for each row of `x`.
     pub fn apply(&self, x: &[f32], to: &mut [f32]) {
         let Self {
             kernel,
@@ -176,7 +177,7 @@ impl Linear {
         if rows == 0 {
             return;
         }
-        // As even as can be: a tile of one row would cost as much as one of several.
+        // Tiles are as even as possible, because a tile of one row would cost as much as one of several.
         let tiles = rows.div_ceil(kernel.rows);
         let panels = panels
             .get()
@@ -198,9 +199,9 @@ impl Linear {
     }
 }
 
-/// Floats that begin where a cache line does, so that no register is filled from two of them.
+/// Floats that start at a cache line, so that no register load spans two lines.
 struct Aligned {
-    /// Never grown, so that it stays where it is.
+    /// Never grown, so that its address does not change.
     floats: Vec<f32>,
     start: usize,
 }
@@ -230,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Small whole numbers: their sums are exact in whatever order they are added.
+    /// Small whole numbers, whose sums are exact in any order.
     fn whole_numbers(count: usize, mut seed: u64) -> Vec<f32> {
         let mut next = || {
             seed = seed

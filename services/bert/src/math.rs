@@ -1,10 +1,11 @@
-//! The loops between the matrix products. Each is compiled for AVX-512, AVX2 and the baseline, and the best one the
-//! processor has is chosen at run time.
+//! The loops between the matrix products. Each is compiled for AVX-512, AVX2 and the baseline. The best version that
+//! the processor supports is chosen at run time.
 
-/// Lanes of a sum: enough for the widest registers, and independent so that the compiler may use them.
+/// Number of partial sums. It fills the widest registers, and the sums are independent so that the compiler can
+/// vectorise.
 const LANES: usize = 16;
 
-/// Declares a function three times over, and the choice among them.
+/// Declares a function in three versions and selects one at run time.
 macro_rules! dispatched {
     ($(#[$doc:meta])* $name:ident => $body:ident($($argument:ident: $type:ty),*)) => {
         $(#[$doc])*
@@ -39,30 +40,30 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    /// GELU with the error function, in place.
+    /// Applies GELU, with the error function, in place.
     gelu => gelu_body(values: &mut [f32])
 }
 
 dispatched! {
-    /// Each row becomes its softmax, in place. Rows are `columns` long.
+    /// Replaces each row of `columns` values by its softmax, in place.
     softmax => softmax_body(values: &mut [f32], columns: usize)
 }
 
 dispatched! {
-    /// `values` plus `residual`, each row normalised, scaled and shifted, in place. Rows are as long as `scale`.
+    /// Adds `residual` to `values`, then normalises, scales and shifts each row, in place. Rows are as long as `scale`.
     add_and_normalise => normalise_body(values: &mut [f32], residual: &[f32], scale: &[f32], shift: &[f32], epsilon: f32)
 }
 
-/// e^x for x from -87 to 88, which is where `f32` has a normal answer; beyond it, the answer of the end. Relative error
+/// e^x for x from -87 to 88, where the result is a normal `f32`. Other inputs are clamped to this range. Relative error
 /// below 2e-7.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    // Adding this leaves the nearest integer in the low bits.
+    // Adding this constant leaves the nearest integer in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
     let shifted = x * std::f32::consts::LOG2_E + MAGIC;
     let whole = shifted - MAGIC;
-    // ln 2 in two parts, so that the difference keeps its digits.
+    // ln 2 is split into two parts to preserve the digits of the difference.
     let rest = x - whole * 0.693_359_4 - whole * -2.121_944_4e-4;
     let series = 1.0
         + rest
@@ -84,7 +85,7 @@ fn exp(x: f32) -> f32 {
     series * power
 }
 
-/// Abramowitz and Stegun 7.1.26: |error| below 1.5e-7.
+/// Abramowitz and Stegun 7.1.26. |error| below 1.5e-7.
 #[inline(always)]
 fn erf(x: f32) -> f32 {
     let magnitude = x.abs();
@@ -153,7 +154,7 @@ fn normalise_body(
     }
 }
 
-/// The sum of `f` over the values, in lanes.
+/// The sum of `f` over the values, computed in independent lanes.
 #[inline(always)]
 fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
@@ -171,7 +172,7 @@ fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
             .sum::<f32>()
 }
 
-/// Scales a vector to length 1; one of zeros stays.
+/// Scales a vector to length 1. A vector of zeros is not changed.
 pub(crate) fn to_unit_length(vector: &mut [f32]) {
     let length = sum(vector, |value| value * value).sqrt();
     if length > 0.0 {

@@ -9,13 +9,13 @@ use crate::math::to_unit_length;
 use crate::tensors::Tensors;
 use crate::{Encoded, ModelError};
 
-/// Rows below which a layer is not worth a second thread.
+/// Minimum number of rows for which a layer uses a second thread.
 const PARALLEL_FROM_TOKENS: usize = 48;
-/// Rows that go through a layer together at most: the weights are read again for each such part, and what is between the
-/// products should stay in the cache.
-const MOST_TOGETHER: usize = 112;
+/// Maximum number of rows that go through a layer together. The weights are read again for each such group of rows, and
+/// the data between the products should stay in the cache.
+const MAX_GROUP_ROWS: usize = 112;
 
-/// A BERT, and the head of a cross-encoder when the file has one.
+/// A BERT, with the head of a cross-encoder when the file has one.
 pub struct Model {
     config: Config,
     pooling: Pooling,
@@ -27,16 +27,16 @@ pub struct Model {
     head: Option<Head>,
 }
 
-/// A text's vector and those of its tokens.
+/// The vector of a text and the vectors of its tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextAndTokens {
-    /// As [`Model::embed`] gives it.
+    /// As returned by [`Model::embed`].
     pub text: Vec<f32>,
-    /// As [`Model::embed_tokens`] gives them.
+    /// As returned by [`Model::embed_tokens`].
     pub tokens: Vec<f32>,
 }
 
-/// What turns the first token's state into scores.
+/// Computes a score from the state of the first token.
 struct Head {
     pooler: Linear,
     classifier: Linear,
@@ -52,10 +52,10 @@ impl std::fmt::Debug for Model {
 }
 
 impl Model {
-    /// Reads the network from a directory.
+    /// Loads the network from a directory.
     ///
     /// # Errors
-    /// A file that is missing or malformed, or a network of another kind.
+    /// A file is missing or malformed, or the network is of another kind.
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let config = Config::load(directory)?;
         let pooling = config::pooling(directory)?;
@@ -97,19 +97,19 @@ impl Model {
         })
     }
 
-    /// The length of its vectors.
+    /// Length of the vectors.
     #[must_use]
     pub const fn dimensions(&self) -> usize {
         self.config.hidden_size
     }
 
-    /// Whether it can score pairs of texts.
+    /// Whether the model can score pairs of texts.
     #[must_use]
     pub const fn is_cross_encoder(&self) -> bool {
         self.head.is_some()
     }
 
-    /// A vector of length 1 for each text.
+    /// One vector of length 1 for each text.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
@@ -121,8 +121,8 @@ impl Model {
             .collect())
     }
 
-    /// For each text one vector of length 1 for each of its tokens, one after the other, the first and the last (special)
-    /// one left out.
+    /// The token vectors of each text. A text's vectors have length 1 and are concatenated. The first and the last
+    /// token, which are special, are left out.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
@@ -134,7 +134,7 @@ impl Model {
             .collect())
     }
 
-    /// For each text what [`embed`](Self::embed) and what [`embed_tokens`](Self::embed_tokens) give, from one pass.
+    /// The results of [`embed`](Self::embed) and [`embed_tokens`](Self::embed_tokens) for each text, from one pass.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
@@ -147,10 +147,10 @@ impl Model {
         Ok(self.sequences(&states, texts).map(both).collect())
     }
 
-    /// A score (logit) for each pair, from a cross-encoder.
+    /// The score (logit) of each pair. Requires a cross-encoder.
     ///
     /// # Errors
-    /// [`ModelError::Tokens`]; [`ModelError::Unsupported`] without the head.
+    /// [`ModelError::Tokens`], or [`ModelError::Unsupported`] without the head.
     pub fn score(&self, pairs: &[Encoded]) -> Result<Vec<f32>, ModelError> {
         let Some(head) = &self.head else {
             return Err(ModelError::Unsupported(
@@ -199,7 +199,7 @@ impl Model {
         vector
     }
 
-    /// The rows of each sequence.
+    /// The rows of each sequence, in order.
     fn sequences<'s>(
         &self,
         states: &'s [f32],
@@ -214,7 +214,7 @@ impl Model {
         })
     }
 
-    /// The last layer's state of every token, a row each, one text after the other.
+    /// The last layer's state of every token: one row per token, text by text.
     fn states(&self, texts: &[Encoded]) -> Result<Vec<f32>, ModelError> {
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids.len()).collect();
         let tokens: usize = lengths.iter().sum();
@@ -248,10 +248,10 @@ impl Model {
         }
         self.norm.apply(&mut x, &rest);
         drop(rest);
-        let together = together(tokens, rayon::current_num_threads());
+        let group_rows = group_rows(tokens, rayon::current_num_threads());
         let mut scratch = Scratch::new(tokens, &self.config);
         for layer in &self.layers {
-            layer.apply(&mut x, &lengths, &mut scratch, together);
+            layer.apply(&mut x, &lengths, &mut scratch, group_rows);
         }
         Ok(x)
     }
@@ -264,8 +264,8 @@ impl Model {
     }
 }
 
-/// Rows that go through a layer together: as many for each thread.
-fn together(tokens: usize, threads: usize) -> usize {
+/// Number of rows that go through a layer together, such that every thread gets the same number of groups.
+fn group_rows(tokens: usize, threads: usize) -> usize {
     let threads = if tokens < PARALLEL_FROM_TOKENS {
         1
     } else {
@@ -274,7 +274,7 @@ fn together(tokens: usize, threads: usize) -> usize {
     tokens
         .div_ceil(
             tokens
-                .div_ceil(MOST_TOGETHER)
+                .div_ceil(MAX_GROUP_ROWS)
                 .next_multiple_of(threads)
                 .max(1),
         )
@@ -288,22 +288,22 @@ mod tests {
     #[test]
     fn a_short_text_stays_on_one_thread_and_a_batch_occupies_each_alike() {
         assert_eq!(
-            (together(1, 8), together(13, 8), together(47, 2)),
+            (group_rows(1, 8), group_rows(13, 8), group_rows(47, 2)),
             (1, 13, 47)
         );
         assert_eq!(
             (
-                together(48, 2),
-                together(512, 1),
-                together(512, 2),
-                together(512, 4)
+                group_rows(48, 2),
+                group_rows(512, 1),
+                group_rows(512, 2),
+                group_rows(512, 4)
             ),
             (24, 103, 86, 64)
         );
         for tokens in 1..2_000 {
             for threads in 1..8 {
                 assert!(
-                    (1..=MOST_TOGETHER).contains(&together(tokens, threads)),
+                    (1..=MAX_GROUP_ROWS).contains(&group_rows(tokens, threads)),
                     "{tokens} {threads}"
                 );
             }

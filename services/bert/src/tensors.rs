@@ -1,4 +1,4 @@
-//! Reading safetensors: eight bytes with the length of a JSON header, the header, the data.
+//! Reads safetensors files: eight bytes with the length of a JSON header, the header, the data.
 //! <https://github.com/huggingface/safetensors#format>
 
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::ModelError;
 
-/// The format's own limit for the header.
+/// The header limit of the format itself.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// More weights than any BERT has (24 layers of 1024 are 1.3 GB).
+/// More than the weights of any BERT (24 layers of 1024 take 1.3 GB).
 const MAX_TENSOR_BYTES: u64 = 2_000_000_000;
 
 #[derive(Deserialize)]
@@ -22,14 +22,14 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-/// The tensors of one file, read as they are asked for.
+/// The tensors of one file. Each is read when it is requested.
 pub(crate) struct Tensors {
     path: PathBuf,
     file: File,
     data_start: u64,
     data_len: u64,
     entries: HashMap<String, Entry>,
-    /// What stands before every name: `bert.` in a model with a head.
+    /// Prefix of every name: `bert.` in a model with a head.
     prefix: &'static str,
 }
 
@@ -80,13 +80,13 @@ impl Tensors {
         })
     }
 
-    /// Whether there is a tensor of this name, below the network's prefix or at the top.
+    /// Whether there is a tensor of this name, with or without the network's prefix.
     pub fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
             || self.entries.contains_key(&format!("{}{name}", self.prefix))
     }
 
-    /// The tensor of this name and shape, as 32-bit floats.
+    /// Reads the tensor of this name and shape, as 32-bit floats.
     pub fn take(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let malformed = |what: String| ModelError::Malformed {
             path: self.path.clone(),

@@ -1,4 +1,4 @@
-//! Texts as the network reads them.
+//! Conversion of texts to tokens.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use tokenizers::{Tokenizer, TruncationParams};
 use crate::ModelError;
 use crate::config::{self, Config};
 
-/// A text's tokens, special ones included.
+/// The tokens of a text, special ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// Places in the vocabulary.
+    /// Token ids: indexes into the vocabulary.
     pub ids: Vec<u32>,
     /// 0 for the first text of a pair, 1 for the second.
     pub types: Vec<u32>,
@@ -18,7 +18,7 @@ pub struct Encoded {
 
 /// The tokenizer of a model.
 pub struct Tokens {
-    /// Cuts a text after the tokens the model reads.
+    /// Truncates a text to the tokens that the model reads.
     cutting: Tokenizer,
     whole: Tokenizer,
     max: usize,
@@ -36,7 +36,7 @@ impl Tokens {
     /// Reads `tokenizer.json` from the model's directory.
     ///
     /// # Errors
-    /// A file that is missing or malformed.
+    /// A file is missing or malformed.
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let max = config::max_tokens(directory, &Config::load(directory)?)?;
         let path = directory.join("tokenizer.json");
@@ -49,7 +49,7 @@ impl Tokens {
             what: error.to_string(),
         };
         let mut whole = Tokenizer::from_bytes(&file).map_err(malformed)?;
-        // What the file says of padding and truncation is about somebody's batches.
+        // The padding and truncation settings of the file are for other batches than ours.
         whole.with_padding(None);
         whole.with_truncation(None).map_err(malformed)?;
         let mut cutting = whole.clone();
@@ -66,13 +66,13 @@ impl Tokens {
         })
     }
 
-    /// Tokens the model reads of a text at most, the special ones included.
+    /// Maximum number of tokens of a text that the model reads, special ones included.
     #[must_use]
     pub const fn max(&self) -> usize {
         self.max
     }
 
-    /// A text, cut after what the model reads.
+    /// The tokens of a text, truncated to what the model reads.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].
@@ -80,7 +80,8 @@ impl Tokens {
         self.cut(text)
     }
 
-    /// A question and a passage for [`Model::score`](crate::Model::score); the longer one is cut when both are too long.
+    /// The tokens of a question and a passage, for [`Model::score`](crate::Model::score). If the pair is too long, the
+    /// longer text is truncated.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].
@@ -102,7 +103,7 @@ impl Tokens {
         })
     }
 
-    /// Where in the text each of its tokens begins, in bytes, in order; special tokens left out.
+    /// Byte offset at which each token of the text starts, in order. Special tokens are left out.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].
@@ -118,7 +119,8 @@ impl Tokens {
             .collect())
     }
 
-    /// The token ids of a text as [`Model::embed_tokens`](crate::Model::embed_tokens) orders its vectors: special ones left out.
+    /// The token ids of a text in the order of [`Model::embed_tokens`](crate::Model::embed_tokens), without special
+    /// tokens.
     #[must_use]
     pub fn content<'e>(&self, encoded: &'e Encoded) -> &'e [u32] {
         encoded

@@ -1,4 +1,4 @@
-//! The network against the Python reference: `tests/reference/README.md` says how the files were made.
+//! Compares the network with the Python reference. `tests/reference/README.md` says how the files were made.
 
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use context_model::Timestamp;
 
-/// Where the time comes from, so that tests can say what time it is.
+/// The source of time. Tests pass their own.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -13,6 +13,7 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn now(&self) -> Timestamp {
         let elapsed = SystemTime::now()
             .duration_since(UNIX_EPOCH)

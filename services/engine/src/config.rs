@@ -1,4 +1,4 @@
-//! What the operations are configured with.
+//! Configuration of the operations.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use context_model::Limits;
 
 use crate::access::Quotas;
 
-/// Whether a feature is wanted.
+/// Whether a feature is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Switch {
-    /// It must work: the service refuses to start when nothing could provide it.
+    /// Required: the service refuses to start if the feature cannot work.
     True,
-    /// It is off.
+    /// Off.
     False,
-    /// It is on when it can work.
+    /// On if the feature can work.
     #[default]
     Auto,
 }
 
-/// What a write does when no embedding can be made.
+/// What a write does if its text cannot be embedded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// The entry is stored, its embedding follows.
+    /// The entry is stored and embedded later.
     #[default]
     Degrade,
     /// The call fails.
     Fail,
 }
 
-/// What the operations are configured with; the names are those of the settings.
+/// Configuration of the operations. Fields are named after the settings.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     /// Whether callers need a key or token (`AUTH`).
     pub auth: bool,
-    /// Sizes accepted.
+    /// Limits on request sizes.
     pub limits: Limits,
-    /// What each owner may have.
+    /// Quotas of each owner.
     pub quotas: Quotas,
-    /// Bytes of stored outcomes of requests with an idempotency key that each owner may have
+    /// Quota of each owner's stored outcomes of requests with an idempotency key, in bytes
     /// (`CONTEXT_IDEMPOTENCY_MB`).
     pub idempotency_bytes: u64,
     /// The searches.
@@ -68,19 +68,20 @@ impl Default for EngineConfig {
 /// How searches work.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
-    /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
+    /// Length of texts in search results, in characters (`SEARCH_TRUNCATION_LENGTH`).
     pub truncation_length: usize,
     /// `ENABLE_FTS`.
     pub fts: Switch,
     /// `FTS_LANGUAGE`.
     pub fts_language: String,
-    /// Newest matches a ranked full-text search ranks, at most (`FTS_RANKING_CAP`).
+    /// How many matches a ranked full-text search ranks at most, newest first (`FTS_RANKING_CAP`).
     pub fts_ranking_cap: u32,
     /// `ENABLE_HYBRID_SEARCH`.
     pub hybrid: Switch,
     /// `HYBRID_RRF_K`, 1 to 1000.
     pub hybrid_rrf_k: u32,
-    /// Places of each ranking that reciprocal rank fusion sums, 1 to 200 (`HYBRID_RANK_WINDOW`).
+    /// How many ranks of each retriever reciprocal rank fusion sums, 1 to 200
+    /// (`HYBRID_RANK_WINDOW`).
     pub hybrid_rank_window: u32,
     /// Weight of the preceding entries' words in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
     pub hybrid_context_weight: f64,
@@ -92,7 +93,7 @@ impl Default for SearchConfig {
             truncation_length: 300,
             fts: Switch::Auto,
             fts_language: "english".to_owned(),
-            // The deepest page of a ranked search (offset 10 000, 100 results) lies within it.
+            // Includes the deepest page of a ranked search: offset 10 000, 100 results.
             fts_ranking_cap: 10_100,
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,
@@ -110,19 +111,20 @@ impl SearchConfig {
     }
 }
 
-/// How results are reranked.
+/// How search results are reranked.
 #[derive(Debug, Clone, Copy)]
 pub struct RerankConfig {
     /// `ENABLE_RERANKING`.
     pub enabled: Switch,
-    /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
+    /// Timeout in milliseconds, after which results are returned without reranking
+    /// (`RERANK_TIMEOUT_MS`).
     pub timeout_ms: u32,
-    /// What the entry just before an entry, in its thread, adds to its score in late interaction,
-    /// 0 to 1 (`RERANK_CONTEXT_WEIGHT`).
+    /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
+    /// (`RERANK_CONTEXT_WEIGHT`).
     pub context_weight: f64,
-    /// How much older that may be (`CONTEXT_GAP_MINUTES`).
+    /// The preceding entry counts if it is at most this much older (`CONTEXT_GAP_MINUTES`).
     pub context_gap: Duration,
-    /// Whether the vectors of entries' tokens are stored for reranking (`RERANK_STORE_TOKENS`).
+    /// Whether entries' token vectors are stored for reranking (`RERANK_STORE_TOKENS`).
     pub store_tokens: bool,
 }
 
@@ -152,7 +154,7 @@ pub struct EmbeddingConfig {
 pub struct SummaryConfig {
     /// `ENABLE_SUMMARY_GENERATION`.
     pub enabled: Switch,
-    /// Characters below which a text gets no summary (`SUMMARY_MIN_CONTENT_LENGTH`).
+    /// Shortest text that gets a summary, in characters (`SUMMARY_MIN_CONTENT_LENGTH`).
     pub min_content_length: u32,
 }
 
@@ -165,7 +167,7 @@ impl Default for SummaryConfig {
     }
 }
 
-/// A switch demands what this installation cannot do.
+/// A switch requires a feature that this installation cannot provide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}=true, but {missing}; set it to auto or false")]
 pub struct StartError {
@@ -176,7 +178,7 @@ pub struct StartError {
 }
 
 impl EngineConfig {
-    /// Checks that no switch demands what nothing in this installation could provide.
+    /// Checks that no switch requires a feature that this configuration rules out.
     ///
     /// # Errors
     /// Names the switch and what is missing.

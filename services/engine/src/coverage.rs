@@ -1,6 +1,6 @@
-//! How many of an owner's entries have something, as statistics show it.
+//! Coverage in statistics: the share of an owner's entries that have a summary or vectors.
 
-/// 0 to 100, two decimals; nothing to cover is fully covered.
+/// The percentage, 0 to 100, with two decimals. 100 if there are no entries.
 pub(crate) fn percentage(part: i64, whole: i64) -> f64 {
     if whole == 0 {
         100.0

@@ -1,9 +1,9 @@
-//! The errors of a store as operations report them.
+//! Converts store errors to the errors of operations.
 
 use context_model::Error;
 use context_store::StoreError;
 
-/// A store's error. One that is about an item of a list names it as one of `items`.
+/// Converts a store error. An error about one item of a batch names it `items[n]`.
 pub(crate) fn store_error(error: StoreError) -> Error {
     error.into_error("items")
 }

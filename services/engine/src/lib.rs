@@ -1,15 +1,15 @@
 //! The operations of the context service, the same for every transport and every database.
 //!
-//! A transport hands in a request of `context-model` and a [`Caller`]. An operation checks the
-//! caller's scope, checks the request against every rule at once, calls the [`Store`] and words the
-//! reply. It knows no status code and no connection.
+//! A transport passes a request of `context-model` and a [`Caller`]. An operation checks the
+//! caller's scope, validates the request and reports all violations at once, calls the [`Store`],
+//! and builds the reply. It does not use status codes or connections.
 //!
-//! [`Engine`] composes five rooms. Each has only what it needs, and they depend on each other in
+//! [`Engine`] consists of five components. Each has only what it needs. They depend on each other in
 //! one direction: `contexts → background → retrieval → access`, `artifacts → access`.
 //!
-//! | room | what is in it |
+//! | component | contents |
 //! |---|---|
-//! | [`contexts`](Engine::contexts) | storing, changing, fetching and deleting entries; threads |
+//! | [`contexts`](Engine::contexts) | storing, updating, fetching and deleting entries; threads |
 //! | [`artifacts`](Engine::artifacts) | artifacts and their versions |
 //! | [`retrieval`](Engine::retrieval) | the four searches, the embedding model, reranking |
 //! | [`access`](Engine::access) | callers, API keys, tokens, quotas, idempotency keys |
@@ -23,6 +23,7 @@ mod config;
 mod contexts;
 mod coverage;
 mod error;
+mod ids;
 mod lock;
 mod read;
 mod retrieval;
@@ -52,27 +53,27 @@ use context_store::Store;
 use access::Writes;
 use error::store_error;
 
-/// The operations over one store.
+/// The operations on one store.
 pub struct Engine {
-    /// Storing, changing, fetching and deleting entries; threads.
+    /// Storing, updating, fetching and deleting entries; threads.
     pub contexts: Contexts,
     /// Artifacts and their versions.
     pub artifacts: Artifacts,
     /// The searches.
     pub retrieval: Retrieval,
-    /// Who may call: API keys, their authenticator, the operator's commands.
+    /// API keys, authentication, and the operator's commands.
     pub access: Access,
-    /// What goes on beside the requests.
+    /// Background work.
     pub background: Background,
     store: Arc<dyn Store>,
     writes: Arc<Writes>,
 }
 
 impl Engine {
-    /// The operations over this store.
+    /// Creates the operations on this store.
     ///
     /// # Errors
-    /// A switch is `true` for a feature that nothing in this installation could provide.
+    /// If a switch is `true` for a feature that this installation cannot provide.
     pub fn new(
         store: Arc<dyn Store>,
         config: EngineConfig,
@@ -117,15 +118,15 @@ impl Engine {
         })
     }
 
-    /// Whether the store answers now, with the schema of this binary.
+    /// Checks that the store responds and has the schema version of this binary.
     ///
     /// # Errors
-    /// What keeps it from answering.
+    /// If the store does not respond or has another schema version.
     pub async fn check(&self) -> Result<()> {
         self.store.check().await.map_err(store_error)
     }
 
-    /// Writes down the refusals that were counted, finishes queued writes and closes the store.
+    /// Writes counted refusals to the audit log, finishes queued writes and closes the store.
     pub async fn close(&self) {
         self.access.flush().await;
         self.store.close().await;

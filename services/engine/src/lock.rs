@@ -1,4 +1,4 @@
-//! Locks whose holder panicked are taken all the same: no holder leaves a value half changed.
+//! Locks that ignore poisoning: no holder that panics leaves a value half changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

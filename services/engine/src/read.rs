@@ -1,14 +1,14 @@
-//! What a read gives the store: the revision it needs, and how large its reply may become.
+//! The read options of the store: the required revision and the maximum size of the reply.
 
 use std::time::Duration;
 
 use context_model::Limits;
 use context_store::Read;
 
-/// How long a read of a standby waits for `min_revision`.
+/// How long a read on a standby waits for `min_revision`.
 const REVISION_WAIT: Duration = Duration::from_secs(5);
 
-/// A read of a state that has this revision.
+/// A read of a state that includes this revision.
 pub(crate) fn at(min_revision: Option<i64>) -> Read {
     Read {
         min_revision,
@@ -17,7 +17,7 @@ pub(crate) fn at(min_revision: Option<i64>) -> Read {
     }
 }
 
-/// Bytes of text and images in one reply: what is left of the largest message after base64 and JSON.
+/// Most bytes of text and images in one reply: the largest message, less what base64 and JSON add.
 pub(crate) fn max_reply_bytes(limits: &Limits) -> u64 {
     let message = limits.max_message_bytes() as u64;
     (message - 16 * 1024 * 1024) * 10 / 14

@@ -1,4 +1,4 @@
-//! The one operation over all rooms: counts and the state of every feature.
+//! `get_statistics`: counts and the state of every feature. It is the only operation that uses several components.
 
 use context_model::{Operation, Result, Statistics, Violations};
 
@@ -7,7 +7,8 @@ use crate::error::store_error;
 use crate::{Engine, read, validate};
 
 impl Engine {
-    /// The owner's counts and the state of every feature. Cheap whatever the number of entries.
+    /// The owner's counts and the state of every feature. The cost does not depend on the number of
+    /// entries.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
@@ -29,7 +30,8 @@ impl Engine {
             )
             .await
             .map_err(store_error)?;
-        // How large the whole database is would say something about others.
+        // An owner gets the size of its own data. The size of the whole database would reveal something about other
+        // owners.
         let bytes = match caller.within() {
             None if !caller.operator => self.writes.owners_bytes(&caller.owner).await?,
             _ => counts.database_bytes,

@@ -1,4 +1,4 @@
-//! The rules of requests. Each gives every violation it finds, named by the request's own fields.
+//! Validation rules of requests. Each rule reports all violations it finds, with the name of the field.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use context_model::{
 };
 use context_store::Page;
 
-/// A value in a range, or a violation that names both.
+/// Returns the value. If it is out of range, adds a violation that names the value and the range.
 pub(crate) fn in_range(
     value: i64,
     range: &RangeInclusive<i64>,
@@ -27,7 +27,7 @@ pub(crate) fn in_range(
     value
 }
 
-/// The page of a search.
+/// The validated limit and offset of a search.
 pub(crate) fn page(
     limit: Option<i64>,
     offset: Option<i64>,
@@ -53,7 +53,7 @@ pub(crate) fn min_revision(value: Option<i64>, violations: &mut Violations) -> O
     value.map(|v| in_range(v, &(0..=i64::MAX), "min_revision", violations))
 }
 
-/// How many items a list has.
+/// Checks the number of items in a list.
 pub(crate) fn count(
     len: usize,
     max: usize,
@@ -71,7 +71,7 @@ pub(crate) fn count(
     fits
 }
 
-/// Context ids of a list: each positive and below 2^53; repeats dropped.
+/// Validates a list of context ids. Each must be positive and below 2^53. Duplicates are removed.
 pub(crate) fn ids(
     mut ids: Vec<i64>,
     max: usize,
@@ -133,7 +133,8 @@ fn text(text: &str, limits: &Limits, violations: &mut Violations) {
             "`text` contains the character U+0000, which cannot be stored",
         );
     } else if text.len() > limits.max_text_chars {
-        // Only then can it have too many characters, which are costlier to count.
+        // Counting characters is slower than comparing bytes. A text with few enough bytes cannot have too many
+        // characters.
         let chars = text.chars().count();
         if chars > limits.max_text_chars {
             violations.push(
@@ -147,7 +148,7 @@ fn text(text: &str, limits: &Limits, violations: &mut Violations) {
     }
 }
 
-/// An entry to store. `total` counts image bytes over the whole request.
+/// Validates an entry to store. Adds its image bytes to `total`, the sum of the whole request.
 pub(crate) fn entry(
     request: StoreContextRequest,
     limits: &Limits,
@@ -182,7 +183,7 @@ pub(crate) fn entry(
     }
 }
 
-/// A change to an entry. `total` counts image bytes over the whole request.
+/// Validates an update of an entry. Adds its image bytes to `total`, the sum of the whole request.
 pub(crate) fn update(
     request: UpdateContextRequest,
     limits: &Limits,
@@ -247,7 +248,7 @@ pub(crate) fn update(
     })
 }
 
-/// The error of violations that are known not to be empty.
+/// Converts a non-empty list of violations to an error.
 fn refused(violations: Violations) -> Error {
     match violations.finish(()) {
         Err(error) => error,

@@ -1,5 +1,5 @@
-//! What an artifact is: its id, the rules of its content and title, and what a change makes of it. Both databases
-//! apply a change through this file, inside their transaction, so that it means the same on both.
+//! Artifacts: ids, rules for content and title, and the effect of a change. Both databases apply
+//! changes through this module inside their transactions, so that the result is the same on both.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::{Error, JsonObject, Metadata, Reason, Result, Violations};
 pub struct ArtifactId(Uuid);
 
 impl ArtifactId {
-    /// The sentence for what is no id.
+    /// The error sentence for a malformed id.
     pub const FORMAT: &str = "Invalid artifact ID format. Must be a valid UUID.";
 
-    /// An id that was made as a UUID.
+    /// An id from a UUID.
     #[must_use]
     pub const fn new(id: Uuid) -> Self {
         Self(id)
     }
 
-    /// Reads a UUID in any of its usual forms.
+    /// Parses a UUID in any of its usual forms.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` on `artifact_id`.
@@ -43,15 +43,15 @@ impl fmt::Display for ArtifactId {
     }
 }
 
-/// Characters of an artifact's content, at most.
+/// Longest content of an artifact, in characters.
 pub const MAX_ARTIFACT_CHARS: usize = 100_000;
-/// Characters of its title, at most.
+/// Longest title of an artifact, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
 
-/// An artifact that obeys every rule, ready to be stored.
+/// A validated artifact, ready to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewArtifact {
-    /// A title, when one was given.
+    /// The title, if one was given.
     pub title: Option<String>,
     /// The content.
     pub content: String,
@@ -59,32 +59,32 @@ pub struct NewArtifact {
     pub metadata: Metadata,
 }
 
-/// A change to an artifact that obeys every rule which can be checked without the artifact.
+/// A change to an artifact, validated as far as possible without the artifact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactUpdate {
     /// The artifact.
     pub id: ArtifactId,
-    /// What happens to the title.
+    /// The change to the title.
     pub title: Option<TitleChange>,
-    /// What happens to the content.
+    /// The change to the content.
     pub content: Option<ContentChange>,
     /// New metadata.
     pub metadata: Option<Metadata>,
-    /// Refuse when the artifact is at another version.
+    /// The update is refused if the artifact is at another version.
     pub expected_version: Option<i64>,
 }
 
-/// What an update does to a title.
+/// How an update changes the title.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TitleChange {
-    /// This one is kept from now on.
+    /// The title is set to this and no longer follows the content.
     Given(String),
-    /// It follows the content again.
+    /// The title follows the content again.
     Generated,
 }
 
 impl TitleChange {
-    /// A title as a caller gave it: a blank one stands for the generated title.
+    /// Validates a title. A blank one means the generated title.
     #[must_use]
     pub fn parse(given: &str, violations: &mut Violations) -> Self {
         let title = given.trim();
@@ -107,39 +107,39 @@ impl TitleChange {
     }
 }
 
-/// What an update does to content.
+/// How an update changes the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentChange {
-    /// All of it is replaced.
+    /// The whole content is replaced.
     Replace(String),
-    /// Single places are changed, one after the other.
+    /// The edits are applied in order.
     Edits(Vec<Edit>),
 }
 
-/// A change of one place.
+/// A change of one place in the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
     /// `old`, which must occur exactly once, becomes `new`.
     Replace {
         /// The text to replace; not empty.
         old: String,
-        /// What it becomes.
+        /// The replacement.
         new: String,
     },
-    /// `text` is inserted as lines of its own.
+    /// `text` is inserted as separate lines.
     Insert {
-        /// The line after which it comes; 0 is before the first.
+        /// The line after which the text is inserted; 0 inserts before the first.
         after_line: usize,
-        /// What is inserted.
+        /// The text to insert.
         text: String,
     },
 }
 
 impl Edit {
-    /// Edits of one update, at most.
+    /// Most edits in one update.
     pub const MAX: usize = 100;
 
-    /// The content after this edit; `field` names the edit in errors.
+    /// The content after this edit. `field` names the edit in errors.
     fn apply(&self, content: &str, field: &str) -> Result<String> {
         match self {
             Self::Replace { old, new } => {
@@ -152,7 +152,8 @@ impl Edit {
                 let Some(at) = content.find(old.as_str()) else {
                     return refused("does not occur in the content");
                 };
-                // From the next character on, so that occurrences that overlap are seen too.
+                // Search again from the next character, so that overlapping occurrences are found
+                // too.
                 let next = at + content[at..].chars().next().map_or(0, char::len_utf8);
                 if content[next..].contains(old.as_str()) {
                     return refused("occurs more than once; give more of the text around it");
@@ -192,12 +193,12 @@ impl Edit {
     }
 }
 
-/// What a version holds.
+/// The content of a version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactState {
     /// The title.
     pub title: String,
-    /// Whether someone gave the title; a generated one follows the content.
+    /// Whether a caller set the title. A generated title follows the content.
     pub title_given: bool,
     /// The content.
     pub content: String,
@@ -206,7 +207,7 @@ pub struct ArtifactState {
 }
 
 impl ArtifactState {
-    /// Version 1.
+    /// The state of version 1.
     #[must_use]
     pub fn first(new: NewArtifact) -> Self {
         let NewArtifact {
@@ -227,7 +228,8 @@ impl ArtifactState {
     /// This state after an update.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when an edit does not fit the content, or leaves too much or nothing of it.
+    /// `INVALID_ARGUMENT` if an edit does not match the content, or if the result is too long or
+    /// empty.
     pub fn updated(&self, update: &ArtifactUpdate) -> Result<Self> {
         let ArtifactUpdate {
             id: _,
@@ -263,7 +265,8 @@ impl ArtifactState {
         let mut content = self.content.clone();
         for (i, edit) in edits.iter().enumerate() {
             content = edit.apply(&content, &format!("edits[{i}]"))?;
-            // Each step too, so that edits cannot grow a text without bound before they shrink it again.
+            // Checked after each edit, so that edits cannot grow the text without limit before they
+            // shrink it again.
             let mut violations = Violations::default();
             check_content(&content, &mut violations);
             violations.finish(()).map_err(invalid_input)?;
@@ -271,7 +274,7 @@ impl ArtifactState {
         Ok(content)
     }
 
-    /// The names of what differs from an earlier state: of `title`, `content`, `metadata`.
+    /// Which of `title`, `content` and `metadata` differ from an earlier state.
     #[must_use]
     pub fn changes_from(&self, before: &Self) -> Vec<String> {
         [
@@ -286,7 +289,7 @@ impl ArtifactState {
     }
 }
 
-/// Checks a content against its rules.
+/// Validates an artifact's content.
 pub fn check_content(content: &str, violations: &mut Violations) {
     if content.trim().is_empty() {
         violations.push("content", "Content cannot be empty");
@@ -303,7 +306,7 @@ pub fn check_content(content: &str, violations: &mut Violations) {
     }
 }
 
-/// The error of a request about an artifact that breaks a rule, worded as the documents have it.
+/// Rewords the error of an invalid artifact request as documented; other errors are unchanged.
 #[must_use]
 pub fn invalid_input(mut error: Error) -> Error {
     if error.reason == Reason::InvalidArgument {
@@ -312,7 +315,8 @@ pub fn invalid_input(mut error: Error) -> Error {
     error
 }
 
-/// The first `# ` line, else the first `## ` line, else the first line that is not blank; cut at 200 characters.
+/// The first `# ` line, else the first `## ` line, else the first line that is not blank; cut to
+/// 200 characters.
 fn generated_title(content: &str) -> String {
     let heading = |mark: &str| {
         content
@@ -353,7 +357,7 @@ impl Error {
         )
     }
 
-    /// `ARTIFACT_VERSION_NOT_FOUND` of a version that was to be restored.
+    /// `ARTIFACT_VERSION_NOT_FOUND` for a restore.
     #[must_use]
     pub fn artifact_version_not_restorable(id: &ArtifactId, version: i64) -> Self {
         Self::new(
@@ -362,7 +366,7 @@ impl Error {
         )
     }
 
-    /// `VERSION_MISMATCH`: the caller expected another version than the artifact has.
+    /// `VERSION_MISMATCH`: the artifact is not at the version that the caller expected.
     #[must_use]
     pub fn artifact_version_mismatch(id: &ArtifactId, expected: i64, actual: i64) -> Self {
         Self::new(

@@ -1,4 +1,4 @@
-//! Artifacts on the wire: requests and replies.
+//! Requests and replies about artifacts.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct CreateArtifactRequest {
         example = "# Release plan\n\nShip on Friday."
     )]
     pub content: String,
-    /// A title of at most 200 characters; absent or blank: taken from the content.
+    /// A title of at most 200 characters. If absent or blank, it is taken from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub title: Option<String>,
@@ -27,7 +27,7 @@ pub struct CreateArtifactRequest {
     pub metadata: Option<JsonObject>,
 }
 
-/// The artifact as it was created.
+/// The created artifact.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct CreateArtifactReply {
     /// The artifact's id, a UUID.
@@ -54,13 +54,13 @@ pub struct CreateArtifactReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArtifactsRequest {
-    /// Artifacts at most, 1 to 50; absent: 10.
+    /// Maximum number of artifacts, 1 to 50; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
-    /// Artifacts to skip, from 0; absent: 0.
+    /// Artifacts to skip; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<i64>,
-    /// `next_cursor` of the reply before; not together with an offset.
+    /// `next_cursor` of the previous reply; not together with an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Read a state at or after this revision of an earlier reply.
@@ -73,9 +73,9 @@ pub struct ListArtifactsRequest {
 pub struct ListArtifactsReply {
     /// The artifacts of this page.
     pub result: Vec<ArtifactSummary>,
-    /// Artifacts in all.
+    /// Total number of artifacts.
     pub total: i64,
-    /// Where the next page begins; null on the last one.
+    /// Cursor of the next page; null on the last page.
     pub next_cursor: Option<String>,
     /// The owner's revision that this reply shows.
     pub revision: i64,
@@ -89,25 +89,25 @@ pub struct ArtifactSummary {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// The first 200 characters of its content, and `...` when there are more.
+    /// The first 200 characters of its content, and `...` if there are more.
     pub content_preview: String,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When its newest version was made.
+    /// When its newest version was created.
     pub updated_at: Timestamp,
 }
 
-/// A search for a part of title or content.
+/// A search for a substring of title or content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArtifactsRequest {
-    /// What to look for, in any case; `%` and `_` mean themselves.
+    /// The substring to search for, ignoring case; `%` and `_` have no special function.
     #[serde(default)]
     pub query: String,
-    /// Artifacts at most, 1 to 50; absent: 10.
+    /// Maximum number of artifacts, 1 to 50; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
     /// Read a state at or after this revision of an earlier reply.
@@ -132,7 +132,7 @@ pub struct ArtifactHit {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// The first 200 characters of its content, and `...` when there are more.
+    /// The first 200 characters of its content, and `...` if there are more.
     pub content_preview: String,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
@@ -155,7 +155,7 @@ pub struct GetArtifactRequest {
     pub min_revision: Option<i64>,
 }
 
-/// An artifact in full, as its newest version has it.
+/// An artifact in full, at its newest version.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct Artifact {
     /// The artifact's id, a UUID.
@@ -170,13 +170,13 @@ pub struct Artifact {
     pub metadata: JsonObject,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When its newest version was made.
+    /// When its newest version was created.
     pub updated_at: Timestamp,
     /// The number of its newest version, from 1; the `ETag` is this number in quotes.
     pub version: i64,
 }
 
-/// An artifact and the revision that shows it.
+/// An artifact, and the revision of the reply.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct GetArtifactReply {
     /// The artifact.
@@ -186,52 +186,52 @@ pub struct GetArtifactReply {
     pub revision: i64,
 }
 
-/// Changes to an artifact; at least one of title, content, metadata and edits.
+/// Changes to an artifact; at least one of title, content, metadata and edits is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateArtifactRequest {
     /// The artifact to update.
     #[serde(default)]
     pub artifact_id: String,
-    /// A new title of at most 200 characters; a blank one goes back to the generated title.
+    /// A new title of at most 200 characters; a blank one restores the generated title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// A new content.
+    /// The new content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Metadata that replaces the stored object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
-    /// Changes of single places in the content; not together with `content`.
+    /// Edits of single places in the content; not together with `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edits: Option<Vec<ArtifactEdit>>,
-    /// The version the caller read; the update is refused when the artifact changed since.
+    /// The version that the caller read; the update is refused if the artifact changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
 }
 
-/// [`UpdateArtifactRequest`] without the id, which REST has in the path.
+/// [`UpdateArtifactRequest`] without the id, which is in the REST path.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateArtifactBody {
-    /// A new title of at most 200 characters; a blank one goes back to the generated title.
+    /// A new title of at most 200 characters; a blank one restores the generated title.
     #[schema(max_length = 200)]
     pub title: Option<String>,
-    /// A new content.
+    /// The new content.
     #[schema(min_length = 1, max_length = 100000)]
     pub content: Option<String>,
     /// Metadata that replaces the stored object.
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// 1 to 100 changes of single places in the content; not together with `content`.
+    /// 1 to 100 edits of single places in the content; not together with `content`.
     #[schema(min_items = 1, max_items = 100)]
     pub edits: Option<Vec<ArtifactEdit>>,
-    /// The version the caller read; the same as `If-Match`.
+    /// The version that the caller read; the same as `If-Match`.
     pub expected_version: Option<i64>,
 }
 
 impl UpdateArtifactBody {
-    /// The update of the artifact with this id.
+    /// The request for the artifact with this id.
     #[must_use]
     pub fn for_artifact(self, artifact_id: String) -> UpdateArtifactRequest {
         let Self {
@@ -263,7 +263,7 @@ pub struct ArtifactEdit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub insert_line: Option<i64>,
-    /// What is put there.
+    /// The replacement, or the text to insert.
     #[serde(default)]
     #[schema(required)]
     pub new_str: String,
@@ -290,19 +290,19 @@ pub struct DeleteArtifactRequest {
     pub artifact_id: String,
 }
 
-/// The artifact is gone.
+/// The outcome of a delete.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct DeleteArtifactReply {
     /// What happened, as a sentence.
     pub message: String,
-    /// The id it had.
+    /// The id of the deleted artifact.
     #[schema(format = "uuid")]
     pub artifact_id: String,
     /// The owner's revision after the write.
     pub revision: i64,
 }
 
-/// Whose versions to list.
+/// Which artifact's versions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArtifactVersionsRequest {
@@ -322,7 +322,7 @@ pub struct ListArtifactVersionsReply {
     pub artifact_id: String,
     /// The number of its newest version.
     pub current_version: i64,
-    /// Changes since it was created: `current_version` − 1.
+    /// Number of changes since it was created: `current_version` − 1.
     pub total_edits: i64,
     /// Earlier versions, newest first, at most 50, without the current one.
     pub recent_versions: Vec<ArtifactVersionSummary>,
@@ -335,11 +335,11 @@ pub struct ListArtifactVersionsReply {
 pub struct ArtifactVersionSummary {
     /// Its number, from 1.
     pub version: i64,
-    /// The title it had.
+    /// The title at that version.
     pub title: String,
-    /// When it was made.
+    /// When it was created.
     pub updated_at: Timestamp,
-    /// What it changed of the version before: of `title`, `content`, `metadata`. Empty for version 1.
+    /// Which of `title`, `content` and `metadata` it changed. Empty for version 1.
     pub changes: Vec<String>,
 }
 
@@ -370,13 +370,13 @@ pub struct GetArtifactVersionReply {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
-    /// When it was made.
+    /// When it was created.
     pub updated_at: Timestamp,
     /// The owner's revision that this reply shows.
     pub revision: i64,
 }
 
-/// Which version to go back to.
+/// Which version to restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreArtifactVersionRequest {
@@ -386,15 +386,15 @@ pub struct RestoreArtifactVersionRequest {
     /// The version to restore, from 1.
     #[serde(default)]
     pub version_number: i64,
-    /// The version the caller read; refused when the artifact changed since.
+    /// The version that the caller read; the restore is refused if the artifact changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
 }
 
-/// The artifact has a new version.
+/// The artifact after a restore.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct RestoreArtifactVersionReply {
-    /// True.
+    /// Always true.
     pub success: bool,
     /// What happened, as a sentence.
     pub message: String,
@@ -413,10 +413,10 @@ pub struct DiffArtifactVersionsRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// The older side.
+    /// The older version.
     #[serde(default)]
     pub from_version: i64,
-    /// The newer side; absent: the current version.
+    /// The newer version; default: the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_version: Option<i64>,
     /// Read a state at or after this revision of an earlier reply.
@@ -424,19 +424,19 @@ pub struct DiffArtifactVersionsRequest {
     pub min_revision: Option<i64>,
 }
 
-/// How two versions differ.
+/// The difference between two versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct DiffArtifactVersionsReply {
     /// The artifact's id.
     #[schema(format = "uuid")]
     pub artifact_id: String,
-    /// The older side.
+    /// The older version.
     pub from_version: i64,
-    /// The newer side.
+    /// The newer version.
     pub to_version: i64,
-    /// What differs: of `title`, `content`, `metadata`.
+    /// Which of `title`, `content` and `metadata` differ.
     pub changes: Vec<String>,
-    /// A unified diff of the content with three lines of context; "" when it is the same.
+    /// A unified diff of the content with three lines of context; "" if the content is the same.
     pub diff: String,
     /// The owner's revision that this reply shows.
     pub revision: i64,

@@ -16,7 +16,7 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
             Ok(value)
         }
         fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<i64, E> {
-            // Beyond i64 is beyond the range too; the range check names it.
+            // A value beyond `i64` is also beyond the range of ids. The range check reports it.
             Ok(i64::try_from(value).unwrap_or(i64::MAX))
         }
         fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<i64, E> {
@@ -348,8 +348,8 @@ pub struct DeleteContextBatchReply {
     pub revision: i64,
 }
 
-/// An entry that obeys every rule, ready to be stored. `None` means the caller did not give the field, which the
-/// retransmit rule distinguishes from an empty one.
+/// A validated entry to store. `None` means that the request does not have the field. The retransmit rule distinguishes
+/// this from an empty field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEntry {
     /// The thread.
@@ -358,7 +358,7 @@ pub struct NewEntry {
     pub source: Source,
     /// The text.
     pub text: String,
-    /// Images in order.
+    /// The images, in order.
     pub images: Option<Vec<NewImage>>,
     /// Metadata.
     pub metadata: Option<Metadata>,
@@ -366,25 +366,25 @@ pub struct NewEntry {
     pub tags: Option<Tags>,
 }
 
-/// A change to one entry that obeys every rule.
+/// A validated update of one entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntryUpdate {
     /// The entry.
     pub id: i64,
     /// A new text.
     pub text: Option<String>,
-    /// What happens to the metadata.
+    /// The change of the metadata.
     pub metadata: Option<MetadataChange>,
     /// New tags.
     pub tags: Option<Tags>,
     /// New images.
     pub images: Option<Vec<NewImage>>,
-    /// Refuse when the entry is at another version.
+    /// The update is rejected if the entry has another version.
     pub expected_version: Option<i64>,
 }
 
 impl EntryUpdate {
-    /// The names of what the caller gave, as `updated_fields` shows them.
+    /// The names of the fields in the request, for `updated_fields` in the reply.
     #[must_use]
     pub fn updated_fields(&self) -> Vec<String> {
         let Self {

@@ -2,10 +2,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result, nearest};
 
-/// Reads a request from JSON. Every JSON door uses this one function, so that a type error reads the same on all.
+/// Reads a request from JSON. Every JSON transport uses this function, so that type errors read the
+/// same on all.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` with the path of the field that is of the wrong type or unknown.
+/// `INVALID_ARGUMENT` with the path of the unknown field or of the field with a wrong type.
 pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
     serde_path_to_error::deserialize(value).map_err(|e| violation(&e))
 }
@@ -13,7 +14,8 @@ pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
 /// Like [`decode`], from the bytes of a request body.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` that says where the JSON is malformed, or the path of a field of the wrong type.
+/// `INVALID_ARGUMENT` with the position of malformed JSON, or with the path of a field with a wrong
+/// type.
 pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(Error::invalid(
@@ -38,14 +40,15 @@ pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let path = error.path().to_string();
     let mut text = error.inner().to_string();
-    // serde_json adds the place in the body, which means nothing for a value that was parsed elsewhere.
+    // serde_json adds the position in the body. It has no meaning for a value that was parsed
+    // elsewhere.
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
     if text.starts_with("unknown field ") {
         let mut names = text.split('`').skip(1).step_by(2);
         let name = names.next().unwrap_or_default().to_owned();
-        // The path ends in the unknown field itself.
+        // The path ends with the unknown field itself.
         let field = if path == "." { name.clone() } else { path };
         return unknown_field(&field, &name, names);
     }
@@ -56,7 +59,7 @@ fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     }
 }
 
-/// The error of a parameter that does not exist. `field` is its path, `name` its last part.
+/// The error for an unknown parameter. `field` is its path, `name` the last part of the path.
 pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     let description = match nearest(name, known.iter().copied()) {
@@ -76,9 +79,9 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
     Error::invalid(field, description)
 }
 
-/// serde_json reads an integer beyond 64 bits as a float. Such an integer would be stored as another number than
-/// the one sent, so it is refused here, where its digits can still be seen. (Between 63 and 64 bits it is still an
-/// integer, and metadata refuses it by its path.)
+/// serde_json reads an integer beyond 64 bits as a float, so a different number would be stored. It
+/// is refused here, where its digits are still known. (Between 63 and 64 bits it is still an
+/// integer, and metadata validation refuses it by its path.)
 fn reject_wide_integers(body: &[u8]) -> Result<()> {
     let mut i = 0;
     while i < body.len() {

@@ -13,7 +13,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The name on the wire.
+    /// The name in requests and replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -22,7 +22,7 @@ impl Source {
         }
     }
 
-    /// Reads exactly `user` or `agent`; `None` and a violation otherwise.
+    /// Parses exactly `user` or `agent`; otherwise adds a violation and returns `None`.
     pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
         match given {
             "user" => Some(Self::User),
@@ -59,7 +59,7 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// The name on the wire.
+    /// The name in requests and replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl ContentType {
         }
     }
 
-    /// Reads exactly `text` or `multimodal`; `None` and a violation otherwise.
+    /// Parses exactly `text` or `multimodal`; otherwise adds a violation and returns `None`.
     pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
         match given {
             "text" => Some(Self::Text),
@@ -97,7 +97,7 @@ impl ContentType {
     }
 }
 
-/// The start of a value that is echoed in an error, so that a long one does not fill the reply.
+/// The start of a value for an error message, so that a long value does not fill the reply.
 pub(crate) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -119,7 +119,7 @@ pub struct Entry {
     pub content_type: ContentType,
     /// The text, exactly as stored.
     pub text_content: String,
-    /// A generated summary, or "" while there is none.
+    /// A generated summary; "" if there is none.
     pub summary: String,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
@@ -130,9 +130,9 @@ pub struct Entry {
     pub created_at: Timestamp,
     /// When it was last updated; equal to `created_at` before the first update.
     pub updated_at: Timestamp,
-    /// Counts from 1 and grows with every update; the `ETag` is this number in quotes.
+    /// The version: starts at 1 and grows with each update; the `ETag` is this number in quotes.
     pub version: i64,
-    /// Its images in order, when they were asked for.
+    /// Its images in order, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<ImageInput>>,
 }

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::Reason;
 
-/// What a fallible operation of the domain gives.
+/// The result of a fallible domain operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// One bad field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Violation {
-    /// The field, as a path from the request's root: `entries[3].metadata`.
+    /// Path of the field from the request's root: `entries[3].metadata`.
     #[schema(example = "limit")]
     pub field: String,
-    /// What is wrong and what is allowed, as a sentence that names the field.
+    /// A sentence that names the field, what is wrong, and what is allowed.
     #[schema(example = "`limit` is 500; the allowed range is 1 to 100")]
     pub description: String,
 }
 
-/// Why an operation did not succeed, fit to be shown to the caller on every wire.
+/// Why an operation failed, in a form that every transport can show to the caller.
 ///
-/// `Display` prints the message alone; the private cause is reached through
-/// [`source`](std::error::Error::source) and belongs in the log.
+/// `Display` prints only the message. The private cause is available through
+/// [`source`](std::error::Error::source), for the log.
 #[derive(Clone)]
 pub struct Error {
     /// The stable reason.
     pub reason: Reason,
     /// A sentence that says what is wrong and what to do.
     pub message: String,
-    /// The bad fields, when the request was at fault.
+    /// The invalid fields, if the request was invalid.
     pub violations: Vec<Violation>,
-    /// How long to wait before trying again, where trying again can help.
+    /// How long to wait before a retry, if a retry can help.
     pub retry_after: Option<Duration>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -49,18 +50,20 @@ impl Error {
         }
     }
 
-    /// An `INVALID_ARGUMENT` about one field. `description` must name the field.
+    /// An `INVALID_ARGUMENT` error about one field. `description` must name the field.
     pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
         let mut violations = Violations::default();
         violations.push(field, description);
         Self::from_violations(violations.0)
     }
 
-    /// Bad fields one error names. gRPC carries an error in HTTP/2 trailers, which clients cap at 8 KiB (grpcio).
+    /// How many invalid fields one error names. gRPC carries an error in HTTP/2 trailers, which
+    /// clients cap at 8 KiB (grpcio).
     pub const MAX_VIOLATIONS: usize = 8;
 
-    /// An `INVALID_ARGUMENT` about several fields; its message is their descriptions. Beyond
-    /// [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) the rest is counted, not named.
+    /// An `INVALID_ARGUMENT` error about several fields; the message consists of their
+    /// descriptions. Beyond [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) the rest is counted and not
+    /// named.
     #[must_use]
     pub fn from_violations(mut violations: Vec<Violation>) -> Self {
         let more = violations.len().saturating_sub(Self::MAX_VIOLATIONS);
@@ -85,7 +88,7 @@ impl Error {
         Self::new(Reason::ContextNotFound, format!("context {id} not found"))
     }
 
-    /// `VERSION_MISMATCH`: the caller expected another version than the entry has.
+    /// `VERSION_MISMATCH`: the entry is not at the version that the caller expected.
     #[must_use]
     pub fn version_mismatch(id: i64, expected: i64, actual: i64) -> Self {
         Self::new(
@@ -96,7 +99,7 @@ impl Error {
         )
     }
 
-    /// A defect, with its cause kept for the log.
+    /// An `INTERNAL` error: a bug. The cause is for the log.
     pub fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(
             Reason::Internal,
@@ -105,21 +108,22 @@ impl Error {
         .with_source(source)
     }
 
-    /// The same error with its cause attached.
+    /// Attaches a cause to the error.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// The same error with a hint of when to try again.
+    /// Attaches a retry delay to the error.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// The same error as seen from one item of a batch: fields and message get the prefix, such as `entries[3]`.
+    /// Rewords the error as one about an item of a batch: fields and message get the prefix, such
+    /// as `entries[3]`.
     #[must_use]
     pub fn in_item(mut self, prefix: &str) -> Self {
         for violation in &mut self.violations {
@@ -147,6 +151,13 @@ impl fmt::Debug for Error {
     }
 }
 
+/// For conversions that cannot fail beside others that can.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source
@@ -155,7 +166,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Values of the request are echoed in violations; a long one must not make the error itself too long to send.
+/// Violations repeat values of the request. A long value must not make the error too long to send.
 fn cut(mut text: String, max_chars: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(max_chars) {
         text.truncate(end);
@@ -164,12 +175,12 @@ fn cut(mut text: String, max_chars: usize) -> String {
     text
 }
 
-/// Collects the bad fields of one request, so that all are reported at once.
+/// Collects the invalid fields of one request, so that all are reported at once.
 #[derive(Debug, Default)]
 pub struct Violations(Vec<Violation>);
 
 impl Violations {
-    /// Adds one; `description` is a sentence that names the field.
+    /// Adds a violation. `description` is a sentence that names the field.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
         self.0.push(Violation {
             field: cut(field.into(), 80),
@@ -186,16 +197,16 @@ impl Violations {
         }
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether no violation was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `Ok` with the value when nothing is wrong.
+    /// `Ok` with the value if there is no violation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` with every violation collected.
+    /// `INVALID_ARGUMENT` with all violations.
     pub fn finish<T>(self, value: T) -> Result<T> {
         if self.0.is_empty() {
             Ok(value)

@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{JsonObject, Limits, Metadata, Violations};
 
-/// The bytes of an image: base64 in JSON, plain bytes in protobuf.
+/// The bytes of an image: base64 in JSON, raw bytes in protobuf.
 ///
-/// Reads standard and URL-safe base64, with or without padding, and tolerates one `data:…;base64,` prefix.
+/// Accepts standard and URL-safe base64, with or without padding, and ignores one `data:…;base64,`
+/// prefix.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ImageBytes(pub Vec<u8>);
 
@@ -49,7 +50,7 @@ impl<'de> Deserialize<'de> for ImageBytes {
 
 impl Serialize for ImageBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Piece by piece: an image is large, and its text larger.
+        // Streamed: an image is large, and its base64 larger.
         serializer.collect_str(&base64::display::Base64Display::new(
             &self.0,
             &base64::engine::general_purpose::STANDARD,
@@ -63,7 +64,7 @@ impl utoipa::PartialSchema for ImageBytes {
             .schema_type(utoipa::openapi::schema::Type::String)
             .content_encoding("base64")
             .description(Some(
-                "Base64; standard or URL-safe on the way in, standard with padding on the way out",
+                "Base64. Requests may use the standard or URL-safe alphabet; replies use standard with padding",
             ))
             .examples([serde_json::json!("iVBORw0KGgo=")])
             .into()
@@ -83,31 +84,31 @@ pub struct ImageInput {
     /// The image itself.
     #[serde(default)]
     pub data: ImageBytes,
-    /// Its media type; absent: `image/png`.
+    /// Its media type; default `image/png`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "image/png")]
     pub mime_type: Option<String>,
-    /// Anything worth knowing about it.
+    /// Free-form metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
 }
 
-/// An image that obeys every limit.
+/// A validated image.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewImage {
-    /// The decoded bytes, at least one.
+    /// The decoded bytes; not empty.
     pub data: Vec<u8>,
     /// The media type, such as `image/png`.
     pub mime_type: String,
-    /// Metadata, when some was given.
+    /// Metadata, if any was given.
     pub metadata: Option<Metadata>,
 }
 
 impl NewImage {
     const MAX_MIME_CHARS: usize = 128;
 
-    /// Checks the images of one entry. `total` counts the bytes over the whole request.
+    /// Validates the images of one entry. `total` sums the bytes of the whole request.
     pub fn parse_all(
         given: Vec<ImageInput>,
         field: &str,

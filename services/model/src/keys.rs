@@ -1,67 +1,68 @@
-//! API keys on the wire: requests and replies.
+//! Requests and replies about API keys.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-/// A key to make.
+/// A key to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateApiKeyRequest {
-    /// What to call it: 1 to 100 characters.
+    /// Its name: 1 to 100 characters.
     #[serde(default)]
     #[schema(required, min_length = 1, max_length = 100, example = "laptop")]
     pub name: String,
-    /// Of `read`, `write`, `delete` and `manage`; absent: read, write and delete. None that the caller's own key lacks.
+    /// Any of `read`, `write`, `delete` and `manage`; default: read, write and delete. The caller's
+    /// own key must have each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = json!(["read"]))]
     pub scopes: Option<Vec<String>>,
-    /// When it stops working, as an ISO 8601 date or time; absent: never.
+    /// When it expires, as an ISO 8601 date or time; default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// `contexts` or `artifacts`: the key reaches nothing else; absent: both.
+    /// Restricts the key to `contexts` or `artifacts`; default: both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
-    /// Threads: the key reaches the entries of no others, and no artifacts. Names, and beginnings of names with a `*` at their
-    /// end; 1 to 100. Absent: all.
+    /// Restricts the key to the entries of these threads, without artifacts. 1 to 100 thread ids,
+    /// or prefixes that end with `*`; default: all threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 100, example = json!(["billing", "team-a/*"]))]
     pub threads: Option<Vec<String>>,
 }
 
-/// A key as its owner sees it. The key itself is shown once, when it is made.
+/// A key without its secret, which is shown only once, when the key is created.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct ApiKey {
-    /// Its id, which is no secret.
+    /// Its id, which is not secret.
     #[schema(format = "uuid")]
     pub id: String,
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
-    /// What it allows.
+    /// Its scopes.
     pub scopes: Vec<String>,
-    /// What it is narrowed to: `contexts` or `artifacts`; null for both.
+    /// What it is restricted to: `contexts` or `artifacts`; null: both.
     pub only: Option<String>,
-    /// The threads it is narrowed to; null for all.
+    /// The threads it is restricted to; null: all.
     pub threads: Option<Vec<String>>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// When it stops working; null for never.
+    /// When it expires; null: never.
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, within a minute; null for never.
+    /// When it was last used, accurate to a minute; null: never.
     pub last_used_at: Option<Timestamp>,
-    /// Whether it is not switched off. (It may still have expired.)
+    /// False if it was deactivated. An expired key may still be active.
     pub active: bool,
 }
 
-/// The key that was made.
+/// The created key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct CreateApiKeyReply {
-    /// The key. It is shown this once and stored nowhere.
+    /// The secret key. It is shown only this once and stored nowhere.
     #[schema(example = "sk_prod_…")]
     pub key: String,
-    /// What is known about it from now on.
+    /// The key without its secret.
     pub api_key: ApiKey,
-    /// Says that no request needs the key, while it is so; absent otherwise.
+    /// Says that authentication is off and no request needs the key; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }
@@ -73,7 +74,7 @@ pub struct ListApiKeysReply {
     pub result: Vec<ApiKey>,
 }
 
-/// Which key is meant.
+/// Which key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyRequest {
@@ -82,7 +83,7 @@ pub struct ApiKeyRequest {
     pub key_id: String,
 }
 
-/// Changes to a key; at least one of them.
+/// Changes to a key; at least one is required.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateApiKeyRequest {
@@ -92,28 +93,28 @@ pub struct UpdateApiKeyRequest {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Other scopes. None that the caller's own key lacks.
+    /// The new scopes. The caller's own key must have each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Another expiry; "" for none.
+    /// The new expiry; "" for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-/// [`UpdateApiKeyRequest`] without the id, which REST has in the path.
+/// [`UpdateApiKeyRequest`] without the id, which is in the REST path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateApiKeyBody {
     /// A new name.
     pub name: Option<String>,
-    /// Other scopes. None that the caller's own key lacks.
+    /// The new scopes. The caller's own key must have each of them.
     pub scopes: Option<Vec<String>>,
-    /// Another expiry; "" for none.
+    /// The new expiry; "" for none.
     pub expires_at: Option<String>,
 }
 
 impl UpdateApiKeyBody {
-    /// The change of the key with this id.
+    /// The request for the key with this id.
     #[must_use]
     pub fn for_key(self, key_id: String) -> UpdateApiKeyRequest {
         let Self {

@@ -1,8 +1,9 @@
 //! The plain domain types of the context service.
 //!
-//! Requests and replies here have exactly the JSON shape of REST bodies and MCP tool arguments and results; the
-//! gRPC messages are converted to and from them by `context-proto`. Parsing into domain types (thread ids, tags,
-//! filters, images) lives here too, so that the rule and the sentence of its error exist once.
+//! Requests and replies have exactly the JSON shape of REST bodies and of MCP tool arguments and
+//! results; `context-proto` converts gRPC messages to and from them. The parsers of domain types
+//! (thread ids, tags, filters, images) are here too, so that each rule and its error sentence exist
+//! once.
 //!
 //! This crate does no I/O and knows no database, no status code and no transport.
 //!
@@ -34,12 +35,14 @@ mod operation;
 mod reason;
 mod scope;
 mod search;
+mod secret;
 mod shown_url;
 mod statistics;
 mod tags;
 mod thread;
 mod thread_set;
 mod time;
+mod variables;
 
 pub use artifact::{
     ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS,
@@ -63,12 +66,14 @@ pub use operation::{DeadlineClass, Operation, Resource};
 pub use reason::Reason;
 pub use scope::Scope;
 pub use search::*;
+pub use secret::Secret;
 pub use shown_url::shown_url;
 pub use statistics::*;
 pub use tags::Tags;
 pub use thread::*;
 pub use thread_set::{ThreadPattern, ThreadSet, end_of_prefix};
 pub use time::Timestamp;
+pub use variables::expand_variables;
 
-/// The JSON object that metadata is on the wire.
+/// The JSON object that carries metadata in requests and replies.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

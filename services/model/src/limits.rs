@@ -1,31 +1,31 @@
-/// The sizes the service accepts; one value configures validation and every transport.
+/// Size limits. One value configures validation and every transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Characters of one entry's text, at most (`MAX_TEXT_CHARS`).
+    /// Longest text of an entry, in characters (`MAX_TEXT_CHARS`).
     pub max_text_chars: usize,
-    /// Bytes of one decoded image, at most (`MAX_IMAGE_SIZE_MB`).
+    /// Largest decoded image, in bytes (`MAX_IMAGE_SIZE_MB`).
     pub max_image_bytes: u64,
-    /// Bytes of all decoded images of one request, at most (`MAX_TOTAL_SIZE_MB`).
+    /// Largest total size of the decoded images of one request, in bytes (`MAX_TOTAL_SIZE_MB`).
     pub max_total_image_bytes: u64,
 }
 
 impl Limits {
-    /// Images of one entry, at most.
+    /// Most images of one entry.
     pub const MAX_IMAGES: usize = 10;
-    /// Items of one batch, at most.
+    /// Most items of one batch.
     pub const MAX_BATCH: usize = 100;
-    /// Ids or threads of one delete, at most.
+    /// Most ids or threads of one delete.
     pub const MAX_DELETE: usize = 1000;
-    /// Ids of one get, at most.
+    /// Most ids of one get.
     pub const MAX_GET: usize = 100;
-    /// Deepest page of a ranked search.
+    /// Largest offset of a ranked search.
     pub const MAX_RANKED_OFFSET: i64 = 10_000;
-    /// Context ids stay below 2^53, the integers JavaScript holds exactly.
+    /// Largest context id. JavaScript represents integers below 2^53 exactly.
     pub const MAX_ID: i64 = (1 << 53) - 1;
-    /// Characters of a search query, at most.
+    /// Longest search query, in characters.
     pub const MAX_QUERY_CHARS: usize = 10_000;
 
-    /// The limits for these settings, in megabytes (1024 × 1024 bytes).
+    /// The limits for these settings; sizes in megabytes (1024 × 1024 bytes).
     #[must_use]
     pub const fn new(max_text_chars: usize, max_image_mb: u64, max_total_mb: u64) -> Self {
         Self {
@@ -48,8 +48,9 @@ impl Default for Limits {
     }
 }
 
-/// The largest message for a `MAX_TOTAL_SIZE_MB`, in bytes: `max(64 MiB, 1.4 × that + 16 MiB)`. The factor is what
-/// base64 and JSON add to image bytes. tonic, axum, rmcp and the stdio line all use it.
+/// The largest message in bytes for a `MAX_TOTAL_SIZE_MB`: `max(64 MiB, 1.4 × that + 16 MiB)`. The
+/// factor is what base64 and JSON add to image bytes. tonic, axum, rmcp and the stdio transport all
+/// use it.
 #[must_use]
 pub const fn max_message_bytes(max_total_size_mb: u64) -> usize {
     let mib = 1024 * 1024;

@@ -1,7 +1,7 @@
-//! Where a service on this machine is found: the Unix socket of the database it serves.
+//! The Unix socket of the service of a database on this machine.
 //!
-//! The service and the gateway compute the path by the same rule, so that a gateway finds the service of its database
-//! however it was started.
+//! The service and the gateway compute the path by the same rule, so that a gateway finds the
+//! service of its database however that was started.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -23,8 +23,8 @@ pub fn expand_home(path: &str) -> PathBuf {
     }
 }
 
-/// The directory for sockets, locks and logs: `$XDG_RUNTIME_DIR/context-service`, else `/tmp/context-service-<uid>`
-/// (`tmp` as `std::env::temp_dir` has it). [`make_runtime_dir`] makes it.
+/// The directory for sockets, locks and logs: `$XDG_RUNTIME_DIR/context-service`, else
+/// `/tmp/context-service-<uid>` (in `std::env::temp_dir`). [`make_runtime_dir`] creates it.
 #[must_use]
 pub fn runtime_dir(uid: u32) -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
@@ -33,11 +33,12 @@ pub fn runtime_dir(uid: u32) -> PathBuf {
     }
 }
 
-/// Makes the directory of [`runtime_dir`] for this user alone, or makes the one that is there private. `None` when it belongs
-/// to another user: its name can be guessed, and below `/tmp` anyone can make it.
+/// Creates the directory of [`runtime_dir`] with access only for this user, or restricts an
+/// existing one to this user. `None` if it belongs to another user: its name is predictable, and
+/// anyone can create it below `/tmp`.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn make_runtime_dir(uid: u32) -> io::Result<Option<PathBuf>> {
     let directory = runtime_dir(uid);
     std::fs::DirBuilder::new()
@@ -54,8 +55,8 @@ pub fn make_runtime_dir(uid: u32) -> io::Result<Option<PathBuf>> {
     Ok(Some(directory))
 }
 
-/// The socket of the service that holds this database file: a name from a hash of the file's absolute path, short
-/// enough for `sockaddr_un` (108 bytes).
+/// The socket of the service of this database file. Its name is a hash of the file's absolute path,
+/// short enough for `sockaddr_un` (108 bytes).
 #[must_use]
 pub fn socket_path(db_path: &Path, uid: u32) -> PathBuf {
     runtime_dir(uid).join(format!(
@@ -64,10 +65,11 @@ pub fn socket_path(db_path: &Path, uid: u32) -> PathBuf {
     ))
 }
 
-/// Where a PostgreSQL database is, as far as a socket is named after it: the settings of the same names.
+/// The address of a PostgreSQL database, from the settings of the same names. The socket's name is
+/// derived from it.
 #[derive(Debug, Clone, Copy)]
-pub struct PostgresPlace<'p> {
-    /// `POSTGRESQL_CONNECTION_STRING`; it wins over the others.
+pub struct PostgresAddress<'p> {
+    /// `POSTGRESQL_CONNECTION_STRING`; overrides the others.
     pub connection_string: Option<&'p str>,
     /// `POSTGRESQL_HOST`.
     pub host: &'p str,
@@ -79,17 +81,17 @@ pub struct PostgresPlace<'p> {
     pub database: &'p str,
 }
 
-/// The socket of a service of this PostgreSQL database. Two services of one database on one machine need
-/// `CONTEXT_SOCKET` to tell them apart.
+/// The socket of a service of this PostgreSQL database. Two services of one database on one machine
+/// need different `CONTEXT_SOCKET` settings.
 #[must_use]
-pub fn postgres_socket_path(place: PostgresPlace<'_>, uid: u32) -> PathBuf {
-    let PostgresPlace {
+pub fn postgres_socket_path(address: PostgresAddress<'_>, uid: u32) -> PathBuf {
+    let PostgresAddress {
         connection_string,
         host,
         port,
         user,
         database,
-    } = place;
+    } = address;
     let name = match connection_string {
         Some(string) => without_password(string),
         None => format!("{user}@{host}:{port}/{database}"),
@@ -100,7 +102,7 @@ pub fn postgres_socket_path(place: PostgresPlace<'_>, uid: u32) -> PathBuf {
     ))
 }
 
-/// A password must not even enter the hash of a file name.
+/// The connection string without its password, which must not even enter the hash of a file name.
 fn without_password(connection_string: &str) -> String {
     let text = connection_string.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -116,7 +118,8 @@ fn without_password(connection_string: &str) -> String {
     format!("{scheme}://{user}@{hosts}{path}")
 }
 
-/// The path without symbolic links as far as it exists, so that two spellings of one file agree.
+/// The absolute path, with symbolic links resolved as far as the path exists, so that two spellings
+/// of one file agree.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
@@ -135,7 +138,7 @@ fn home() -> PathBuf {
         .map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-/// FNV-1a, 64 bits: only a file name depends on it, and it must be the same in every build.
+/// FNV-1a with 64 bits. Only a file name depends on it, and it must be the same in every build.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -158,14 +161,14 @@ mod tests {
     #[test]
     fn a_socket_of_postgresql_depends_on_the_database_and_not_on_the_password() {
         let of = |connection_string| {
-            let place = PostgresPlace {
+            let address = PostgresAddress {
                 connection_string,
                 host: "h",
                 port: "5432",
                 user: "u",
                 database: "d",
             };
-            postgres_socket_path(place, 7)
+            postgres_socket_path(address, 7)
         };
         assert_eq!(
             of(Some("postgres://u:one@h:5432/d")),

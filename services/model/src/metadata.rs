@@ -1,12 +1,14 @@
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{Error, JsonObject, Result, Violations};
 
-/// The metadata of an entry: a JSON object of limited depth and size, without U+0000, with integers that fit 64 bits.
+/// An entry's metadata: a JSON object of limited depth and size, without U+0000, whose integers fit
+/// in 64 bits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata(JsonObject);
 
-/// What an update does to metadata.
+/// How an update changes metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetadataChange {
     /// The whole object is replaced.
@@ -16,12 +18,12 @@ pub enum MetadataChange {
 }
 
 impl Metadata {
-    /// Levels of nesting at most, the object itself being the first.
+    /// Deepest nesting; the object itself is level 1.
     pub const MAX_DEPTH: usize = 64;
-    /// Bytes of its compact JSON at most.
+    /// Largest compact JSON, in bytes.
     pub const MAX_BYTES: usize = 1024 * 1024;
 
-    /// The error of an object that is nested too deep, found at `path`.
+    /// The error for an object that is nested too deeply at `path`.
     #[must_use]
     pub fn too_deep(path: &str) -> Error {
         let root = path.split(['.', '[']).next().unwrap_or_default();
@@ -34,7 +36,7 @@ impl Metadata {
         )
     }
 
-    /// Checks an object; `None` and violations under `field` when it breaks a rule.
+    /// Validates an object; otherwise adds violations under `field` and returns `None`.
     pub fn parse(object: JsonObject, field: &str, violations: &mut Violations) -> Option<Self> {
         match check(&object, field) {
             Ok(()) => Some(Self(object)),
@@ -45,7 +47,7 @@ impl Metadata {
         }
     }
 
-    /// Checks a merge patch by the same rules (its size bounds the work of applying it).
+    /// Validates a merge patch by the same rules. Its size limits the work of applying it.
     pub fn parse_patch(
         patch: JsonObject,
         field: &str,
@@ -54,7 +56,7 @@ impl Metadata {
         Self::parse(patch, field, violations).map(|m| m.0)
     }
 
-    /// Metadata that passed the checks before, such as that read from a database.
+    /// Metadata that was validated before, such as metadata from a database.
     #[must_use]
     pub const fn from_stored(object: JsonObject) -> Self {
         Self(object)
@@ -63,7 +65,7 @@ impl Metadata {
     /// This metadata after `patch` (RFC 7396).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` on `metadata_patch` when the result breaks a limit.
+    /// `INVALID_ARGUMENT` on `metadata_patch` if the result exceeds a limit.
     pub fn patched(&self, patch: &JsonObject) -> Result<Self> {
         let mut merged = Value::Object(self.0.clone());
         json_patch::merge(&mut merged, &Value::Object(patch.clone()));
@@ -89,31 +91,52 @@ impl Metadata {
     /// Compact JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        Value::Object(self.0.clone()).to_string()
+        to_string(&self.0)
     }
 
-    /// Compact JSON with every string value folded (see [`fold`]); keys stay as they are.
+    /// Compact JSON with every string value case-folded (see [`fold`]); keys are unchanged.
     #[must_use]
     pub fn to_folded_json(&self) -> String {
-        let mut value = Value::Object(self.0.clone());
-        fold_value(&mut value);
-        value.to_string()
+        to_string(&FoldedObject(&self.0))
     }
 }
 
-/// Case folding of every case-insensitive comparison: Unicode lower-casing, done here and never by a database, so
-/// that both databases agree.
+fn to_string(json: &impl Serialize) -> String {
+    match serde_json::to_string(json) {
+        Ok(text) => text,
+        Err(error) => unreachable!("strings and values can be written to memory: {error}"),
+    }
+}
+
+/// The case folding of every case-insensitive comparison: Unicode lower case. It is done here and
+/// never by a database, so that both databases agree.
 #[must_use]
 pub fn fold(text: &str) -> String {
     text.to_lowercase()
 }
 
-fn fold_value(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = fold(text),
-        Value::Array(items) => items.iter_mut().for_each(fold_value),
-        Value::Object(object) => object.values_mut().for_each(fold_value),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+/// A value that is written with its strings folded.
+struct Folded<'v>(&'v Value);
+
+/// An object whose values are.
+struct FoldedObject<'v>(&'v JsonObject);
+
+impl Serialize for Folded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) => serializer.serialize_str(&fold(text)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Folded)),
+            Value::Object(object) => FoldedObject(object).serialize(serializer),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
+                other.serialize(serializer)
+            }
+        }
+    }
+}
+
+impl Serialize for FoldedObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, Folded(value))))
     }
 }
 
@@ -145,7 +168,7 @@ fn check_key(key: &str, field: &str) -> Result<()> {
     Ok(())
 }
 
-/// `path` is built only for an error: most metadata is fine.
+/// `path` is a closure, because the path is only needed for an error.
 fn check_value(value: &Value, path: &dyn Fn() -> String, depth: usize) -> Result<()> {
     match value {
         Value::Null | Value::Bool(_) => Ok(()),

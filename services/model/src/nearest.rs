@@ -12,29 +12,13 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates
         .into_iter()
         .filter_map(|candidate| {
-            let distance = edit_distance(&name, candidate);
+            let distance = strsim::levenshtein(&name, candidate);
             let close = distance * 3 <= name.len().max(candidate.len());
             let part = name.len() > 2 && (candidate.contains(&name) || name.contains(candidate));
             (close || part).then_some((distance, candidate))
         })
         .min()
         .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein distance over bytes; the names compared are short ASCII.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -3,17 +3,17 @@ use serde_json::value::RawValue;
 
 use crate::JsonObject;
 
-/// A JSON object kept as its text. What a database holds as text, and a reply shows as text or in another encoding, is
-/// not made into a map in between: for a page of small entries that would be the largest part of the work.
+/// A JSON object that is kept as text. Metadata goes from the database to a reply without being
+/// parsed into a map: for a page of small entries, parsing would be most of the work.
 #[derive(Clone)]
 pub struct ObjectText(Box<RawValue>);
 
 impl ObjectText {
-    /// Takes the text of an object. Whether it is well-formed JSON is checked; whether its numbers fit 64 bits shows when it
-    /// is read.
+    /// Takes the text of an object. It must be well-formed JSON. Whether its numbers fit in 64 bits
+    /// is checked only when it is parsed.
     ///
     /// # Errors
-    /// When it is no JSON object.
+    /// If the text is not a JSON object.
     pub fn from_slice(json: &[u8]) -> serde_json::Result<Self> {
         let raw: Box<RawValue> = serde_json::from_slice(json)?;
         if raw.get().starts_with('{') {
@@ -32,7 +32,7 @@ impl ObjectText {
     /// The object.
     ///
     /// # Errors
-    /// When a number does not fit 64 bits, or it is nested more than 127 levels deep.
+    /// If a number does not fit in 64 bits, or if the nesting is deeper than 127 levels.
     pub fn to_object(&self) -> serde_json::Result<JsonObject> {
         serde_json::from_str(self.as_str())
     }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ObjectText {
     }
 }
 
-/// Equal objects are equal, whatever the order of their keys and the space between them.
+/// Compares objects; the order of keys and whitespace do not matter.
 impl PartialEq for ObjectText {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()

@@ -1,19 +1,19 @@
-//! The operations of the contract: what each is called, what it needs and what kind of work it is.
+//! The operations of the API: name, resource, required scope and deadline class of each.
 
 use crate::Scope;
 
-/// What an operation is about.
+/// The resource that an operation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// Context entries, threads and statistics.
     Context,
     /// Artifacts and their versions.
     Artifact,
-    /// API keys, and who the caller is.
+    /// API keys, and information about the caller.
     ApiKey,
 }
 
-/// How long a call may take, by kind of work.
+/// The kind of work, which decides the deadline of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeadlineClass {
     /// A read.
@@ -24,10 +24,11 @@ pub enum DeadlineClass {
     Batch,
 }
 
-/// Declares [`Operation`] from one table, a line for each operation.
+/// Declares [`Operation`] from one table with a line for each operation.
 macro_rules! operations {
     ($($(#[$doc:meta])* $variant:ident $name:literal $resource:ident $scope:expr, $class:ident;)*) => {
-        /// One operation of the contract. gRPC methods, REST operation ids and MCP tools carry its name.
+        /// One operation of the API. gRPC methods, REST operation ids and MCP tools are named after
+        /// it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Operation {
             $($(#[$doc])* $variant,)*
@@ -37,31 +38,31 @@ macro_rules! operations {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The documented name, `store_context` for example.
+            /// The documented name, such as `store_context`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// The name of its gRPC method, `StoreContext` for example.
+            /// The name of its gRPC method, such as `StoreContext`.
             #[must_use]
             pub const fn method(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant)),* }
             }
 
-            /// What it is about.
+            /// The resource it is about.
             #[must_use]
             pub const fn resource(self) -> Resource {
                 match self { $(Self::$variant => Resource::$resource),* }
             }
 
-            /// The scope that a caller needs; `None` when any valid credentials do.
+            /// The required scope; `None` if any valid credentials suffice.
             #[must_use]
             pub const fn scope(self) -> Option<Scope> {
                 match self { $(Self::$variant => $scope),* }
             }
 
-            /// How long it may take.
+            /// Its deadline class.
             #[must_use]
             pub const fn deadline_class(self) -> DeadlineClass {
                 match self { $(Self::$variant => DeadlineClass::$class),* }
@@ -80,7 +81,7 @@ operations! {
     StoreContext "store_context" Context WRITE, Write;
     /// Stores up to 100 entries.
     StoreContextBatch "store_context_batch" Context WRITE, Batch;
-    /// Gives entries by id.
+    /// Returns entries by id.
     GetContextByIds "get_context_by_ids" Context READ, Read;
     /// Changes one entry.
     UpdateContext "update_context" Context WRITE, Write;
@@ -90,17 +91,17 @@ operations! {
     DeleteContext "delete_context" Context DELETE, Write;
     /// Deletes entries by criteria.
     DeleteContextBatch "delete_context_batch" Context DELETE, Batch;
-    /// Searches by filter.
+    /// Searches by metadata and other filters.
     SearchContext "search_context" Context READ, Read;
-    /// Searches by embedding.
+    /// Semantic search.
     SemanticSearchContext "semantic_search_context" Context READ, Read;
-    /// Searches by words.
+    /// Full-text search.
     FtsSearchContext "fts_search_context" Context READ, Read;
-    /// Searches by words and embedding.
+    /// Full-text and semantic search, combined.
     HybridSearchContext "hybrid_search_context" Context READ, Read;
     /// Lists threads.
     ListThreads "list_threads" Context READ, Read;
-    /// Counts what is stored.
+    /// Returns counts and the state of every feature.
     GetStatistics "get_statistics" Context READ, Read;
     /// Creates an artifact.
     CreateArtifact "create_artifact" Artifact WRITE, Write;
@@ -108,7 +109,7 @@ operations! {
     ListArtifacts "list_artifacts" Artifact READ, Read;
     /// Searches artifacts.
     SearchArtifacts "search_artifacts" Artifact READ, Read;
-    /// Gives an artifact.
+    /// Returns an artifact.
     GetArtifact "get_artifact" Artifact READ, Read;
     /// Changes an artifact.
     UpdateArtifact "update_artifact" Artifact WRITE, Write;
@@ -116,9 +117,9 @@ operations! {
     DeleteArtifact "delete_artifact" Artifact DELETE, Write;
     /// Lists the versions of an artifact.
     ListArtifactVersions "list_artifact_versions" Artifact READ, Read;
-    /// Gives one version of an artifact.
+    /// Returns one version of an artifact.
     GetArtifactVersion "get_artifact_version" Artifact READ, Read;
-    /// Makes an old version the newest again.
+    /// Creates a new version from an earlier one.
     RestoreArtifactVersion "restore_artifact_version" Artifact WRITE, Write;
     /// Compares two versions.
     DiffArtifactVersions "diff_artifact_versions" Artifact READ, Read;
@@ -126,13 +127,14 @@ operations! {
     CreateApiKey "create_api_key" ApiKey MANAGE, Write;
     /// Lists API keys.
     ListApiKeys "list_api_keys" ApiKey MANAGE, Read;
-    /// Gives one API key.
+    /// Returns one API key.
     GetApiKey "get_api_key" ApiKey MANAGE, Read;
     /// Changes an API key.
     UpdateApiKey "update_api_key" ApiKey MANAGE, Write;
-    /// Switches an API key off.
+    /// Deactivates an API key.
     DeactivateApiKey "deactivate_api_key" ApiKey MANAGE, Write;
-    /// Tells the caller who it is. Answered before each MCP call over HTTP, and outside of the rate limit.
+    /// Returns who the caller is. The gateway asks before each MCP call over HTTP; not
+    /// rate-limited.
     GetCaller "get_caller" ApiKey None, Read;
 }
 
@@ -146,7 +148,7 @@ impl Operation {
             .find(|operation| operation.as_str() == name)
     }
 
-    /// Whether it changes what is stored.
+    /// Whether it changes stored data.
     #[must_use]
     pub const fn is_write(self) -> bool {
         matches!(
@@ -155,7 +157,7 @@ impl Operation {
         )
     }
 
-    /// The gRPC service it belongs to, `context.v1.ContextService` for example.
+    /// The gRPC service it belongs to, such as `context.v1.ContextService`.
     #[must_use]
     pub const fn service(self) -> &'static str {
         match self.resource() {
@@ -165,7 +167,7 @@ impl Operation {
         }
     }
 
-    /// The operation behind the path of a gRPC request, `/context.v1.ContextService/StoreContext` for example.
+    /// The operation of a gRPC request path, such as `/context.v1.ContextService/StoreContext`.
     #[must_use]
     pub fn of_grpc_path(path: &str) -> Option<Self> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-/// Why an operation was refused or failed: the stable, machine-readable half of an [`Error`](crate::Error).
+/// Why an operation was refused or failed: the stable, machine-readable part of an [`Error`](crate::Error).
 ///
-/// The gRPC code and the HTTP status of each reason are decided in one place, in the server crate.
+/// The server crate maps each reason to a gRPC code and an HTTP status, in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
@@ -16,35 +16,35 @@ pub enum Reason {
     ArtifactVersionNotFound,
     /// The owner has no API key with this id.
     ApiKeyNotFound,
-    /// `expected_version` (REST: `If-Match`) is not the version the entry has now.
+    /// `expected_version` (REST: `If-Match`) is not the current version of the entry.
     VersionMismatch,
-    /// The idempotency key was used before with a different request.
+    /// The idempotency key was already used with a different request.
     IdempotencyKeyReused,
-    /// The feature behind the operation is switched off or cannot work in this installation.
+    /// The feature is turned off or cannot work in this installation.
     FeatureUnavailable,
-    /// The reply would be larger than the service sends.
+    /// The reply would be larger than the message limit.
     ResultTooLarge,
-    /// The request is larger than the service accepts.
+    /// The request is larger than the message limit.
     RequestTooLarge,
     /// The disk that holds the database is full.
     StorageFull,
     /// The database can be read but not written.
     StorageReadOnly,
-    /// The database reports damage; nothing is served from it.
+    /// The database, or the requested row, is damaged.
     StorageCorrupt,
-    /// The database cannot be reached right now.
+    /// The database is unreachable now.
     StoreUnavailable,
-    /// Too many requests wait already; come back after `retry_after`.
+    /// Too many requests already wait; retry after `retry_after`.
     Overloaded,
-    /// The service is stopping and takes no new work.
+    /// The service is stopping and accepts no new work.
     ShuttingDown,
     /// The deadline passed before the operation was done.
     DeadlineExceeded,
-    /// The caller gave up before the operation was done.
+    /// The caller left before the operation was done.
     Cancelled,
     /// No valid credentials came with the request.
     Unauthenticated,
-    /// Whether a token is valid cannot be told right now, because its issuer cannot be reached.
+    /// The token cannot be checked now, because its issuer is unreachable.
     IssuerUnavailable,
     /// The credentials do not carry the scope that the operation needs.
     ScopeMissing,
@@ -52,13 +52,13 @@ pub enum Reason {
     CrossSite,
     /// The key has used up its request rate.
     RateLimited,
-    /// The owner has as much as it may have.
+    /// The owner has reached its quota.
     QuotaExceeded,
     /// There is no such route or method.
     NotFound,
     /// The route exists, but not with this HTTP method.
     MethodNotAllowed,
-    /// The request body is not of a media type the route reads.
+    /// The route does not accept the media type of the request body.
     UnsupportedMediaType,
     /// A defect of the service; the log has the cause under the request id.
     Internal,

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// What a caller may do.
+/// A permission of a caller.
 #[derive(
     Debug,
     Clone,
@@ -22,7 +22,7 @@ pub enum Scope {
     Write,
     /// Delete.
     Delete,
-    /// Make, change and switch off the owner's keys.
+    /// Create, change and deactivate the owner's API keys.
     Manage,
 }
 
@@ -30,7 +30,7 @@ impl Scope {
     /// Every scope.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Delete, Self::Manage];
 
-    /// The name on the wire.
+    /// The name in requests, replies and tokens.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Scope {
         }
     }
 
-    /// The scope with this wire name.
+    /// The scope with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name)

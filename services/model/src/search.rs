@@ -1,16 +1,19 @@
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
-use crate::{
-    ContentType, FilterInput, ImageInput, JsonObject, MetadataFilter, ObjectText, Source, Timestamp,
-};
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Declares a search request: its own fields, then the filters and options that all four searches share. (serde's
-/// `flatten` would do it with one struct, but not together with `deny_unknown_fields`.)
+use crate::{ContentType, FilterInput, ImageInput, ObjectText, Source, Timestamp};
+
+/// Declares a search request: its own parameters, then the filters and options that all four searches share.
+///
+/// In JSON all of them are members of one object. Serialization uses `flatten`. Deserialization is written out here.
+/// With `flatten` it would buffer every value, lose the path of an invalid value, and could not list the known
+/// parameters in the error for an unknown one.
 macro_rules! search_request {
     ($(#[$doc:meta])* $name:ident, $limit_doc:literal, { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
-        #[serde(deny_unknown_fields)]
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
             #[doc = $limit_doc]
@@ -21,31 +24,10 @@ macro_rules! search_request {
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schema(minimum = 0)]
             pub offset: Option<i64>,
-            /// Only this thread.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub thread_id: Option<String>,
-            /// Only entries of this source: `user` or `agent`.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub source: Option<String>,
-            /// Only entries with at least one of these tags.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub tags: Option<Vec<String>>,
-            /// Only entries of this type: `text` or `multimodal`.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub content_type: Option<String>,
-            /// Equality per key, typed and case-sensitive.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
-            pub metadata: Option<JsonObject>,
-            /// Conditions on metadata; all must hold.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub metadata_filters: Option<Vec<MetadataFilter>>,
-            /// Created at or after: ISO 8601 date or date-time, UTC when it names no offset.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub start_date: Option<String>,
-            /// Created at or before; a date alone means its last moment.
-            #[serde(skip_serializing_if = "Option::is_none")]
-            pub end_date: Option<String>,
+            /// Which entries are searched.
+            #[serde(flatten)]
+            #[schema(inline)]
+            pub filters: FilterInput,
             /// Whether image data comes along; absent: false.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub include_images: Option<bool>,
@@ -57,22 +39,75 @@ macro_rules! search_request {
             pub min_revision: Option<i64>,
         }
 
-        impl $name {
-            /// Takes the filters out of the request.
-            pub fn take_filters(&mut self) -> FilterInput {
-                FilterInput {
-                    thread_id: self.thread_id.take(),
-                    source: self.source.take(),
-                    tags: self.tags.take(),
-                    content_type: self.content_type.take(),
-                    metadata: self.metadata.take(),
-                    metadata_filters: self.metadata_filters.take(),
-                    start_date: self.start_date.take(),
-                    end_date: self.end_date.take(),
+        search_request!(@read $name
+            { $($field,)* limit, offset, }
+            { thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date }
+            { include_images, explain_query, min_revision }
+        );
+    };
+    (@read $name:ident { $($first:ident,)* } { $($filter:ident),* } { $($last:ident),* }) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                const KNOWN: &[&str] = &[$(stringify!($first),)* $(stringify!($filter),)* $(stringify!($last),)*];
+
+                struct Parameters;
+
+                impl<'de> Visitor<'de> for Parameters {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str(concat!("struct ", stringify!($name)))
+                    }
+
+                    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<$name, M::Error> {
+                        $(let mut $first = Default::default();)*
+                        $(let mut $filter = Default::default();)*
+                        $(let mut $last = Default::default();)*
+                        let mut given = [false; KNOWN.len()];
+                        while let Some(place) = map.next_key_seed(OneOf(KNOWN))? {
+                            if std::mem::replace(&mut given[place], true) {
+                                return Err(M::Error::duplicate_field(KNOWN[place]));
+                            }
+                            match KNOWN[place] {
+                                $(stringify!($first) => $first = map.next_value()?,)*
+                                $(stringify!($filter) => $filter = map.next_value()?,)*
+                                $(stringify!($last) => $last = map.next_value()?,)*
+                                unknown => return Err(M::Error::unknown_field(unknown, KNOWN)),
+                            }
+                        }
+                        Ok($name { $($first,)* filters: FilterInput { $($filter,)* }, $($last,)* })
+                    }
                 }
+
+                deserializer.deserialize_struct(stringify!($name), KNOWN, Parameters)
             }
         }
     };
+}
+
+/// Reads the name of a parameter and returns its index in the list of known parameters.
+struct OneOf(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for OneOf {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for OneOf {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a parameter")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<usize, E> {
+        let Self(known) = self;
+        let place = known.iter().position(|known| *known == name);
+        place.ok_or_else(|| E::unknown_field(name, known))
+    }
 }
 
 search_request!(
@@ -88,7 +123,6 @@ search_request!(
     "Results at most, 1 to 100; absent: 5.",
     {
         /// What to look for.
-        #[serde(default)]
         #[schema(required, example = "billing database")]
         query: String,
         /// `match` (words, stemmed), `prefix` (every word as a prefix), `phrase` (words in this order) or `boolean`
@@ -102,24 +136,22 @@ search_request!(
 );
 
 search_request!(
-    /// A search by meaning.
+    /// A semantic search.
     SemanticSearchContextRequest,
     "Results at most, 1 to 100; absent: 5.",
     {
         /// What to look for, in natural language.
-        #[serde(default)]
         #[schema(required, example = "which database did we choose?")]
         query: String,
     }
 );
 
 search_request!(
-    /// Full text and meaning together, fused.
+    /// Full-text and semantic search, with their rankings fused.
     HybridSearchContextRequest,
     "Results at most, 1 to 100; absent: 5.",
     {
         /// What to look for, in natural language.
-        #[serde(default)]
         #[schema(required, example = "which database did we choose?")]
         query: String,
         /// The searches to fuse, of `fts` and `semantic`; absent: both.
@@ -322,9 +354,9 @@ pub struct HybridSearchContextReply {
     pub fusion_method: String,
     /// The searches that took part.
     pub search_modes_used: Vec<String>,
-    /// Candidates from full text.
+    /// Candidates of the full-text search.
     pub fts_count: i64,
-    /// Candidates from meaning.
+    /// Candidates of the semantic search.
     pub semantic_count: i64,
     /// The entries, best first.
     pub results: Vec<SearchHit>,
@@ -333,9 +365,80 @@ pub struct HybridSearchContextReply {
     /// How the query ran, when it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
-    /// What limits the answer, such as a leg that could not take part.
+    /// What limits the result, such as a search that could not take part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The owner's revision that this reply shows.
     pub revision: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{decode, decode_slice};
+    use serde_json::json;
+
+    #[test]
+    fn filters_stand_beside_the_other_parameters_in_json() {
+        let text = r#"{"query":"q","rrf_k":7,"limit":5,"thread_id":"t","tags":["a"],"metadata":{"n":1.0},"min_revision":3}"#;
+        let request: HybridSearchContextRequest = decode_slice(text.as_bytes()).unwrap();
+        let expected = HybridSearchContextRequest {
+            query: "q".into(),
+            rrf_k: Some(7),
+            limit: Some(5),
+            filters: FilterInput {
+                thread_id: Some("t".into()),
+                tags: Some(vec!["a".into()]),
+                metadata: json!({"n": 1.0}).as_object().cloned(),
+                ..FilterInput::default()
+            },
+            min_revision: Some(3),
+            ..HybridSearchContextRequest::default()
+        };
+        assert_eq!(request, expected);
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        assert_eq!(
+            decode::<SearchContextRequest>(json!({"limit": null, "tags": null})).unwrap(),
+            SearchContextRequest::default()
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_its_path() {
+        let refused = |value| {
+            let error = decode::<FtsSearchContextRequest>(value).unwrap_err();
+            (error.violations[0].field.clone(), error.message)
+        };
+        assert_eq!(
+            refused(json!({"query": "q", "tags": ["a", 1]})),
+            (
+                "tags[1]".to_owned(),
+                "`tags[1]`: invalid type: integer `1`, expected a string".to_owned()
+            )
+        );
+        assert_eq!(
+            refused(json!({"metadata_filters": [{"key": "a", "op": "eq"}]})).0,
+            "metadata_filters[0].op"
+        );
+        assert_eq!(
+            refused(json!({"query": null})).1,
+            "`query`: invalid type: null, expected a string"
+        );
+        assert_eq!(
+            refused(json!({"thread": "t"})).1,
+            "`thread` is not a parameter; did you mean `thread_id`?"
+        );
+        assert_eq!(
+            refused(json!({"x": 1})).1,
+            "`x` is not a parameter; known are `query`, `mode`, `highlight`, `limit`, `offset`, `thread_id`, `source`, `tags`, \
+             `content_type`, `metadata`, `metadata_filters`, `start_date`, `end_date`, `include_images`, `explain_query`, \
+             `min_revision`"
+        );
+        assert_eq!(
+            refused(json!(1)).1,
+            "invalid type: integer `1`, expected struct FtsSearchContextRequest"
+        );
+        let twice = decode_slice::<SearchContextRequest>(br#"{"tags":[],"limit":1,"tags":[]}"#);
+        assert_eq!(twice.unwrap_err().message, "duplicate field `tags`");
+    }
 }

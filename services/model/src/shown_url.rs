@@ -1,7 +1,7 @@
-//! Addresses in messages.
+//! URLs in log lines and messages.
 
-/// An address as a log line or a message may show it: without user, password and query, each of which can be a secret. It
-/// need not be well formed; where its parts cannot be told apart, more of it is left out.
+/// A URL for a log line or a message: without user, password and query, any of which may be secret.
+/// The URL may be malformed; if its parts cannot be told apart, more of it is left out.
 #[must_use]
 pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));
@@ -9,7 +9,8 @@ pub fn shown_url(url: &str) -> String {
         .rsplit_once('@')
         .map_or(("", rest), |(_, rest)| ("***@", rest));
     let end = rest.find(['?', '#']);
-    // A query before the last `@`: that one is part of the query, or the `?` is part of the password.
+    // A query before the last `@`: either the `@` belongs to the query, or the `?` belongs to the
+    // password.
     if url
         .find(['?', '#'])
         .is_some_and(|at| url.rfind('@').is_some_and(|last| at < last))

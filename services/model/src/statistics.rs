@@ -5,26 +5,26 @@ use crate::SourceCounts;
 /// The counts of an owner's entries and the state of every feature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Statistics {
-    /// Entries.
+    /// Number of entries.
     pub total_entries: i64,
-    /// Entries by source.
+    /// Number of entries by source.
     pub by_source: SourceCounts,
-    /// Entries by content type.
+    /// Number of entries by content type.
     pub by_content_type: ContentTypeCounts,
-    /// Images.
+    /// Number of images.
     pub total_images: i64,
-    /// Different tags in use.
+    /// Number of different tags in use.
     pub unique_tags: i64,
     /// Size of the database in megabytes (1024 × 1024 bytes).
     pub database_size_mb: f64,
-    /// How the service uses its database connections; null with authentication on.
+    /// Usage of the database connections; null if authentication is on.
     #[schema(required)]
     pub connection_metrics: Option<ConnectionMetrics>,
     /// Semantic search.
     pub semantic_search: SemanticSearchStatus,
     /// Full-text search.
     pub fts: FtsStatus,
-    /// Chunking of long texts for embeddings.
+    /// Splitting of long texts for embedding.
     pub chunking: ChunkingStatus,
     /// Reranking of ranked results.
     pub reranking: RerankingStatus,
@@ -48,34 +48,34 @@ pub struct ContentTypeCounts {
 pub struct ConnectionMetrics {
     /// The database: `sqlite` or `postgresql`.
     pub backend: String,
-    /// Connections that read.
+    /// Connections for reads.
     pub reader_connections: i64,
-    /// Connections that write.
+    /// Connections for writes.
     pub writer_connections: i64,
-    /// Writes waiting now.
+    /// Writes that are waiting at present.
     pub queued_writes: i64,
-    /// Writes that may wait before new ones are refused.
+    /// How many writes may wait before new ones are refused.
     pub write_queue_limit: i64,
     /// Transactions committed since the start.
     pub commits: i64,
-    /// Writes committed since the start; several share a transaction.
+    /// Writes committed since the start; one transaction can hold several.
     pub writes: i64,
 }
 
 /// The state of semantic search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SemanticSearchStatus {
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works now.
+    /// Whether it works at present.
     pub available: bool,
-    /// Why not, when it does not.
+    /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The embedding model.
     #[schema(required)]
     pub model: Option<String>,
-    /// The length of its vectors.
+    /// The number of dimensions of its vectors.
     #[schema(required)]
     pub dimensions: Option<i64>,
     /// Entries with an embedding.
@@ -87,14 +87,14 @@ pub struct SemanticSearchStatus {
 /// The state of full-text search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FtsStatus {
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works now.
+    /// Whether it works at present.
     pub available: bool,
-    /// Why not, when it does not.
+    /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The language of stemming; `unstemmed` when the configured one has no stemmer.
+    /// The language of the stemmer; `unstemmed` if the configured language has none.
     pub language: String,
     /// The database: `sqlite` or `postgresql`.
     pub backend: String,
@@ -106,40 +106,40 @@ pub struct FtsStatus {
     pub coverage_percentage: f64,
 }
 
-/// How long texts are cut for embeddings.
+/// How long texts are split for embedding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ChunkingStatus {
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works now.
+    /// Whether it works at present.
     pub available: bool,
-    /// Why not, when it does not.
+    /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Size of a chunk.
     #[schema(required)]
     pub chunk_size: Option<i64>,
-    /// Overlap of neighbouring chunks.
+    /// Overlap of adjacent chunks.
     #[schema(required)]
     pub chunk_overlap: Option<i64>,
-    /// How the scores of an entry's chunks become one: `max`.
+    /// How the scores of an entry's chunks are combined: `max`.
     pub aggregation: String,
 }
 
 /// The state of reranking.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RerankingStatus {
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works now.
+    /// Whether it works at present.
     pub available: bool,
-    /// Why not, when it does not.
+    /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who does it.
+    /// The reranking provider.
     #[schema(required)]
     pub provider: Option<String>,
-    /// With which model.
+    /// The reranking model.
     #[schema(required)]
     pub model: Option<String>,
 }
@@ -147,23 +147,23 @@ pub struct RerankingStatus {
 /// The state of summary generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SummaryStatus {
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works now.
+    /// Whether it works at present.
     pub available: bool,
-    /// Why not, when it does not.
+    /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who does it.
+    /// The summary provider.
     #[schema(required)]
     pub provider: Option<String>,
-    /// With which model.
+    /// The summary model.
     #[schema(required)]
     pub model: Option<String>,
     /// Entries with a summary.
     pub summary_count: i64,
     /// Share of entries with a summary, 0 to 100.
     pub coverage_percentage: f64,
-    /// Characters below which a text gets no summary.
+    /// Texts with fewer characters get no summary.
     pub min_content_length: i64,
 }

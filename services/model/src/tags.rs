@@ -1,16 +1,16 @@
 use crate::Violations;
 
-/// The tags of one entry: trimmed, lower-cased, without blanks and repeats, sorted.
+/// The tags of one entry: trimmed, lower-cased, without blank or duplicate tags, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags(Vec<String>);
 
 impl Tags {
-    /// Tags of one entry, at most.
+    /// Most tags of one entry.
     pub const MAX: usize = 100;
-    /// Characters of one tag, at most.
+    /// Longest tag, in characters.
     pub const MAX_CHARS: usize = 128;
 
-    /// Normalises tags given for an entry; what breaks a limit is added to `violations` under `field`.
+    /// Normalises the given tags; each violation of a limit is added to `violations` under `field`.
     #[must_use]
     pub fn parse(given: Vec<String>, field: &str, violations: &mut Violations) -> Self {
         let mut tags = Vec::with_capacity(given.len().min(Self::MAX));
@@ -49,7 +49,7 @@ impl Tags {
         Self(tags)
     }
 
-    /// Tags that were normalised before, such as those read from a database.
+    /// Tags that were normalised before, such as tags from a database.
     #[must_use]
     pub const fn from_normalised(tags: Vec<String>) -> Self {
         Self(tags)

@@ -2,15 +2,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Timestamp, Violations};
 
-/// The identifier of a conversation or task, as a caller chose it: trimmed, 1 to 256 characters, case kept.
+/// The caller's identifier of a conversation or task: trimmed, 1 to 256 characters, case-sensitive.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(String);
 
 impl ThreadId {
-    /// Characters, at most.
+    /// Longest identifier, in characters.
     pub const MAX_CHARS: usize = 256;
 
-    /// Reads an identifier; `None` and a violation under `field` when it breaks a rule.
+    /// Parses an identifier; if it breaks a rule, adds a violation under `field` and returns
+    /// `None`.
     pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
         let id = given.trim();
         if id.is_empty() {
@@ -38,7 +39,7 @@ impl ThreadId {
         None
     }
 
-    /// An identifier that passed [`parse`](Self::parse) before, such as one read from a database.
+    /// An identifier that was validated before, such as one from a database.
     #[must_use]
     pub const fn from_stored(id: String) -> Self {
         Self(id)
@@ -72,11 +73,11 @@ impl ThreadId {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListThreadsRequest {
-    /// Threads to return at most, 1 to 1000; absent: 1000.
+    /// Maximum number of threads, 1 to 1000; default 1000.
     #[schema(minimum = 1, maximum = 1000)]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<i64>,
-    /// Threads to skip, from 0; absent: 0.
+    /// Threads to skip; default 0.
     #[schema(minimum = 0)]
     #[param(minimum = 0)]
     pub offset: Option<i64>,
@@ -89,7 +90,7 @@ pub struct ListThreadsRequest {
 pub struct ListThreadsReply {
     /// The threads of this page.
     pub threads: Vec<Thread>,
-    /// Threads in all.
+    /// Total number of threads.
     pub total_threads: i64,
     /// The owner's revision that this reply shows.
     pub revision: i64,
@@ -102,9 +103,9 @@ pub struct Thread {
     pub thread_id: String,
     /// Entries in the thread.
     pub entry_count: i64,
-    /// How many of the two sources have entries in it.
+    /// How many of the two sources the thread's entries have.
     pub source_types: i64,
-    /// Entries of each source.
+    /// Number of entries by source.
     pub sources: SourceCounts,
     /// Entries with at least one image.
     pub multimodal_count: i64,

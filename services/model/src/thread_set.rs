@@ -1,17 +1,17 @@
-//! Threads that credentials are narrowed to.
+//! Sets of threads, to which credentials can be narrowed.
 
 use crate::{ThreadId, Violations};
 
-/// Some threads: those with these names, and those whose names begin in these ways. No thread is in it twice.
+/// A set of threads, given by names and by prefixes of names. No pattern covers another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadSet(Vec<ThreadPattern>);
 
-/// One part of a set.
+/// One pattern of a set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadPattern {
     /// The thread with this name.
     Name(String),
-    /// The threads whose names begin like this, which is not empty.
+    /// The threads whose names begin with this prefix; not empty.
     Prefix(String),
 }
 
@@ -23,7 +23,7 @@ impl ThreadPattern {
         }
     }
 
-    /// Whether everything of another one is in this one.
+    /// Whether this pattern contains all threads of the other one.
     fn covers(&self, other: &Self) -> bool {
         match other {
             Self::Name(name) => self.contains(name),
@@ -35,11 +35,11 @@ impl ThreadPattern {
 }
 
 impl ThreadSet {
-    /// Patterns in a set, at most.
+    /// Most patterns in a set.
     pub const MAX_PATTERNS: usize = 100;
 
-    /// Reads a list of names, and of beginnings of names with a `*` at their end; `None` and violations under `field` when one
-    /// breaks a rule.
+    /// Parses a list of names, and of prefixes that end with `*`. If one breaks a rule, adds
+    /// violations under `field` and returns `None`.
     pub fn parse(given: &[String], field: &str, violations: &mut Violations) -> Option<Self> {
         if given.is_empty() || given.len() > Self::MAX_PATTERNS {
             violations.push(
@@ -59,7 +59,7 @@ impl ThreadSet {
                 Some(prefix) if prefix.trim().is_empty() => {
                     violations.push(&field, format!("`{field}` is `*` alone, which narrows nothing; write how the names begin"));
                 }
-                // Names have no blanks in front, so that neither have their beginnings.
+                // Names have no leading blanks, so prefixes have none either.
                 Some(prefix) => {
                     let whole = ThreadId::parse(prefix, &field, violations);
                     patterns.extend(
@@ -86,13 +86,13 @@ impl ThreadSet {
         Self(patterns)
     }
 
-    /// The set that [`shown`](Self::shown) gave this list; `None` for what is none.
+    /// Parses the output of [`shown`](Self::shown); `None` for anything else.
     #[must_use]
     pub fn from_shown(shown: &[String]) -> Option<Self> {
         Self::parse(shown, "threads", &mut Violations::default())
     }
 
-    /// The names, and the beginnings with a `*` at their end.
+    /// The names, and the prefixes followed by `*`.
     #[must_use]
     pub fn shown(&self) -> Vec<String> {
         let shown = |pattern: &ThreadPattern| match pattern {
@@ -102,26 +102,27 @@ impl ThreadSet {
         self.0.iter().map(shown).collect()
     }
 
-    /// Its parts, of which none overlap; at least one.
+    /// Its patterns, at least one. They do not overlap.
     #[must_use]
     pub fn patterns(&self) -> &[ThreadPattern] {
         &self.0
     }
 
-    /// Whether this thread is in it.
+    /// Whether the set contains this thread.
     #[must_use]
     pub fn contains(&self, thread: &str) -> bool {
         self.0.iter().any(|pattern| pattern.contains(thread))
     }
 }
 
-/// The first text, in the order of code points, behind all that begin with `prefix`; `None` when there is none.
+/// The smallest text, ordered by code point, that is greater than every text with this prefix;
+/// `None` if there is none.
 #[must_use]
 pub fn end_of_prefix(prefix: &str) -> Option<String> {
     let mut end: Vec<char> = prefix.chars().collect();
     while let Some(last) = end.pop() {
         let next = match u32::from(last) + 1 {
-            // Surrogates are no characters.
+            // Surrogates are not characters.
             0xD800 => 0xE000,
             next => next,
         };

@@ -4,13 +4,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use time::format_description::well_known::Rfc3339;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
-/// A moment in UTC with microseconds, counted from 1970-01-01T00:00:00Z.
+/// A point in time in UTC: microseconds since 1970-01-01T00:00:00Z.
 ///
-/// Shown as RFC 3339 with `Z` and six digits of fraction: `2025-11-29T10:00:00.000000Z`.
+/// Displayed as RFC 3339 with `Z` and six fractional digits: `2025-11-29T10:00:00.000000Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999Z, the years RFC 3339 can write.
+/// 0001-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z, the range of RFC 3339.
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 impl Timestamp {
@@ -20,11 +20,12 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads the four documented forms: date, naive date-time (taken as UTC), date-time with `Z`, date-time with an
-    /// offset. A date alone is its first moment, or its last one when `end_of_day`.
+    /// Parses the four documented forms: date, date-time without offset (taken as UTC), date-time
+    /// with `Z`, date-time with an offset. A date alone means its first moment, or with
+    /// `end_of_day` its last.
     ///
     /// # Errors
-    /// A sentence without the field's name when the text is none of the four.
+    /// A sentence without the field's name, if the text has none of the four forms.
     pub fn parse(text: &str, end_of_day: bool) -> Result<Self, &'static str> {
         const FORMS: &str = "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
         let text = text.trim();
@@ -40,7 +41,7 @@ impl Timestamp {
             };
             return Self::from_utc(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
         }
-        // RFC 3339 needs an offset; a space instead of `T` is common in scripts.
+        // RFC 3339 requires an offset; a space instead of `T` is common in scripts.
         let mut owned = text.replacen(' ', "T", 1);
         let has_offset = owned.ends_with(['Z', 'z'])
             || owned
@@ -49,7 +50,7 @@ impl Timestamp {
         if !has_offset {
             owned.push('Z');
         }
-        // Minutes without seconds, and offsets without a colon, are ISO 8601 too.
+        // ISO 8601 also allows times without seconds and offsets without a colon.
         let moment = OffsetDateTime::parse(&owned, &Rfc3339)
             .or_else(|_| {
                 OffsetDateTime::parse(
@@ -96,7 +97,8 @@ impl fmt::Display for Timestamp {
             .map_err(|_| fmt::Error)?;
         let (year, month, day) = moment.to_calendar_date();
         let (hour, minute, second) = moment.to_hms();
-        // Each entry of a reply has two of these, and `write!` with widths takes ten times as long.
+        // Written digit by digit: each entry of a reply has two timestamps, and `write!` with
+        // widths takes ten times as long.
         let mut text = *b"0000-00-00T00:00:00.000000Z";
         digits(&mut text[0..4], i64::from(year));
         digits(&mut text[5..7], i64::from(u8::from(month)));
@@ -109,10 +111,10 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Writes a number that is not negative into all of `place`, with leading zeros.
+/// Fills `place` with the decimal digits of a non-negative number, with leading zeros.
 fn digits(place: &mut [u8], mut number: i64) {
     for digit in place.iter_mut().rev() {
-        // The remainder is one digit.
+        // The remainder is a single digit, so the cast cannot truncate.
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }

@@ -1,8 +1,9 @@
-//! The signatures that are accepted.
+//! The accepted signature algorithms.
 
 use ring::signature::{self, RsaParameters, VerificationAlgorithm};
 
-/// How a token is signed. There is no `none` and no HMAC, so that no token can ask for them.
+/// How a token is signed. `none` and HMAC are missing on purpose, so that no token can request
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSA PKCS#1 v1.5 with SHA-256.
@@ -25,7 +26,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// What kind of key an algorithm needs.
+/// The kind of key that an algorithm needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Rsa,
@@ -45,11 +46,11 @@ impl Algorithm {
         ("ES256", Self::Es256),
         ("ES384", Self::Es384),
         ("EdDSA", Self::EdDsa),
-        // RFC 9864 names it by its curve.
+        // RFC 9864 names it after its curve.
         ("Ed25519", Self::EdDsa),
     ];
 
-    /// The algorithm with this name in JOSE; letter case counts.
+    /// The algorithm with this JOSE name; case-sensitive.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL
@@ -68,7 +69,7 @@ impl Algorithm {
         }
     }
 
-    /// For RSA keys of 2048 to 8192 bits.
+    /// The parameters for RSA keys of 2048 to 8192 bits; `None` for other algorithms.
     pub(crate) fn rsa(self) -> Option<&'static RsaParameters> {
         match self {
             Self::Rs256 => Some(&signature::RSA_PKCS1_2048_8192_SHA256),
@@ -81,7 +82,8 @@ impl Algorithm {
         }
     }
 
-    /// For the other keys; signatures of ECDSA are the two numbers side by side (RFC 7518, section 3.4).
+    /// The verifier for ECDSA and Ed25519 keys; `None` for RSA. ECDSA signatures are the two
+    /// numbers concatenated (RFC 7518, section 3.4).
     pub(crate) fn curve(self) -> Option<&'static dyn VerificationAlgorithm> {
         match self {
             Self::Es256 => Some(&signature::ECDSA_P256_SHA256_FIXED),

@@ -1,13 +1,13 @@
-//! How often the issuer is asked, whatever callers send.
+//! Limits how often the issuer is asked for keys, whatever tokens callers send.
 
 use std::time::{Duration, Instant};
 
-/// Questions at once, after a pause: enough for a rotation of keys and an answer that failed.
+/// Fetches that are allowed at once after a pause: enough for a key rotation and a failed response.
 const BURST: u32 = 4;
-/// Then one in this time.
+/// After the burst, one fetch per this time.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What is left.
+/// The remaining fetches.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     left: u32,
@@ -22,7 +22,7 @@ impl Allowance {
         }
     }
 
-    /// Takes one question, if there is one left.
+    /// Takes one fetch; `false` if none is left.
     pub fn take(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let earned =
@@ -45,6 +45,7 @@ mod tests {
 
     #[test]
     fn a_few_questions_at_once_and_then_one_in_ten_seconds() {
+        #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
         let (mut allowance, start) = (Allowance::new(), Instant::now());
         assert_eq!((0..10).filter(|_| allowance.take(start)).count(), 4);
         assert!(!allowance.take(start + Duration::from_secs(9)));

@@ -1,25 +1,25 @@
-//! What a token says.
+//! The claims of a token.
 
 use serde_json::{Map, Value};
 
 use crate::settings::Settings;
 
-/// Longer subjects and owners are refused; the specification allows subjects of 255 characters.
+/// Longer subjects and owners are refused. The specification allows subjects of 255 characters.
 const MAX_NAME_BYTES: usize = 1024;
 
-/// What a valid token says.
+/// The relevant claims of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// Who the issuer says the holder is (`sub`).
+    /// The issuer's id for the token's holder (`sub`).
     pub subject: String,
-    /// The claim that decides the owner.
+    /// The value of the claim that decides the owner.
     pub owner: String,
-    /// The values of the claim with the scopes; `None` when the token has no such claim.
+    /// The values of the scope claim; `None` if the token has no such claim.
     pub scopes: Option<Vec<String>>,
 }
 
 impl Verified {
-    /// Checks the claims of a token at this moment, in seconds since 1970.
+    /// Checks the claims of a token at `now`, in seconds since 1970.
     ///
     /// # Errors
     /// What is wrong with them, for the log.
@@ -73,7 +73,7 @@ impl Verified {
     }
 }
 
-/// A claim by its name, or one inside of others by its path: `/realm_access/roles`.
+/// A claim by name, or a nested claim by path, such as `/realm_access/roles`.
 fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
     let Some(path) = name.strip_prefix('/') else {
         return claims.get(name);
@@ -83,7 +83,8 @@ fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
     parts.try_fold(first, |value, part| value.get(part))
 }
 
-/// Words between spaces (RFC 8693, section 4.2), or a list. Anything else holds none.
+/// The words of a space-separated string (RFC 8693, section 4.2) or of a list. Empty for any other
+/// value.
 fn words(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => text

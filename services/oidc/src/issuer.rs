@@ -1,4 +1,4 @@
-//! The issuer: its keys, kept as long as they are good, and the tokens they verify.
+//! The issuer: fetches and caches its keys, and verifies its tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,33 +14,34 @@ use crate::jwks::{KeySet, Verdict};
 use crate::settings::{Settings, checked};
 use crate::token::Token;
 
-/// Keys older than this are fetched again, beside the requests.
+/// Keys older than this are fetched again in the background.
 const REFRESH_AFTER: Duration = Duration::from_secs(300);
-/// Callers that may wait for the issuer's answer at a time.
+/// How many callers may wait for the issuer's response at the same time.
 const MAX_WAITING: usize = 256;
-/// When a caller may try again after the issuer gave no keys.
+/// Retry delay for callers after the issuer returned no keys.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a token was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is not valid. What is wrong is for the log, never for whoever sent it.
+    /// It is invalid. The reason is for the log and never sent to the client.
     #[error("{0}")]
     Invalid(&'static str),
-    /// Nobody can tell, because the issuer's keys cannot be had.
+    /// The issuer's keys are unavailable, so the token cannot be checked.
     #[error("the issuer of tokens cannot be reached")]
     Unavailable {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
     },
 }
 
-/// A moment, on the two clocks that matter: tokens have dates, keys have ages.
+/// The current time on two clocks: token claims use dates, and the age of keys is measured with a
+/// monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     /// Seconds since 1970.
     pub unix_seconds: i64,
-    /// The same moment on the clock that is never set back.
+    /// The same moment on the monotonic clock.
     pub instant: Instant,
 }
 
@@ -50,7 +51,8 @@ pub struct Issuer {
     http: Http,
     held: RwLock<Option<Arc<Held>>>,
     fetching: Arc<Mutex<Fetching>>,
-    /// How often a fetch has ended; whoever waited for one sees by it that another is not needed.
+    /// How many fetches have ended. A caller that waited for one sees by it that it need not fetch
+    /// again.
     ended: AtomicU64,
     waiting: Semaphore,
 }
@@ -72,7 +74,8 @@ struct Discovery {
 }
 
 impl Issuer {
-    /// An issuer. Nothing is fetched before a token comes, so that the service starts while the issuer is away.
+    /// An issuer. The first token triggers the first fetch, so that the service starts while the
+    /// issuer is down.
     ///
     /// # Errors
     /// A sentence about settings that cannot be used.
@@ -93,24 +96,25 @@ impl Issuer {
         })
     }
 
-    /// Whose tokens are accepted.
+    /// The settings.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What a token says, when it is valid.
+    /// The claims of a token, if it is valid.
     ///
     /// # Errors
     /// [`TokenError`].
     pub async fn verify(self: &Arc<Self>, token: &str, now: Now) -> Result<Verified, TokenError> {
         let token = Token::parse(token).map_err(TokenError::Invalid)?;
-        // Before the signature, because it costs less; a token of somebody else's makes nobody fetch keys.
+        // The claims are checked before the signature, because that is cheaper, and so that a
+        // foreign token does not trigger a fetch of keys.
         let verified = Verified::check(&token.claims, &self.settings, now.unix_seconds)
             .map_err(TokenError::Invalid)?;
         let held = self.keys(now.instant).await?;
         let verdict = match held.keys.verify(&token) {
-            // The issuer may have new keys.
+            // The issuer may have rotated its keys.
             Verdict::UnknownKey => match self.fetch(now.instant, Some(&held)).await? {
                 Some(newer) => newer.keys.verify(&token),
                 None => Verdict::UnknownKey,
@@ -133,7 +137,7 @@ impl Issuer {
             .clone()
     }
 
-    /// Keys that are not too old.
+    /// Keys that are not too old; fetched if necessary.
     async fn keys(self: &Arc<Self>, now: Instant) -> Result<Arc<Held>, TokenError> {
         if let Some(held) = self.held() {
             let age = now.saturating_duration_since(held.at);
@@ -142,7 +146,7 @@ impl Issuer {
             }
             if age < self.settings.keys_max_age {
                 let (issuer, seen) = (Arc::clone(self), held.clone());
-                // Only one of them does more than look.
+                // The lock check avoids spawning a task while a fetch is running.
                 if self.fetching.try_lock().is_ok() {
                     tokio::spawn(async move { issuer.fetch(now, Some(&seen)).await });
                 }
@@ -158,8 +162,8 @@ impl Issuer {
         ))
     }
 
-    /// Fetches the keys, unless somebody does so already or did so too often; `None` when there are none newer than those
-    /// that were `seen`.
+    /// Fetches the keys, unless another caller is fetching them or they were fetched too often.
+    /// `None` if there are none newer than `seen`.
     async fn fetch(
         self: &Arc<Self>,
         now: Instant,
@@ -180,10 +184,10 @@ impl Issuer {
         {
             return Ok(Some(newer));
         }
-        let somebody_did = self.ended.load(Ordering::Acquire) != ended;
-        if !somebody_did && fetching.allowance.take(now) {
+        let was_fetched = self.ended.load(Ordering::Acquire) != ended;
+        if !was_fetched && fetching.allowance.take(now) {
             let issuer = Arc::clone(self);
-            // A task of its own, so that callers who ask and go away cannot keep the keys from ever coming.
+            // Runs in a task, so that callers that disconnect cannot cancel the fetch.
             fetching = tokio::spawn(issuer.fetch_now(fetching, now))
                 .await
                 .map_err(|_| unavailable())?;
@@ -204,13 +208,13 @@ impl Issuer {
         self.ended.fetch_add(1, Ordering::Release);
         match outcome {
             Ok(keys) => {
-                tracing::info!(issuer = %self.settings.issuer, keys = keys.len(), "Fetched the keys of the issuer");
+                tracing::info!(issuer = %self.settings.issuer, keys = keys.len(), "Fetched the issuer's keys");
                 fetching.failed = None;
                 *self.held.write().unwrap_or_else(PoisonError::into_inner) =
                     Some(Arc::new(Held { keys, at: now }));
             }
             Err(error) => {
-                tracing::error!(issuer = %self.settings.issuer, %error, "The keys of the issuer cannot be had");
+                tracing::error!(issuer = %self.settings.issuer, %error, "Could not fetch the issuer's keys");
                 fetching.failed = Some(error);
             }
         }
@@ -230,7 +234,8 @@ impl Issuer {
                 let discovery: Discovery = serde_json::from_slice(&document).map_err(|_| {
                     FetchError::Malformed("its discovery document cannot be read".to_owned())
                 })?;
-                // Another's keys must not verify this one's tokens (Discovery 1.0, section 4.3).
+                // The keys of another issuer must not verify this issuer's tokens (Discovery 1.0,
+                // section 4.3).
                 if discovery.issuer != self.settings.issuer {
                     return Err(FetchError::Malformed(
                         "its discovery document names another issuer".to_owned(),

@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::algorithm::{Algorithm, KeyKind};
 use crate::token::Token;
 
-/// Keys in a set, at most; issuers have two to ten.
+/// Most keys in a set; issuers usually have two to ten.
 const MAX_KEYS: usize = 64;
-/// Keys that are tried for one token, at most.
+/// Most keys that are tried for one token.
 const MAX_TRIES: usize = 8;
 
-/// A key that can verify.
+/// A public key.
 struct Key {
     id: Option<String>,
-    /// The one algorithm it is for, if it says so.
+    /// The only algorithm it may be used with, if it names one.
     algorithm: Option<Algorithm>,
     material: Material,
 }
@@ -31,12 +31,12 @@ enum Material {
 #[derive(Default)]
 pub(crate) struct KeySet(Vec<Key>);
 
-/// What a set says about a token.
+/// The outcome of checking a token's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Good,
     Bad,
-    /// It has no key of this name, or for a token that names none, no key that fits.
+    /// The set has no key with the token's key id or, if the token names none, no key that fits.
     UnknownKey,
 }
 
@@ -61,12 +61,13 @@ struct Jwk {
 }
 
 fn decoded(text: Option<&String>) -> Option<Vec<u8>> {
-    // Padding is tolerated: some issuers write it.
+    // Some issuers add padding.
     URL_SAFE_NO_PAD.decode(text?.trim_end_matches('=')).ok()
 }
 
 impl Key {
-    /// `None` for a key that cannot verify any token here: another kind, another use, malformed.
+    /// Parses a key; `None` if it cannot verify tokens: another key type, another use, or
+    /// malformed.
     fn parse(value: &Value) -> Option<Self> {
         let Jwk {
             kty,
@@ -91,13 +92,14 @@ impl Key {
         };
         let point = |length: usize| {
             let (x, y) = (decoded(x.as_ref())?, decoded(y.as_ref())?);
-            // Uncompressed, as SEC 1 has it. Numbers shorter than the curve's are malformed (RFC 7518, section 6.2.1).
+            // Uncompressed SEC 1 form. Coordinates of any other length are malformed (RFC 7518,
+            // section 6.2.1).
             (x.len() == length && y.len() == length).then(|| [&[4], &x[..], &y[..]].concat())
         };
         let material = match (kty.as_str(), crv.as_deref()) {
             ("RSA", _) => {
                 let n = unsigned(decoded(n.as_ref())?);
-                // 2048 to 8192 bits; others verify nothing anyway.
+                // 2048 to 8192 bits; `ring` rejects other sizes anyway.
                 Material::Rsa {
                     n: Some(n).filter(|n| (256..=1024).contains(&n.len()))?,
                     e: unsigned(decoded(e.as_ref())?),
@@ -151,7 +153,7 @@ impl Key {
     }
 }
 
-/// Without the zero bytes that some issuers put before a number.
+/// The number without the leading zero bytes that some issuers add.
 fn unsigned(mut bytes: Vec<u8>) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.drain(..zeros);
@@ -159,10 +161,10 @@ fn unsigned(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that cannot be used are left out.
+    /// Parses a key set and leaves out unusable keys.
     ///
     /// # Errors
-    /// A sentence, when it is no set of keys at all.
+    /// A sentence if it is not a key set, has too many keys, or has no usable key.
     pub fn parse(document: &[u8]) -> Result<Self, String> {
         let Document { keys } = serde_json::from_slice(document)
             .map_err(|_| "it is not a JSON Web Key Set".to_owned())?;
@@ -177,12 +179,12 @@ impl KeySet {
         }
     }
 
-    /// How many keys can verify.
+    /// The number of usable keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether one of the keys made the token's signature.
+    /// Checks the token's signature with the keys of the set.
     pub fn verify(&self, token: &Token<'_>) -> Verdict {
         let named = |key: &&Key| token.key_id.is_none() || key.id == token.key_id;
         if !self.0.iter().any(|key| named(&key)) {
@@ -197,7 +199,7 @@ impl KeySet {
         if candidates.any(|key| key.verifies(token)) {
             Verdict::Good
         } else if token.key_id.is_none() {
-            // It may be a newer key's.
+            // The token may be signed with a newer key.
             Verdict::UnknownKey
         } else {
             Verdict::Bad

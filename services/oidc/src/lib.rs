@@ -1,11 +1,14 @@
-//! Tokens of an OpenID Connect issuer: whether a JSON Web Token is the issuer's, meant for this service, and valid now.
+//! Validates tokens of an OpenID Connect issuer: whether a JSON Web Token comes from the issuer, is
+//! meant for this service, and is valid now.
 //!
-//! The issuer's keys are found by discovery, kept, and fetched again when they grow old or a token names one that is not
-//! known. Nothing here knows callers, scopes or owners: [`Verified`] says what the token says.
+//! The issuer's keys are found by discovery, cached, and fetched again if they are old or if a
+//! token names an unknown key. This crate does not know callers, scopes or owners: [`Verified`]
+//! holds the token's claims.
 //!
-//! What is accepted is the small part of JOSE (RFC 7515 to 7519) that issuers use: three parts, one signature, made by one
-//! of the asymmetric algorithms of [`Algorithm`]. The algorithm must fit the issuer's key: a token chooses neither `none`
-//! nor a secret made of a public key (RFC 8725, section 3.1). Keys and addresses inside a token's header are not looked at.
+//! It accepts the small part of JOSE (RFC 7515 to 7519) that issuers use: three parts and one
+//! signature by one of the asymmetric algorithms of [`Algorithm`]. The algorithm must fit the
+//! issuer's key, so a token can choose neither `none` nor an HMAC with a public key as the secret
+//! (RFC 8725, section 3.1). Keys and URLs in a token's header are ignored.
 //!
 //! ```
 //! let settings = context_oidc::Settings::new("https://accounts.example", vec!["my-service".to_owned()]);

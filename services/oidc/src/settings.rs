@@ -1,31 +1,31 @@
-//! Whose tokens are accepted.
+//! Which issuer's tokens are accepted.
 
 use std::time::Duration;
 
 use context_model::shown_url;
-use http::Uri;
+use reqwest::Url;
 
-/// Whose tokens are accepted, and what they are read for.
+/// Which issuer's tokens are accepted, and which of their claims are used.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The issuer, exactly as it stands in `iss`.
+    /// The issuer, exactly as in `iss`.
     pub issuer: String,
-    /// Of these, `aud` must name one.
+    /// Accepted audiences; `aud` must contain one of them.
     pub audiences: Vec<String>,
-    /// Where the keys are; `None`: where the issuer's discovery document says.
+    /// URL of the keys; `None`: the one in the issuer's discovery document.
     pub jwks_url: Option<String>,
     /// The claim that decides the owner.
     pub owner_claim: String,
     /// The claim with the scopes.
     pub scope_claim: String,
-    /// By how much the clocks of the issuer and of this machine may differ.
+    /// Tolerated difference between the clocks of the issuer and of this machine.
     pub clock_skew: Duration,
-    /// For how long keys are used while the issuer cannot be reached.
+    /// How long cached keys are used while the issuer is unreachable.
     pub keys_max_age: Duration,
 }
 
 impl Settings {
-    /// This issuer's tokens for one of these audiences, with the other settings as they are by default.
+    /// Tokens of this issuer for one of these audiences; all other settings have their defaults.
     #[must_use]
     pub fn new(issuer: impl Into<String>, audiences: Vec<String>) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Settings {
         }
     }
 
-    /// Where the discovery document is (OpenID Connect Discovery 1.0, section 4).
+    /// URL of the discovery document (OpenID Connect Discovery 1.0, section 4).
     pub(crate) fn discovery_url(&self) -> String {
         format!(
             "{}/.well-known/openid-configuration",
@@ -47,15 +47,15 @@ impl Settings {
         )
     }
 
-    /// Whether the issuer is on this machine, where http is safe enough.
+    /// Whether the issuer runs on this machine, where http is accepted.
     pub(crate) fn is_local(&self) -> bool {
-        checked(&self.issuer, true).is_ok_and(|uri| uri.scheme_str() == Some("http"))
+        checked(&self.issuer, true).is_ok_and(|url| url.scheme() == "http")
     }
 
-    /// Checks that they can be used.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence that says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         let issuer = checked(&self.issuer, true)?;
         if issuer.query().is_some() {
@@ -76,37 +76,38 @@ impl Settings {
     }
 }
 
-/// An address that keys may come from: https, or with `local` also http on this machine.
+/// Parses a URL from which keys may be fetched: https or, with `local`, also http on this machine.
 ///
 /// # Errors
-/// A sentence.
-pub(crate) fn checked(url: &str, local: bool) -> Result<Uri, String> {
-    let uri: Uri = url
-        .parse()
-        .map_err(|_| format!("`{}` is not an address", shown_url(url)))?;
-    let plain = !url.contains('#')
-        && uri
-            .authority()
-            .is_some_and(|authority| !authority.as_str().contains('@'));
-    let allowed = match uri.scheme_str() {
-        Some("https") => true,
-        Some("http") => local && uri.host().is_some_and(is_loopback),
+/// A sentence that says what is wrong.
+pub(crate) fn checked(text: &str, local: bool) -> Result<Url, String> {
+    let shown = shown_url(text);
+    let not_an_address = |_| format!("`{shown}` is not an address");
+    let url = Url::parse(text).map_err(not_an_address)?;
+    // The parser drops white space and the like, which no address contains.
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic())
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    let is_allowed = match url.scheme() {
+        "https" => true,
+        "http" => local && is_loopback(&url),
         _ => false,
     };
-    if plain && allowed {
-        Ok(uri)
+    if is_plain && is_allowed {
+        Ok(url)
     } else {
         Err(format!(
-            "`{}` must be an https address (or http on this machine), without a user",
-            shown_url(url)
+            "`{shown}` must be an https address (or http on this machine), without a user"
         ))
     }
 }
 
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
-        || host
+        || address
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| address.is_loopback())
 }

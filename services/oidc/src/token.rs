@@ -1,4 +1,4 @@
-//! The form of a token: a JSON Web Signature in its compact form (RFC 7515).
+//! Parses a token: a JSON Web Signature in compact form (RFC 7515).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::algorithm::Algorithm;
 
-/// Longer ones are refused unread. Issuers that list a user's groups come near a tenth of this.
+/// Longer tokens are refused unread. Tokens that list a user's groups reach about a tenth of this.
 const MAX_TOKEN_BYTES: usize = 32 * 1024;
 
-/// A token whose signature was not looked at yet.
+/// A parsed token whose signature is not verified yet.
 pub(crate) struct Token<'t> {
-    /// What is signed.
+    /// The part that is signed.
     pub signed: &'t str,
     pub algorithm: Algorithm,
     pub key_id: Option<String>,
@@ -30,7 +30,7 @@ struct Header {
 }
 
 impl<'t> Token<'t> {
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
     /// What is wrong with it, for the log.
@@ -61,7 +61,7 @@ impl<'t> Token<'t> {
         if crit.is_some() || b64.is_some() {
             return Err("it wants extensions that are not understood");
         }
-        // Other kinds of tokens by the same issuer (of logging out, of security events) are no credentials: RFC 8725,
+        // An issuer's other tokens (logout tokens, security events) are not credentials: RFC 8725,
         // section 3.11.
         let typ = typ.map(|typ| typ.to_ascii_lowercase());
         if !matches!(

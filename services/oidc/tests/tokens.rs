@@ -19,6 +19,7 @@ fn issuer(server: &TestIssuer) -> Arc<Issuer> {
     )
 }
 
+#[expect(clippy::disallowed_methods, reason = "a moment to count from")]
 fn after(passed: Duration) -> Now {
     // The token's time stands still, so that it is the keys which grow old.
     Now {

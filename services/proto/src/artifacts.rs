@@ -1,4 +1,4 @@
-//! Artifacts, both ways.
+//! Conversions of artifacts, in both directions.
 
 use context_model::{
     Artifact, ArtifactEdit, ArtifactHit, ArtifactSummary, ArtifactVersionSummary,

@@ -1,4 +1,4 @@
-//! API keys, both ways.
+//! Conversions of API keys, in both directions.
 
 use context_model::{
     ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Result,
@@ -67,7 +67,7 @@ impl TryFrom<pb::ApiKey> for ApiKey {
     }
 }
 
-/// Replies that are one key.
+/// Implements replies that consist of one key.
 macro_rules! one_key {
     ($($pb:ident)*) => {$(
         impl From<ApiKey> for pb::$pb {
@@ -89,7 +89,7 @@ macro_rules! one_key {
 
 one_key!(GetApiKeyResponse UpdateApiKeyResponse DeactivateApiKeyResponse);
 
-/// Requests that name one key.
+/// Implements requests that name one key.
 macro_rules! key_request {
     ($($pb:ident)*) => {$(
         impl From<pb::$pb> for ApiKeyRequest {

@@ -1,9 +1,9 @@
 //! The wire contract `context.v1`: generated messages, client and server, and their conversions to and from the types
 //! of `context-model`.
 //!
-//! Requests become model types by `TryFrom` (a metadata value can be malformed), replies by `From` or, where they show
-//! what a database holds, `TryFrom`; the gateway goes the other way. Conversions name every field, so that a field added on one side does not compile until it is
-//! handled.
+//! Requests become model types by `TryFrom`, because a metadata value can be malformed. Replies become model types by
+//! `From`, or by `TryFrom` where they show stored content. The gateway converts in the opposite direction. Conversions
+//! name every field, so that a field added on one side does not compile until it is handled.
 
 #[allow(clippy::all, reason = "generated")]
 /// Generated from `proto/context/v1`.

@@ -1,9 +1,9 @@
-//! `context.v1.Object`, kept as the bytes of its message.
+//! `context.v1.Object`, stored as the encoded bytes of its message.
 //!
-//! A reply's metadata comes from the database as JSON text: it is written as a message in one pass over that text, with no
-//! tree of messages in between.
+//! A reply's metadata comes from the database as JSON text. It is encoded in one pass over that text, without building
+//! a tree of messages.
 
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
@@ -18,7 +18,7 @@ pub struct Object {
     members: Vec<u8>,
 }
 
-/// A member of an object: what protobuf makes of an entry of a map.
+/// A member of an object: the message that protobuf defines for a map entry.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Member {
     #[prost(string, tag = "1")]
@@ -38,10 +38,10 @@ impl Object {
         Self { members }
     }
 
-    /// The members as they were sent, those of a repeated key too.
+    /// The members as they were sent, including those of a repeated key.
     ///
     /// # Errors
-    /// When the bytes are no members.
+    /// When the bytes do not encode members.
     pub(crate) fn members(&self) -> Result<Vec<Member>, DecodeError> {
         Members::decode(self.members.as_slice()).map(|Members { members }| members)
     }
@@ -67,7 +67,8 @@ impl Message for Object {
         if tag != MEMBERS {
             return encoding::skip_field(wire_type, tag, from, context);
         }
-        let mut member = Vec::new();
+        // Shares the received buffer's memory.
+        let mut member = Bytes::new();
         encoding::bytes::merge(wire_type, &mut member, from, context)?;
         encoding::bytes::encode(MEMBERS, &member, &mut self.members);
         Ok(())

@@ -1,4 +1,4 @@
-//! Replies, both ways: from the service's types, and back in a client such as the gateway.
+//! Conversions of replies: from the service's types, and back in a client such as the gateway.
 
 use context_model::{
     BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts,
@@ -14,7 +14,7 @@ use crate::request::{images_from_pb, images_to_pb};
 use crate::v1 as pb;
 use crate::value::{text_from_pb, text_to_pb};
 
-/// Two structs with equal field names, converted field by field in both directions.
+/// Converts between two structs with equal field names, in both directions.
 macro_rules! same_fields {
     ($($model:ident = $pb:ident { $($field:ident),* $(,)? })*) => {$(
         impl From<$model> for pb::$pb {
@@ -339,7 +339,7 @@ impl TryFrom<pb::GetContextByIdsResponse> for GetContextByIdsReply {
     }
 }
 
-/// A search reply: its own fields by name, then hits and statistics.
+/// Converts a search reply: its own fields by name, then hits and statistics.
 macro_rules! search_reply {
     ($($model:ident = $pb:ident { $($field:ident),* })*) => {$(
         impl TryFrom<$model> for pb::$pb {

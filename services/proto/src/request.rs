@@ -1,4 +1,4 @@
-//! Requests, both ways.
+//! Conversions of requests, in both directions.
 
 use context_model::{
     DeleteContextBatchRequest, DeleteContextRequest, Error, FilterInput, FtsSearchContextRequest,
@@ -306,10 +306,7 @@ impl From<DeleteContextBatchRequest> for pb::DeleteContextBatchRequest {
     }
 }
 
-fn filter_from_pb(filter: Option<pb::Filter>) -> Result<FilterInput> {
-    let Some(filter) = filter else {
-        return Ok(FilterInput::default());
-    };
+fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
     let pb::Filter {
         thread_id,
         source,
@@ -355,8 +352,8 @@ fn filter_from_pb(filter: Option<pb::Filter>) -> Result<FilterInput> {
     })
 }
 
-fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
-    if input == FilterInput::default() {
+fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
+    if filters == FilterInput::default() {
         return None;
     }
     let FilterInput {
@@ -368,7 +365,7 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
         metadata_filters,
         start_date,
         end_date,
-    } = input;
+    } = filters;
     let metadata_filters = metadata_filters
         .unwrap_or_default()
         .into_iter()
@@ -382,7 +379,7 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
             pb::MetadataFilter {
                 key,
                 operator,
-                value: value.as_ref().map(value_to_pb),
+                value: value.map(value_to_pb),
                 case_sensitive,
             }
         })
@@ -399,7 +396,7 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
     })
 }
 
-/// Both conversions of a search request: its own fields by name, then the shared ones.
+/// Converts a search request in both directions: its own fields by name, then the shared ones.
 macro_rules! search_request {
     ($name:ident, { $($field:ident $(: $from:expr, $to:expr)?),* $(,)? }) => {
         impl TryFrom<pb::$name> for $name {
@@ -407,32 +404,21 @@ macro_rules! search_request {
 
             fn try_from(request: pb::$name) -> Result<Self> {
                 let pb::$name { $($field,)* filter, limit, offset, include_images, explain_query, min_revision } = request;
-                let FilterInput { thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date } =
-                    filter_from_pb(filter)?;
-                Ok(Self {
-                    $($field: search_request!(@convert $field $(, $from)?),)*
-                    limit, offset, thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date,
-                    include_images, explain_query, min_revision,
-                })
+                let filters = filter.map(filters_from_pb).transpose()?.unwrap_or_default();
+                $($(let $field = $field.map($from);)?)*
+                Ok(Self { $($field,)* limit, offset, filters, include_images, explain_query, min_revision })
             }
         }
 
         impl From<$name> for pb::$name {
-            fn from(mut request: $name) -> Self {
-                let filter = filter_to_pb(request.take_filters());
-                let $name {
-                    $($field,)* limit, offset, thread_id: _, source: _, tags: _, content_type: _, metadata: _, metadata_filters: _,
-                    start_date: _, end_date: _, include_images, explain_query, min_revision,
-                } = request;
-                Self {
-                    $($field: search_request!(@convert $field $(, $to)?),)*
-                    filter, limit, offset, include_images, explain_query, min_revision,
-                }
+            fn from(request: $name) -> Self {
+                let $name { $($field,)* limit, offset, filters, include_images, explain_query, min_revision } = request;
+                let filter = filters_to_pb(filters);
+                $($(let $field = $field.map($to);)?)*
+                Self { $($field,)* filter, limit, offset, include_images, explain_query, min_revision }
             }
         }
     };
-    (@convert $field:ident) => { $field };
-    (@convert $field:ident, $convert:expr) => { $field.map($convert) };
 }
 
 search_request!(SearchContextRequest, {});

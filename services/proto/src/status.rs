@@ -1,4 +1,4 @@
-//! Errors as gRPC carries them: google.rpc.ErrorInfo (reason), BadRequest (violations) and RetryInfo.
+//! Conversion between errors and gRPC statuses: google.rpc.ErrorInfo (reason), BadRequest (violations) and RetryInfo.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 const DOMAIN: &str = "context-service";
 
-/// The status of an error. Which code a reason has is the server's decision.
+/// The status of an error. The server decides which code a reason has.
 #[must_use]
 pub fn status_from_error(error: &Error, code: Code) -> Status {
     let mut details = ErrorDetails::new();
@@ -26,8 +26,8 @@ pub fn status_from_error(error: &Error, code: Code) -> Status {
     Status::with_error_details(code, &error.message, details)
 }
 
-/// The error behind a status. One that is not from the service itself (a broken connection, a passed deadline) gets
-/// the reason nearest to its code.
+/// The error of a status. A status that the service did not send (a broken connection, a passed deadline) gets the
+/// reason nearest to its code.
 #[must_use]
 pub fn error_from_status(status: &Status) -> Error {
     let details = status.get_error_details();

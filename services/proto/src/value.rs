@@ -1,17 +1,21 @@
+//! Conversions of metadata values, in both directions.
+
 use context_model::{Error, JsonObject, Metadata, ObjectText, Reason, Result};
-use prost::Message as _;
+use prost_types::NullValue;
 use serde_json::{Number, Value};
 
 use crate::object::{Member, Object};
 use crate::v1 as pb;
+use crate::v1::value::Kind;
 use crate::write;
 
 pub(crate) fn object_from_pb(object: Object, field: &str) -> Result<JsonObject> {
     object_at_level(&object, &|| field.to_owned(), 1)
 }
 
-/// `path` is only called for an error. Recursion ends at the levels that metadata may have: prost's own limit counts within
-/// one message, and an object's members are one of their own. (What is sent as JSON text has serde_json's limit.)
+/// `path` is only called for an error. The recursion is limited to the levels that metadata may have. prost's own limit
+/// does not suffice: it counts within one message, and an object's members are a message of their own. (JSON text has
+/// serde_json's limit.)
 fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> Result<JsonObject> {
     if level > Metadata::MAX_DEPTH {
         return Err(Metadata::too_deep(&path()));
@@ -37,9 +41,8 @@ pub(crate) fn value_from_pb(value: pb::Value, path: &dyn Fn() -> String) -> Resu
     value_at_level(value, path, 1)
 }
 
-/// `level` is that of the value, if it is an object or a list.
+/// `level` is the value's level, if it is an object or a list.
 fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> Result<Value> {
-    use pb::value::Kind;
     let pb::Value { kind } = value;
     Ok(match kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
@@ -82,11 +85,14 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
 
 impl From<&JsonObject> for Object {
     fn from(object: &JsonObject) -> Self {
-        from_memory(write::object(object))
+        match write::object(object) {
+            Ok(object) => object,
+            Err(error) => unreachable!("every value can be read from memory: {error}"),
+        }
     }
 }
 
-/// What a database holds, which nobody has looked into yet.
+/// Converts metadata that a database stores as text. The text has not been parsed before.
 pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
     let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()));
     written.map_err(|error| {
@@ -98,24 +104,39 @@ pub(crate) fn text_from_pb(object: Option<Object>) -> Result<ObjectText> {
     object_from_pb(object.unwrap_or_default(), "metadata").map(|object| ObjectText::from(&object))
 }
 
-pub(crate) fn value_to_pb(value: &Value) -> pb::Value {
-    match pb::Value::decode(from_memory(write::value(value)).as_slice()) {
-        Ok(value) => value,
-        Err(error) => unreachable!("what was written can be read: {error}"),
+/// Converts the value of a metadata filter: a scalar or a list of scalars. Any other value is sent as JSON text, and
+/// the service rejects it.
+pub(crate) fn value_to_pb(value: Value) -> pb::Value {
+    let Value::Array(items) = value else {
+        return scalar_to_pb(value);
+    };
+    let values = items.into_iter().map(scalar_to_pb).collect();
+    pb::Value {
+        kind: Some(Kind::ListValue(pb::ListValue { values })),
     }
 }
 
-fn from_memory<T>(written: serde_json::Result<T>) -> T {
-    match written {
-        Ok(written) => written,
-        Err(error) => unreachable!("every value can be read from memory: {error}"),
-    }
+fn scalar_to_pb(value: Value) -> pb::Value {
+    let kind = match value {
+        Value::Null => Kind::NullValue(NullValue::NullValue.into()),
+        Value::Bool(value) => Kind::BoolValue(value),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(int), _) => Kind::IntValue(int),
+            (None, Some(float)) if number.is_f64() => Kind::DoubleValue(float),
+            // An integer beyond i64. The service rejects it with its own error message.
+            _ => Kind::JsonValue(number.to_string()),
+        },
+        Value::String(text) => Kind::StringValue(text),
+        nested @ (Value::Array(_) | Value::Object(_)) => Kind::JsonValue(nested.to_string()),
+    };
+    pb::Value { kind: Some(kind) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::of_members;
+    use prost::Message as _;
     use serde_json::json;
 
     #[test]
@@ -149,7 +170,7 @@ mod tests {
             deep,
         ] {
             assert_eq!(
-                value_from_pb(value_to_pb(&value), &|| "value".to_owned()).unwrap(),
+                value_from_pb(value_to_pb(value.clone()), &|| "value".to_owned()).unwrap(),
                 value
             );
         }

@@ -1,4 +1,4 @@
-//! JSON written as the messages `context.v1.Object` and `Value`.
+//! Encodes JSON as the message `context.v1.Object`, in one pass.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use crate::object::Object;
 
-/// Levels that are written as messages; what lies deeper is written as JSON text (see value.proto).
+/// Number of levels that are encoded as messages. Deeper ones are encoded as JSON text (see value.proto).
 const MESSAGE_LEVELS: usize = 16;
 
-/// The first bytes of fields: their numbers and how their values are encoded.
+/// The first bytes of fields: field number and wire type.
 mod key {
     /// `Object.fields` and `ListValue.values`.
     pub const MEMBER: u8 = 0x0a;
@@ -29,43 +29,27 @@ mod key {
     pub const JSON_VALUE: u8 = 0x42;
 }
 
-/// The level of what lies in nothing else.
-const OUTERMOST: usize = 1;
-
-/// Writes the object that `json` holds.
+/// Encodes the object in `json`.
 ///
 /// # Errors
-/// Those of `json`, and when it holds something else.
+/// The errors of `json`, and an error when it is not an object.
 pub(crate) fn object<'de, D: Deserializer<'de>>(json: D) -> Result<Object, D::Error> {
     let mut to = Vec::new();
     json.deserialize_map(Members {
         to: &mut to,
-        level: OUTERMOST,
+        level: 1,
     })?;
     Ok(Object::of_encoded(to))
 }
 
-/// Writes what `json` holds as a `context.v1.Value`.
-///
-/// # Errors
-/// Those of `json`.
-pub(crate) fn value<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<u8>, D::Error> {
-    let mut to = Vec::new();
-    json.deserialize_any(Content {
-        to: &mut to,
-        level: OUTERMOST,
-    })?;
-    Ok(to)
-}
-
-/// Begins a field of some length, and gives the place of that length.
+/// Begins a length-delimited field and returns the position of its length.
 fn begin(to: &mut Vec<u8>, key: u8) -> usize {
     to.push(key);
     to.push(0);
     to.len() - 1
 }
 
-/// Ends the field whose length has this place. Most are short, and their length has room already.
+/// Ends the field whose length is at this position. Most fields are short, and their length already has room.
 fn end(to: &mut Vec<u8>, place: usize) {
     let length = to.len() - place - 1;
     match u8::try_from(length) {
@@ -84,9 +68,10 @@ fn text(to: &mut Vec<u8>, key: u8, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// The members of an object.
+/// Encodes the members of an object.
 struct Members<'w> {
     to: &'w mut Vec<u8>,
+    /// The level of the object. The outermost one is at level 1.
     level: usize,
 }
 
@@ -110,7 +95,7 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 }
 
-/// The start of a member, up to its key.
+/// Encodes the start of a member, up to its key.
 struct Key<'w> {
     to: &'w mut Vec<u8>,
 }
@@ -137,11 +122,11 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// A value that is a field of another message.
+/// Encodes a value that is a field of another message.
 struct Item<'w> {
     to: &'w mut Vec<u8>,
     key: u8,
-    /// That of the value, if it is an object or a list.
+    /// The level of the value, if it is an object or a list.
     level: usize,
 }
 
@@ -167,7 +152,7 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
     }
 }
 
-/// What a value holds.
+/// Encodes the content of a value.
 struct Content<'w> {
     to: &'w mut Vec<u8>,
     level: usize,
@@ -199,7 +184,7 @@ impl<'de> Visitor<'de> for Content<'_> {
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
         match i64::try_from(value) {
             Ok(value) => self.visit_i64(value),
-            // Beyond i64 it goes as text, so that the service's own rule refuses it with the right words.
+            // An integer beyond i64 is sent as text, so that the service rejects it with its own error message.
             Err(_) => {
                 text(self.to, key::JSON_VALUE, &value.to_string());
                 Ok(())

@@ -3,21 +3,21 @@ use context_text::ChunkSizes;
 
 use crate::{ProviderError, TokenCodes, TokenVectors};
 
-/// A model, as it is stored beside what it made. Vectors of different models are never compared.
+/// An embedding model, as it is stored with the vectors that it made. Vectors of different models are never compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
-    /// Who runs it: `local`, `ollama`, ….
+    /// The provider that runs it: `local`, `ollama`, ….
     pub provider: &'static str,
-    /// Its name, as the provider knows it.
+    /// The model's name, as used by the provider.
     pub name: String,
-    /// What tells apart states of the same name; may be empty.
+    /// Distinguishes versions of the same name. May be empty.
     pub revision: String,
-    /// The length of its vectors.
+    /// Length of its vectors.
     pub dimensions: usize,
 }
 
 impl Model {
-    /// Name and revision: what must be equal for vectors to be comparable.
+    /// Name and revision. Vectors are comparable only if these are equal.
     #[must_use]
     pub fn identity(&self) -> String {
         if self.revision.is_empty() {
@@ -28,57 +28,57 @@ impl Model {
     }
 }
 
-/// What a text is to a model: some put different words before the two.
+/// The role of a text. Some models use different prefixes for the two roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Something to look for.
+    /// A text to search for.
     Query,
-    /// Something to be found.
+    /// A text to be found.
     Document,
 }
 
-/// What a model makes of a text in one pass.
+/// The vectors of a text from one pass of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextVectors {
     /// The text's vector, of length 1.
     pub vector: Vec<f32>,
-    /// Those of its tokens, where the provider can give them.
+    /// The token vectors, if the provider supports them.
     pub tokens: Option<TokenCodes>,
 }
 
-/// What a model makes of a query in one pass.
+/// The vectors of a query from one pass of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryVectors {
     /// The query's vector, of length 1.
     pub vector: Vec<f32>,
-    /// Those of its tokens, where the provider can give them. Not as codes: there is one query, and all texts are compared
-    /// with it.
+    /// The token vectors, if the provider supports them. They are not encoded, because there is one query and all texts
+    /// are compared with it.
     pub tokens: Option<TokenVectors>,
 }
 
-/// Makes vectors of texts.
+/// Computes embeddings of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync {
     /// The model.
     fn model(&self) -> &Model;
 
-    /// How long the texts are that it reads best.
+    /// The chunk sizes that suit the model.
     fn chunk_sizes(&self) -> ChunkSizes;
 
-    /// Where in the text each token begins, in bytes, ascending. May take a while for a long text.
+    /// Byte offset at which each token of the text starts, ascending. May take a while for a long text.
     fn token_starts(&self, text: &str) -> Vec<usize>;
 
     /// A vector of length 1 for each text, in order.
     ///
     /// # Errors
-    /// [`ProviderError`]; no vector is given then.
+    /// [`ProviderError`]. No vectors are returned then.
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError>;
 
-    /// As [`embed`](Self::embed), and the vectors of each text's tokens from the same pass where the provider can give
-    /// them. They come as codes, because the floats of many texts would fill the memory.
+    /// Like [`embed`](Self::embed), with the token vectors of each text from the same pass if the provider supports
+    /// them. Token vectors are returned as codes, because the floats of many texts would fill the memory.
     ///
     /// # Errors
-    /// [`ProviderError`]; no vector is given then.
+    /// [`ProviderError`]. No vectors are returned then.
     async fn embed_with_tokens(
         &self,
         texts: Vec<String>,
@@ -94,11 +94,11 @@ pub trait Embedder: Send + Sync {
             .collect())
     }
 
-    /// What [`embed`](Self::embed) gives for a query, and what [`token_vectors`](Self::token_vectors) gives for it where that
-    /// comes from the same pass.
+    /// The vector of a query, as from [`embed`](Self::embed), and its token vectors, as from
+    /// [`token_vectors`](Self::token_vectors), if they come from the same pass.
     ///
     /// # Errors
-    /// [`ProviderError`]; no vector is given then.
+    /// [`ProviderError`]. No vectors are returned then.
     async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
         let vector = match <[Vec<f32>; 1]>::try_from(self.embed(vec![query], Role::Query).await?) {
             Ok([vector]) => vector,
@@ -115,12 +115,12 @@ pub trait Embedder: Send + Sync {
         })
     }
 
-    /// Whether it gives the vectors of tokens.
+    /// Whether the provider supports token vectors.
     fn has_token_vectors(&self) -> bool {
         false
     }
 
-    /// The vectors of each text's tokens, where the provider can give them.
+    /// The token vectors of each text. `None` if the provider does not support them.
     ///
     /// # Errors
     /// [`ProviderError`].

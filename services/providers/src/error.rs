@@ -1,27 +1,27 @@
 use std::time::Duration;
 
-/// Why a provider gave no answer. No message holds a key or a text that was sent.
+/// Why a provider call failed. No message contains a key or a text that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// It cannot be reached, is overloaded or did not answer in time; a later call may succeed.
+    /// The provider cannot be reached, is overloaded or did not respond in time. A later call may succeed.
     #[error("the provider does not answer: {what}")]
     Unavailable {
         /// What happened.
         what: String,
-        /// When to ask again, if it said.
+        /// When to retry, if the provider said so.
         retry_after: Option<Duration>,
     },
-    /// It refuses what it was asked: a wrong key, an unknown model, a text it does not take. Asking again does not
-    /// help.
+    /// The provider rejects the request because of a wrong key, an unknown model or an unacceptable text. A retry does
+    /// not help.
     #[error("the provider refuses the request: {0}")]
     Refused(String),
-    /// Its answer is not what was asked for: another number of vectors, another length, values that are not finite.
+    /// The response does not fit the request: a wrong number or length of vectors, or values that are not finite.
     #[error("the provider's answer is not usable: {0}")]
     Malformed(String),
 }
 
 impl ProviderError {
-    /// An error that may pass.
+    /// A temporary error.
     #[must_use]
     pub fn unavailable(what: impl Into<String>) -> Self {
         Self::Unavailable {

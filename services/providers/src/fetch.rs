@@ -1,50 +1,46 @@
-//! Fetching a model from the model hub, once: checked against a fingerprint, resumed where it broke off, and put in place
-//! only when it is whole.
+//! Downloads a model from the model hub once. Files are verified by their SHA-256, interrupted downloads are resumed,
+//! and a file is put in place only when it is complete.
 
+use std::error::Error as _;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use reqwest::redirect::Policy;
+use reqwest::{Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-use crate::http::connector;
-
-/// A hub sends a download on to another host, perhaps twice.
-const REDIRECTS: usize = 5;
-/// How long nothing may come until a download has failed.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Maximum number of redirects. A hub redirects a download to another host, perhaps twice.
+const MAX_REDIRECTS: usize = 5;
+/// A download fails when no data arrives for this long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A file of a model on the hub.
 #[derive(Debug, Clone, Copy)]
 pub struct Pinned {
-    /// Its path within the model.
+    /// Path within the model.
     pub path: &'static str,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its SHA-256, in hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub sha256: &'static str,
 }
 
-/// A model that can be fetched.
+/// A model that can be downloaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Fetchable {
-    /// What its directory is called.
+    /// Name of its directory.
     pub name: &'static str,
-    /// Where it is on the hub.
+    /// Repository on the hub.
     pub repository: &'static str,
-    /// The files that are fetched.
+    /// The files to download.
     pub files: &'static [Pinned],
-    /// Small files that are written here: their paths and contents.
+    /// Small files that are written locally: their paths and contents.
     pub settings: &'static [(&'static str, &'static str)],
 }
 
-/// all-MiniLM-L6-v2: small, quick and good enough to begin with (Apache-2.0).
+/// all-MiniLM-L6-v2: small, fast and good enough to start with (Apache-2.0).
 pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
     name: "all-MiniLM-L6-v2",
     repository: "sentence-transformers/all-MiniLM-L6-v2",
@@ -75,25 +71,25 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
     ],
 };
 
-/// Why a model was not fetched. Each message is a sentence; what came so far is kept for the next attempt.
+/// Why a model was not downloaded. Each message is a sentence. Partial downloads are kept for the next attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The hub cannot be reached or answers otherwise than with the file.
+    /// The hub cannot be reached, or its response is not the file.
     #[error("{} cannot be fetched: {what}", context_model::shown_url(url))]
     Hub {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// What happened.
         what: String,
     },
-    /// What came is not the file that is expected.
+    /// The downloaded file is not the expected one.
     #[error(
-        "{path} from the hub is not the expected file, so it was thrown away (its SHA-256 is {found})"
+        "{path} from the hub is not the expected file, so it was deleted (its SHA-256 is {found})"
     )]
     Fingerprint {
         /// The file.
         path: &'static str,
-        /// What it has instead.
+        /// The SHA-256 of the downloaded file.
         found: String,
     },
     /// A file cannot be written.
@@ -101,14 +97,14 @@ pub enum FetchError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Fetches what is missing of a model into a directory. `progress` is told the file, the bytes that are there and the bytes
-/// of it.
+/// Downloads the missing files of a model into a directory. `progress` is called with the file, the number of bytes
+/// present and the size of the file.
 ///
 /// # Errors
 /// [`FetchError`].
@@ -148,7 +144,7 @@ fn write_settings(target: &Path, content: &str) -> std::io::Result<()> {
     std::fs::write(target, content)
 }
 
-/// Goes on with what an earlier attempt left in `….part`, and renames it once it is whole and right.
+/// Resumes a partial download (`….part`) and renames the file once it is complete and verified.
 async fn download(
     url: &str,
     file: &Pinned,
@@ -171,27 +167,21 @@ async fn download(
         .open(&part)
         .map_err(io)?;
     if have < file.bytes {
-        let response = get(url, have).await.map_err(hub)?;
+        let mut response = get(url, have).await.map_err(hub)?;
         if response.status() == StatusCode::OK && have > 0 {
-            // It does not resume, so this is the file from its start.
+            // The hub did not resume the download. The response is the whole file.
             to.set_len(0).map_err(io)?;
             (hash, have) = (Sha256::new(), 0);
         }
-        let mut body = response.into_body();
-        loop {
-            let frame = tokio::time::timeout(SILENCE, body.frame()).await;
-            let frame = frame.map_err(|_| {
-                hub(format!(
-                    "nothing came for {} s; run it again to go on",
-                    SILENCE.as_secs()
-                ))
-            })?;
-            let Some(frame) = frame else { break };
-            let frame =
-                frame.map_err(|_| hub("the connection broke; run it again to go on".to_owned()))?;
-            let Ok(data) = frame.into_data() else {
-                continue;
+        let broke = |error: reqwest::Error| {
+            let what = if error.is_timeout() {
+                format!("no data arrived for {} s", STALL_TIMEOUT.as_secs())
+            } else {
+                "the connection broke".to_owned()
             };
+            hub(format!("{what}; run it again to resume"))
+        };
+        while let Some(data) = response.chunk().await.map_err(broke)? {
             have += data.len() as u64;
             if have > file.bytes {
                 let _ = std::fs::remove_file(&part);
@@ -203,7 +193,7 @@ async fn download(
         }
         if have < file.bytes {
             return Err(hub(format!(
-                "it ended after {have} of {} bytes; run it again to go on",
+                "it ended after {have} of {} bytes; run it again to resume",
                 file.bytes
             )));
         }
@@ -228,7 +218,7 @@ async fn download(
     })
 }
 
-/// The hash and the length of what an earlier attempt left; nothing of a file that is too long.
+/// The hash and the length of a partial download. A file that is too long is removed.
 fn hashed(part: &Path, expected: u64) -> std::io::Result<(Sha256, u64)> {
     let mut hash = Sha256::new();
     let mut file = match File::open(part) {
@@ -253,55 +243,47 @@ fn hashed(part: &Path, expected: u64) -> std::io::Result<(Sha256, u64)> {
     }
 }
 
-/// The answer to a GET from this byte on, redirects followed.
-async fn get(url: &str, from: u64) -> Result<http::Response<hyper::body::Incoming>, String> {
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector()?);
-    let mut uri: Uri = url.parse().map_err(|_| "it is not an address".to_owned())?;
-    for _ in 0..=REDIRECTS {
-        let mut request = Request::get(uri.clone()).header(header::USER_AGENT, "context-service");
-        if from > 0 {
-            request = request.header(header::RANGE, format!("bytes={from}-"));
-        }
-        let request = request
-            .body(Empty::new())
-            .map_err(|error| error.to_string())?;
-        let response = tokio::time::timeout(SILENCE, client.request(request))
-            .await
-            .map_err(|_| "it does not answer".to_owned())?
-            .map_err(|error| {
-                if error.is_connect() {
-                    "it cannot be connected to".to_owned()
-                } else {
-                    "the connection broke".to_owned()
-                }
-            })?;
-        let status = response.status();
-        if status.is_redirection() {
-            let location = response
-                .headers()
-                .get(header::LOCATION)
-                .and_then(|location| location.to_str().ok());
-            uri = next(&uri, location.ok_or("it points nowhere")?)
-                .ok_or("it points to what is no address")?;
-            continue;
-        }
-        return if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
-            Ok(response)
-        } else {
-            Err(format!("status {status}"))
-        };
+/// The response to a GET from byte `from` on. Redirects are followed.
+async fn get(url: &str, from: u64) -> Result<Response, String> {
+    let client = context_http::builder()
+        .read_timeout(STALL_TIMEOUT)
+        .redirect(redirects())
+        .referer(false)
+        .user_agent("context-service")
+        .build()
+        .map_err(|error| error.to_string())?;
+    let mut request = client.get(url);
+    if from > 0 {
+        request = request.header(header::RANGE, format!("bytes={from}-"));
     }
-    Err("it points on and on".to_owned())
+    let response = request.send().await.map_err(|error| {
+        let what = match error.source() {
+            _ if error.is_builder() => "it is not a valid URL",
+            Some(reason) if error.is_redirect() => return reason.to_string(),
+            _ if error.is_connect() => "connection refused or host unreachable",
+            _ if error.is_timeout() => "it does not respond",
+            _ => "the connection broke",
+        };
+        what.to_owned()
+    })?;
+    match response.status() {
+        StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(response),
+        status => Err(format!("status {status}")),
+    }
 }
 
-/// Where a redirect leads, and never from https to http.
-fn next(from: &Uri, location: &str) -> Option<Uri> {
-    let to: Uri = location.parse().ok()?;
-    if to.scheme().is_none() {
-        let mut parts = from.clone().into_parts();
-        parts.path_and_query = Some(location.parse().ok()?);
-        return Uri::from_parts(parts).ok();
-    }
-    let weaker = from.scheme_str() == Some("https") && to.scheme_str() != Some("https");
-    (!weaker && matches!(to.scheme_str(), Some("http" | "https"))).then_some(to)
+/// A few redirects are followed, and none from https to http.
+fn redirects() -> Policy {
+    Policy::custom(|redirect| {
+        let from = redirect.previous();
+        let is_weaker = from.last().is_some_and(|from| from.scheme() == "https")
+            && redirect.url().scheme() != "https";
+        if is_weaker {
+            redirect.error("a redirect has an invalid target")
+        } else if from.len() > MAX_REDIRECTS {
+            redirect.error("too many redirects")
+        } else {
+            redirect.follow()
+        }
+    })
 }

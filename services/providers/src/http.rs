@@ -11,8 +11,7 @@ mod reranker;
 mod retry;
 mod summarizer;
 
-pub(crate) use client::connector;
-pub use client::{Access, Secret};
+pub use client::Access;
 pub use dialect::Dialect;
 pub use embedder::{HttpEmbedder, RemoteModel};
 pub use reranker::{HttpReranker, RerankDialect};

@@ -1,8 +1,8 @@
-//! Who makes embeddings, reranks results and writes summaries.
+//! Providers of embeddings, reranking and summaries.
 //!
-//! [`Embedder`], [`Reranker`] and [`Summarizer`] are what the engine asks; [`local`] answers inside the service with a
-//! model from a directory, [`http`](crate::http) asks a server. A provider knows nothing of entries, owners or databases, and holds no text longer than a
-//! call.
+//! The engine uses the traits [`Embedder`], [`Reranker`] and [`Summarizer`]. [`local`] implements them inside the
+//! service with a model from a directory, [`http`](crate::http) with a server. A provider knows nothing of entries,
+//! owners or databases, and holds a text only during a call.
 
 mod embedder;
 mod error;

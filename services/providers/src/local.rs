@@ -1,7 +1,7 @@
 //! Models that run inside the service.
 //!
-//! All inference of a model happens on one thread with a queue, which takes texts of several callers together and
-//! queries before documents: two inferences at once would only take the processor from each other.
+//! All inference of a model runs on one thread with a queue. It combines the texts of several callers and processes
+//! queries before documents. Two concurrent inferences would only compete for the processor.
 
 mod directory;
 mod embedder;

@@ -2,10 +2,10 @@ use async_trait::async_trait;
 
 use crate::ProviderError;
 
-/// Judges how well texts answer a query, one by one.
+/// Scores how well texts match a query.
 #[async_trait]
 pub trait Reranker: Send + Sync {
-    /// Who runs it.
+    /// The provider.
     fn provider(&self) -> &'static str;
 
     /// The model's name.
@@ -18,7 +18,7 @@ pub trait Reranker: Send + Sync {
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError>;
 }
 
-/// The score that a logit stands for.
+/// Converts a logit to a score between 0 and 1.
 pub(crate) fn probability(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }

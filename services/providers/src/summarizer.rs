@@ -5,16 +5,16 @@ use crate::ProviderError;
 /// Writes summaries of texts.
 #[async_trait]
 pub trait Summarizer: Send + Sync {
-    /// Who runs it.
+    /// The provider.
     fn provider(&self) -> &'static str;
 
     /// The model's name.
     fn model(&self) -> &str;
 
-    /// Characters of a text that it reads at most; what follows is cut off.
+    /// Maximum number of characters that the model reads. Longer texts are truncated.
     fn max_chars(&self) -> usize;
 
-    /// A summary of a text, in the text's language. Never blank, at most 20 000 characters, without U+0000.
+    /// A summary of a text, in the text's language. Not blank, at most 20 000 characters, without U+0000.
     ///
     /// # Errors
     /// [`ProviderError`].

@@ -1,46 +1,46 @@
-//! The vectors of a text's tokens in 4 bits a dimension: how they are kept, and compared with those of a query.
+//! Token vectors in 4 bits per dimension: the stored form, and the comparison with a query.
 //!
-//! A dimension becomes one of 16 levels, the same distance apart on both sides of zero. How far apart differs from token
-//! to token and is stored nowhere: a token's vector has length 1, so scaling the levels to that length gives it back.
-//! For 384 dimensions that is 192 bytes a token, an eighth of the floats. Cosines are off by about half a hundredth, which
-//! changes hardly any order and no recall: docs/benchmarks.md has the figures.
+//! Each dimension is quantised to one of 16 equidistant levels, symmetric around zero. The step between levels differs
+//! from token to token and is not stored: a token's vector has length 1, so scaling the levels to that length restores
+//! it. 384 dimensions take 192 bytes per token, an eighth of the floats. Cosines deviate by about half a hundredth,
+//! which changes hardly any ranking and no recall. The figures are in docs/benchmarks.md.
 
-/// The first byte of what is kept. Another form gets another one, so that neither is taken for the other.
+/// The first byte of the stored form. It must change with the format, so that formats cannot be confused.
 const FORM: u8 = 1;
-/// What a level is counted from: code 0 lies so many steps below zero, code 15 as many above.
+/// The offset of the levels: code 0 is this many steps below zero, code 15 as many above.
 const MIDDLE: f32 = 7.5;
-/// How far apart levels may be, in standard deviations of a vector's values; the best is chosen for each token. The first
-/// is the best one for normally distributed values (Max, Quantizing for minimum distortion, 1960), the others are for
-/// tokens with a few values that stand out.
+/// Candidate steps, in standard deviations of a vector's values. The best one is chosen for each token. The first is
+/// optimal for normally distributed values (Max, Quantizing for minimum distortion, 1960). The others are for tokens
+/// with a few outliers.
 const STEPS: [f32; 4] = [0.335, 0.39, 0.46, 0.56];
-/// Sums that run beside each other in a product.
+/// Number of independent sums in a dot product.
 const LANES: usize = 16;
 
-/// The vectors of a text's tokens.
+/// The token vectors of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenVectors {
-    /// What tells tokens apart, one for each.
+    /// The token ids.
     pub ids: Vec<u32>,
-    /// A vector of length 1 for each token, one after the other.
+    /// One vector of length 1 per token, concatenated.
     pub vectors: Vec<f32>,
 }
 
-/// Bytes that are no codes of tokens: of another form, or cut.
+/// The stored bytes are not token codes: the format is different, or the length is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stored vectors of tokens are malformed")]
 pub struct MalformedCodes;
 
-/// The vectors of a text's tokens, in few bits.
+/// The token vectors of a text in 4 bits per dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenCodes {
-    /// The form, then the tokens one after the other. A byte holds the codes of two dimensions half a vector apart, so
-    /// that both halves are read in order.
+    /// The format byte, then the tokens. Each byte holds two dimensions that are half a vector apart, so that both
+    /// halves are read sequentially.
     bytes: Vec<u8>,
     dimensions: usize,
 }
 
 impl TokenCodes {
-    /// Codes of these vectors, each of length 1 and so many dimensions, one after the other.
+    /// Encodes concatenated vectors of length 1 with this number of dimensions.
     #[must_use]
     pub fn encode(vectors: &[f32], dimensions: usize) -> Self {
         let dimensions = dimensions.max(1);
@@ -63,7 +63,7 @@ impl TokenCodes {
         Self { bytes, dimensions }
     }
 
-    /// Codes as they were kept, of vectors of so many dimensions.
+    /// Parses stored codes of vectors with this number of dimensions.
     ///
     /// # Errors
     /// [`MalformedCodes`].
@@ -76,19 +76,19 @@ impl TokenCodes {
         }
     }
 
-    /// What is to be kept.
+    /// The stored form.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How many tokens these are.
+    /// Number of tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.codes().len() / bytes_of(self.dimensions)
     }
 
-    /// For each token of the query the cosine of the token of the text that is nearest to it; 0 without any.
+    /// For each token of the query, the highest cosine with any token of the text. 0 if the text has no tokens.
     #[must_use]
     pub fn best_similarities(&self, query: &TokenVectors) -> Vec<f32> {
         let mut best = vec![0.0; query.vectors.len() / self.dimensions];
@@ -101,16 +101,16 @@ impl TokenCodes {
     }
 }
 
-/// Bytes of a token's codes.
+/// Size of a token's codes in bytes.
 const fn bytes_of(dimensions: usize) -> usize {
     dimensions.div_ceil(2)
 }
 
-/// The distance of levels with which a vector keeps its direction best. `levels` is scratch of its length.
+/// The step that preserves the vector's direction best. `levels` is scratch space of the same length.
 fn best_step(vector: &[f32], levels: &mut [f32]) -> f32 {
     let deviation = (dot(vector, vector) / vector.len() as f32).sqrt();
     if !deviation.is_normal() {
-        // Nothing but zeros, or not finite: there is no direction to keep.
+        // The vector is zero or not finite, so it has no direction to preserve.
         return 1.0;
     }
     let mut best = (f32::NEG_INFINITY, deviation);
@@ -126,7 +126,7 @@ fn best_step(vector: &[f32], levels: &mut [f32]) -> f32 {
     best.1
 }
 
-/// Raises `best`, one value for each vector of the query, to its greatest cosine with any of the tokens.
+/// Raises each value of `best`, one per vector of the query, to its highest cosine with any of the tokens.
 fn raise(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -161,7 +161,7 @@ fn raise_each(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) 
         for (level, byte) in second.iter_mut().zip(token) {
             *level = f32::from(byte >> 4) - MIDDLE;
         }
-        // No level is zero, and so neither is the length.
+        // No level is zero, so the length is not zero either.
         let scale = 1.0 / dot(&levels, &levels).sqrt();
         for (best, wanted) in best.iter_mut().zip(query.chunks_exact(dimensions)) {
             *best = best.max(dot(wanted, &levels) * scale);
@@ -189,19 +189,15 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use context_test_support::Random;
+
     use super::*;
 
-    /// Directions that look like a model's: normally distributed, and one value that stands out.
+    /// Vectors similar to a model's: normally distributed, with one outlier.
     fn directions(count: usize, dimensions: usize) -> Vec<f32> {
-        let mut state = 0x9E37_79B9_7F4A_7C15u64;
-        let mut next = || {
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-        };
+        let mut random = Random::new(1);
         let mut vectors: Vec<f32> = (0..count * dimensions)
-            .map(|_| next() + next() + next())
+            .map(|_| random.unit() + random.unit() + random.unit())
             .collect();
         for vector in vectors.chunks_exact_mut(dimensions) {
             vector[0] += 4.0;
@@ -294,7 +290,7 @@ mod tests {
             "of another form"
         );
         assert_eq!(TokenCodes::from_bytes(Vec::new(), 48), Err(MalformedCodes));
-        // Whatever the codes are, they are somebody's.
+        // Any codes form valid token codes.
         let any = TokenCodes::from_bytes(
             [&[FORM][..], &[0x0F; 24], &[0xFF; 24], &[0; 24]].concat(),
             48,

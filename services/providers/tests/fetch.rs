@@ -1,4 +1,4 @@
-//! Fetching a model, from a hub that redirects, breaks off and lies.
+//! Downloads a model from a hub that redirects, interrupts downloads and sends wrong data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 const CONTENT: &[u8] = b"abcdefghijklmnopqrstuvwxyz";
-/// `sha256sum` of it.
+/// Output of `sha256sum` for it.
 const SHA256: &str = "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73";
 
 const MODEL: Fetchable = Fetchable {
@@ -22,7 +22,7 @@ const MODEL: Fetchable = Fetchable {
     settings: &[("1_Pooling/config.json", "{}")],
 };
 
-/// What the hub does with the n-th request for the file itself, which the first path redirects to.
+/// How the hub responds to the n-th request for the file, to which the first path redirects.
 type Behaviour = fn(number: usize, from: usize) -> (&'static str, Vec<u8>);
 
 async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
@@ -80,7 +80,7 @@ async fn a_download_that_breaks_off_goes_on_where_it_was() {
     assert!(matches!(error, FetchError::Hub { .. }), "{error}");
     assert!(
         !directory.path().join("model.safetensors").exists(),
-        "nothing half is in place"
+        "no partial file is put in place"
     );
     let mut seen = Vec::new();
     fetch(&MODEL, &url, directory.path(), |file, have, all| {
@@ -93,7 +93,7 @@ async fn a_download_that_breaks_off_goes_on_where_it_was() {
         CONTENT
     );
     assert_eq!(seen.last(), Some(&("model.safetensors", 26, 26)));
-    assert!(seen[0].1 > 10, "it did not begin anew");
+    assert!(seen[0].1 > 10, "the download was resumed");
     assert_eq!(
         std::fs::read(directory.path().join("1_Pooling/config.json")).unwrap(),
         b"{}"
@@ -104,7 +104,7 @@ async fn a_download_that_breaks_off_goes_on_where_it_was() {
     assert_eq!(
         requests.load(Ordering::SeqCst),
         2,
-        "what is there is not fetched again"
+        "an existing file is not downloaded again"
     );
 }
 
@@ -179,5 +179,5 @@ async fn a_missing_file_and_an_absent_hub_are_sentences() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.contains("cannot be connected to"), "{error}");
+    assert!(error.contains("connection refused"), "{error}");
 }

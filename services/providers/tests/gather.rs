@@ -49,7 +49,7 @@ async fn connect(server: &Server, dialect: Dialect) -> Arc<HttpEmbedder> {
     let access = Access {
         url: server.url.clone(),
         key: None,
-        patience: Duration::from_secs(60),
+        timeout: Duration::from_secs(60),
     };
     let name = "m".to_owned();
     let remote = RemoteModel {

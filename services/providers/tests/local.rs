@@ -1,9 +1,9 @@
-//! A model inside the service, with a small network of random weights.
+//! A local model: a small network with random weights.
 
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder as _, Role, TokenCodes};
 
-/// The network that the tests of `context-bert` compare with.
+/// The network that the tests of `context-bert` use as reference.
 fn embedder(prefixes: Prefixes) -> LocalEmbedder {
     let directory = ModelDirectory::new(
         concat!(

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use context_providers::http::{Access, HttpReranker, RerankDialect, Secret};
+use context_model::Secret;
+use context_providers::http::{Access, HttpReranker, RerankDialect};
 use context_providers::{ProviderError, Reranker as _};
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ fn reranker(url: &str, dialect: RerankDialect) -> HttpReranker {
     let access = Access {
         url: url.to_owned(),
         key: Some(Secret::new("key-of-the-test")),
-        patience: Duration::from_millis(500),
+        timeout: Duration::from_millis(500),
     };
     HttpReranker::new(&access, dialect, "m").unwrap()
 }
@@ -168,6 +169,10 @@ async fn overload_is_tried_again_after_the_pause_the_server_asks_for() {
         _ => Reply::Json(recorded(RerankDialect::Jina, &request.body)),
     })
     .await;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the pause that the server asked for, over a real connection"
+    )]
     let started = Instant::now();
     assert_eq!(
         reranker(&server.url, RerankDialect::Jina)
@@ -204,7 +209,10 @@ async fn several_requests_of_a_call_fail_and_come_back_as_one() {
         );
     }
     is_back.store(true, Ordering::SeqCst);
-    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    // As if the pause had passed.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(2_100)).await;
+    tokio::time::resume();
     assert_eq!(reranker.rerank("q", texts(70)).await.unwrap().len(), 70);
 }
 
@@ -297,7 +305,7 @@ async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
     let access = |url: &str, key: &str| Access {
         url: url.to_owned(),
         key: Some(Secret::new(key)),
-        patience: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
     };
     for (url, key) in [
         ("", "k"),

@@ -5,7 +5,8 @@ mod server;
 
 use std::time::Duration;
 
-use context_providers::http::{Access, HttpSummarizer, Secret, SummaryDialect};
+use context_model::Secret;
+use context_providers::http::{Access, HttpSummarizer, SummaryDialect};
 use context_providers::{ProviderError, Summarizer as _};
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ fn summarizer(url: &str, dialect: SummaryDialect) -> HttpSummarizer {
     let access = Access {
         url: url.to_owned(),
         key: Some(Secret::new("key-of-the-test")),
-        patience: Duration::from_millis(500),
+        timeout: Duration::from_millis(500),
     };
     HttpSummarizer::new(&access, dialect, "m", 77).unwrap()
 }

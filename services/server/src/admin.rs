@@ -1,4 +1,10 @@
-//! Commands of the operator: run by the service that serves the database, or here when none does.
+//! The operator's commands. The service that serves the database executes them; if none runs, this
+//! process does.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long it waits for a database in use"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,16 +30,17 @@ use crate::problem::Problem;
 use crate::rest;
 use crate::start_error::StartError;
 
-/// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
+/// The route of the commands. Only the Unix socket serves it; access to the socket is restricted to
+/// the user who owns the database.
 pub const ADMIN_ROUTE: &str = "/internal/admin";
 
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// How long a command waits for a service that is neither up nor down, and how often it tries.
+/// How long a command waits while a service starts or stops, and the interval between attempts.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// Answers a command with what is to be printed.
+/// Executes a command and responds with the text to print.
 pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Response {
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
@@ -56,10 +63,10 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
     }
 }
 
-/// Runs a command on the database of these settings and gives what is to be printed.
+/// Runs a command on the configured database and returns the text to print.
 ///
 /// # Errors
-/// A sentence for whoever gave the command.
+/// A sentence to print.
 pub async fn command(config: &Config, command: Admin) -> Result<String, String> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     let store = loop {
@@ -69,7 +76,7 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
         }
         match open(config).await {
             Ok(store) => break store,
-            // A service that starts or stops holds the database and has no socket.
+            // While a service starts or stops, it holds the database lock and has no socket.
             Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => {
                 tokio::time::sleep(POLL).await
             }
@@ -87,7 +94,7 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
     outcome
 }
 
-/// Opens the database as it is, without asking a service to give it up.
+/// Opens the database without asking a running service to release it.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     match config.storage.storage_backend {
         Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),
@@ -100,10 +107,10 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> 
     }
 }
 
-/// Posts JSON to a running service and gives what it answers.
+/// Posts JSON to a running service and returns its response.
 ///
 /// # Errors
-/// A sentence for whoever gave the command.
+/// A sentence to print.
 pub(crate) async fn ask(mut stream: UnixStream, route: &str, body: &str) -> Result<String, String> {
     let request = format!(
         "POST {route} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

@@ -1,4 +1,4 @@
-//! How many operations run at once, how many may wait, and that no caller takes all the places.
+//! Limits how many operations run at once and how many may wait, with a fair share for each caller.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -10,7 +10,7 @@ use context_model::{Error, Reason};
 use context_store::OwnerId;
 use tokio::sync::oneshot;
 
-/// Who a slot is given to.
+/// The caller that a slot is charged to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// An owner.
@@ -19,12 +19,12 @@ pub enum Holder {
     Address(Option<IpAddr>),
 }
 
-/// Slots that callers share. A caller holds and waits for at most its share; a free slot goes to the waiting caller that
-/// holds the fewest.
+/// Slots shared by all callers. A caller may hold, and wait for, at most its share. A free slot
+/// goes to the waiting caller that holds the fewest.
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
-    /// Slots that one caller may hold, and places in the queue.
+    /// How many slots one caller may hold, and how many places it may take in the queue.
     share: usize,
     queue_share: usize,
     queue: usize,
@@ -46,7 +46,8 @@ struct Waiter {
 }
 
 impl Admission {
-    /// `slots` that callers share, with a queue before them. With `shared`, a caller gets at most half of either.
+    /// `slots` slots with a queue of length `queue`. With `shared`, one caller gets at most half of
+    /// each.
     #[must_use]
     pub fn new(slots: usize, queue: usize, shared: bool) -> Arc<Self> {
         let share = |of: usize| if shared { of.div_ceil(2) } else { of };
@@ -65,10 +66,10 @@ impl Admission {
         })
     }
 
-    /// Waits for a slot; it lasts until it is dropped.
+    /// Waits for a slot. Dropping it frees it.
     ///
     /// # Errors
-    /// `OVERLOADED` when the queue, or the caller's share of it, is full.
+    /// `OVERLOADED` if the queue, or the caller's share of it, is full.
     pub async fn enter(self: &Arc<Self>, holder: Holder) -> Result<Slot, Error> {
         let (id, granted) = {
             let mut state = self.lock();
@@ -93,14 +94,14 @@ impl Admission {
                 .push_back(Waiter { id, granted });
             (id, receiver)
         };
-        let mut place = Place {
+        let mut entry = QueueEntry {
             admission: self,
             holder: Some(holder),
             id,
             granted,
         };
-        let outcome = (&mut place.granted).await;
-        match (outcome, place.holder.take()) {
+        let outcome = (&mut entry.granted).await;
+        match (outcome, entry.holder.take()) {
             (Ok(()), Some(holder)) => Ok(Slot {
                 admission: self.clone(),
                 holder,
@@ -109,10 +110,10 @@ impl Admission {
         }
     }
 
-    /// A slot that is free now.
+    /// Takes a slot without waiting.
     ///
     /// # Errors
-    /// `OVERLOADED` when there is none, or the caller holds its share.
+    /// `OVERLOADED` if no slot is free, or the caller already holds its share.
     pub fn try_enter(self: &Arc<Self>, holder: Holder) -> Result<Slot, Error> {
         if self.lock().take(&holder, self.share) {
             Ok(Slot {
@@ -132,7 +133,7 @@ impl Admission {
         let mut state = self.lock();
         state.release(holder);
         while let Some((holder, waiter)) = state.next(self.share) {
-            // One that has just left gives its turn to the next.
+            // A waiter that has just left passes its turn to the next one.
             if waiter.granted.send(()).is_err() {
                 state.release(&holder);
             }
@@ -164,7 +165,7 @@ impl State {
         }
     }
 
-    /// The waiter whose turn it is, with a slot taken for it.
+    /// The next waiter that may run; a slot is taken for it.
     fn next(&mut self, share: usize) -> Option<(Holder, Waiter)> {
         if self.free == 0 || self.waiters == 0 {
             return None;
@@ -178,12 +179,12 @@ impl State {
         let (holder, _) = waiting.min_by_key(|(holder, queue)| (held(holder), first(queue)))?;
         let holder = holder.clone();
         let waiter = self.remove(&holder, None)?;
-        // It is free, and the holder has less than its share.
+        // This succeeds: a slot is free, and the holder is below its share.
         self.take(&holder, share);
         Some((holder, waiter))
     }
 
-    /// Takes a waiter out of the queue: the one with this id, or the first.
+    /// Removes a waiter from the queue: the one with this id, or the first.
     fn remove(&mut self, holder: &Holder, id: Option<u64>) -> Option<Waiter> {
         let queue = self.waiting.get_mut(holder)?;
         let index = id.map_or(Some(0), |id| {
@@ -198,7 +199,7 @@ impl State {
     }
 }
 
-/// The right to run, until it is dropped.
+/// Permission to run, until it is dropped.
 #[derive(Debug)]
 pub struct Slot {
     admission: Arc<Admission>,
@@ -211,16 +212,16 @@ impl Drop for Slot {
     }
 }
 
-/// A place in the queue, given back however the wait ends.
-struct Place<'a> {
+/// A place in the queue. Dropping it removes it, however the wait ends.
+struct QueueEntry<'a> {
     admission: &'a Arc<Admission>,
-    /// `None` once the slot was handed on.
+    /// `None` once the slot was granted.
     holder: Option<Holder>,
     id: u64,
     granted: oneshot::Receiver<()>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         let Some(holder) = &self.holder else { return };
         let is_waiting = self
@@ -229,7 +230,7 @@ impl Drop for Place<'_> {
             .remove(holder, Some(self.id))
             .is_some();
         if !is_waiting && self.granted.try_recv().is_ok() {
-            // The slot came when the caller had just left.
+            // The slot was granted just after the caller left.
             self.admission.give_back(holder);
         }
     }

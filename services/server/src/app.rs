@@ -1,4 +1,6 @@
-//! What every request handler shares, and the one way an operation is called.
+//! State shared by all request handlers, and the function through which every operation is called.
+
+#![expect(clippy::disallowed_methods, reason = "how long an operation takes")]
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -19,32 +21,32 @@ use crate::metrics::Metrics;
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Requests without credentials that are served at once: health checks, metrics, documentation, reflection.
+/// Concurrent requests without credentials: health checks, metrics, documentation, reflection.
 const PUBLIC_REQUESTS: usize = 64;
 
-/// Shared by all handlers.
+/// State shared by all handlers.
 pub struct App {
     /// The operations.
     pub engine: Arc<Engine>,
-    /// What a request may hold.
+    /// Limits on request sizes.
     pub limits: Limits,
-    /// What Prometheus scrapes.
+    /// Metrics for Prometheus.
     pub metrics: Metrics,
-    /// The memory that requests and replies hold.
+    /// The memory budget of requests and replies.
     pub budget: Arc<Budget>,
-    /// The slots of requests without credentials.
+    /// Slots for requests without credentials.
     pub public: Arc<Admission>,
-    /// Authenticates callers; `None` while authentication is off.
+    /// Authenticates callers; `None` if authentication is off.
     pub authenticator: Option<Authenticator>,
     admission: Arc<Admission>,
     request_timeout: Duration,
 }
 
 impl App {
-    /// The shared state for these settings.
+    /// Creates the shared state from the settings.
     ///
     /// # Errors
-    /// The issuer of tokens cannot be used.
+    /// If the settings of the token issuer cannot be used.
     pub fn new(engine: Arc<Engine>, config: &Config) -> Result<Self> {
         let limits = config.limits.limits();
         let load = &config.load;
@@ -64,7 +66,7 @@ impl App {
                 )
             }
         };
-        // Without authentication there is one owner, who shares with no other.
+        // Without authentication there is only one owner, who may use everything.
         let shared = authenticator.is_some();
         let memory = count(load.request_memory_mb).saturating_mul(1024 * 1024);
         Ok(Self {
@@ -83,11 +85,12 @@ impl App {
         })
     }
 
-    /// Runs an operation within its deadline and the limits of load, and counts it. A write whose caller gives up while
-    /// it waits is not made; one that has begun runs to its end in the store.
+    /// Runs an operation within its deadline and the admission limits, and records it in the
+    /// metrics. A write is not started if its caller leaves while it waits; once started, it runs
+    /// to its end in the store.
     ///
     /// # Errors
-    /// The operation's own; `OVERLOADED`, `DEADLINE_EXCEEDED`; `INTERNAL` when it panics.
+    /// The operation's own errors; `OVERLOADED`; `DEADLINE_EXCEEDED`; `INTERNAL` if it panics.
     pub async fn call<T>(
         &self,
         who: &Who,
@@ -133,7 +136,7 @@ impl App {
         result
     }
 
-    /// Counts an operation that was refused before it began.
+    /// Records an operation that was refused before it started.
     pub fn refused(
         &self,
         who: &Who,
@@ -147,7 +150,7 @@ impl App {
         self.note_refusal(who, operation, Some(reason));
     }
 
-    /// Writes a missing scope to the audit log.
+    /// Writes a refusal for a missing scope to the audit log.
     fn note_refusal(&self, who: &Who, operation: Operation, outcome: Option<Reason>) {
         if let (Some(authenticator), Some(holder), Some(Reason::ScopeMissing)) =
             (&self.authenticator, &who.holder, outcome)
@@ -157,7 +160,7 @@ impl App {
     }
 }
 
-/// The slot of an operation, which it gives up while it only waits.
+/// The slot of an operation. The operation releases it while it waits for a standby.
 struct SlotOf {
     admission: Arc<Admission>,
     holder: Holder,
@@ -173,7 +176,7 @@ impl SlotOf {
         }
     }
 
-    /// Takes a slot that is free now; whether there was one.
+    /// Takes a free slot without waiting; returns whether there was one.
     fn take_free(&self) -> bool {
         let slot = self.admission.try_enter(self.holder.clone()).ok();
         let is_taken = slot.is_some();
@@ -198,7 +201,7 @@ impl Turn for SlotOf {
     }
 }
 
-/// Records an operation however it ends; a dropped future counts as cancelled.
+/// Records the end of an operation; a dropped future counts as cancelled.
 struct Call<'a> {
     app: &'a App,
     operation: Operation,
@@ -230,7 +233,7 @@ fn deadline_exceeded() -> Error {
 #[error("panic: {0}")]
 struct Panic(String);
 
-/// The error of a panic. Its message is for the log.
+/// The error for a panic. The panic's message goes only to the log.
 pub(crate) fn defect(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     Error::internal(Panic(

@@ -1,4 +1,4 @@
-//! Authenticating a request by its headers.
+//! Authenticates a request by its headers.
 
 use context_engine::Authenticated;
 use context_model::{Operation, Reason, Result};
@@ -7,13 +7,15 @@ use http::{HeaderMap, header};
 use crate::app::App;
 use crate::who::unauthenticated;
 
-/// What a caller over its rate tried: the rate is that of all operations together.
+/// The operation in the audit log when a caller exceeds its rate: the rate covers all operations
+/// together.
 const ANY_OPERATION: &str = "any";
 
-/// The holder of a request's credentials; `None` while authentication is off. Counts the request against its key's rate.
+/// The authenticated caller; `None` if authentication is off. Counts the request against the rate
+/// limit of its key.
 ///
 /// # Errors
-/// `UNAUTHENTICATED`; `RATE_LIMITED`; what keeps the credentials from being checked.
+/// `UNAUTHENTICATED`; `RATE_LIMITED`; the error that prevented the check.
 pub async fn authenticate(
     app: &App,
     headers: &HeaderMap,
@@ -34,7 +36,7 @@ pub async fn authenticate(
         authenticator.refused_unknown();
     }
     let holder = outcome?;
-    // The gateway asks who the caller is before each call, which is to count once.
+    // The gateway calls GetCaller before each operation; the pair must count once.
     if operation != Some(Operation::GetCaller) {
         authenticator
             .count(&holder)
@@ -43,7 +45,7 @@ pub async fn authenticate(
     Ok(Some(holder))
 }
 
-/// The one `Authorization` header; two of them are none.
+/// The value of the `Authorization` header; `None` if it is missing or sent twice.
 fn credentials(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;

@@ -1,4 +1,5 @@
-//! What the service prints when it is up: where it listens, and how to register the gateway.
+//! The text that the service prints when it is ready: its addresses, and how to register the
+//! gateway.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -12,26 +13,27 @@ use crate::config::{Backend, Config};
 /// Where a service listens.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// gRPC and REST; `None` when only the socket is served.
+    /// Address for gRPC and REST; `None` if only the socket is served.
     pub address: Option<SocketAddr>,
-    /// gRPC alone.
+    /// Address for gRPC only.
     pub grpc_address: Option<SocketAddr>,
     /// The Unix socket.
     pub socket: PathBuf,
     /// The database.
     pub database: Database,
-    /// Whether callers need a key.
+    /// Whether authentication is on.
     pub keyed: bool,
-    /// The key that was made because there was none; shown this once.
+    /// The first key, if this start created it; shown only once.
     pub first_key: Option<String>,
-    /// The keys that work, when callers need one: newest first, and whether there are more.
+    /// Valid keys if authentication is on: newest first, and whether there are more.
     pub valid_keys: (Vec<ValidKey>, bool),
 }
 
-/// Keys that a start lists, at most.
+/// Most keys that are listed at start.
 pub const LISTED_KEYS: u32 = 50;
 
-/// A key as the start of a service lists it: a key that was made while nothing asked for keys is no surprise then.
+/// A key in the list at start. The list shows keys that were created while authentication was off,
+/// which would otherwise go unnoticed.
 #[must_use]
 pub fn key_line(valid: &ValidKey) -> String {
     let ValidKey {
@@ -43,7 +45,7 @@ pub fn key_line(valid: &ValidKey) -> String {
     format!("{id}  {name}  owner {owner}  {}", scopes.join(","))
 }
 
-/// Where entries are kept.
+/// The database that holds the entries.
 #[derive(Debug, Clone)]
 pub enum Database {
     /// A file.
@@ -98,13 +100,13 @@ impl Places {
             );
             let _ = writeln!(
                 text,
-                "Set AUTH=keys, or let only those reach it who may; other host names: CONTEXT_ALLOWED_HOSTS."
+                "Set AUTH=keys, or restrict network access to this port; other host names: CONTEXT_ALLOWED_HOSTS."
             );
         }
         if let Some(key) = &self.first_key {
             let _ = writeln!(
                 text,
-                "The first API key, with every right of the owner `default`; it is shown this once:"
+                "The first API key, with every scope, for the owner `default`; it is shown only once:"
             );
             let _ = writeln!(text, "  {key}");
         }
@@ -112,7 +114,7 @@ impl Places {
         if !valid.is_empty() {
             let _ = writeln!(
                 text,
-                "API keys that work, newest first; `context-service keys revoke` switches one off:"
+                "Valid API keys, newest first; `context-service keys revoke` deactivates one:"
             );
             for key in valid {
                 let _ = writeln!(text, "  {}", key_line(key));
@@ -136,14 +138,14 @@ impl Places {
             if !gateway.is_file() {
                 let _ = writeln!(
                     text,
-                    "  (there is no gateway beside this program yet: cargo build --release)"
+                    "  (the gateway is not built yet: cargo build --release)"
                 );
             }
         }
         text
     }
 
-    /// Whether other machines reach the port and need no key there.
+    /// Whether other machines can reach a port without authentication.
     fn is_exposed(&self) -> bool {
         let addresses = [self.address, self.grpc_address];
         !self.keyed
@@ -153,8 +155,9 @@ impl Places {
                 .any(|address| !address.ip().is_loopback())
     }
 
-    /// The gateway finds the service of a file by its name, and must be told one that is not the default. A service of
-    /// a server it finds by address.
+    /// Settings for the gateway's registration. The gateway derives the socket from the database
+    /// file and needs only a path that is not the default. A service on PostgreSQL is registered by
+    /// address.
     fn gateway_settings(&self) -> String {
         let mut settings = String::new();
         if self.keyed {
@@ -181,7 +184,7 @@ impl Places {
     }
 }
 
-/// The gateway beside this executable.
+/// Path of the gateway: next to this executable.
 fn gateway() -> PathBuf {
     let beside = std::env::current_exe().ok().and_then(|program| {
         program
@@ -191,7 +194,7 @@ fn gateway() -> PathBuf {
     beside.unwrap_or_else(|| PathBuf::from("context-gateway"))
 }
 
-/// A path as a shell reads it.
+/// A path, quoted for a shell if necessary.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     if text

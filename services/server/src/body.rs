@@ -1,4 +1,6 @@
-//! Bodies as they are received and sent: counted, and given up when they make no progress.
+//! Request and reply bodies: their memory is counted, and bodies without progress are aborted.
+
+#![expect(clippy::disallowed_methods, reason = "how long a body takes")]
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,16 +17,18 @@ use crate::admission::Slot;
 use crate::connection::{Exchange, KnownCaller};
 use crate::memory::Lease;
 
-/// A body must bring [`WINDOW_BYTES`] in each window of this length, or end.
+/// A body must deliver [`WINDOW_BYTES`] in each window of this length, or end.
 const WINDOW: Duration = Duration::from_secs(30);
-/// About 0.5 KiB a second: slower than any network that people use, faster than a trickle that only holds memory.
+/// About 0.5 KiB per second: slower than any network in use, faster than a trickle that only ties
+/// up memory.
 const WINDOW_BYTES: usize = 16 * 1024;
-/// What a frame takes besides its data, however short that is.
+/// Memory of a frame besides its data, in bytes.
 pub const FRAME_BYTES: usize = 64;
-/// A reply is handed to the connection in pieces of this size, so that little of it lies in the connection's buffers.
+/// Replies are handed to the connection in pieces of this size, so that little of a reply is in the
+/// connection's buffers.
 const PIECE_BYTES: usize = 128 * 1024;
 
-/// Gives up what brings too little in too long a time.
+/// Detects a body that arrives too slowly.
 #[derive(Default)]
 pub struct Pace {
     deadline: Option<Pin<Box<Sleep>>>,
@@ -32,7 +36,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Notes that bytes came.
+    /// Records that bytes arrived.
     pub fn came(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes >= WINDOW_BYTES {
@@ -40,12 +44,12 @@ impl Pace {
         }
     }
 
-    /// Ends the window: nothing is waited for.
+    /// Stops the clock: no data is expected.
     pub fn stop(&mut self) {
         *self = Self::default();
     }
 
-    /// Ready when too little came for too long.
+    /// Ready with the error once too little arrived in a window.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let deadline = self
             .deadline
@@ -59,7 +63,7 @@ impl Pace {
     }
 }
 
-/// A request body of REST: each byte is counted when it comes.
+/// A REST request body whose bytes are counted as they arrive.
 pub struct CountedBody {
     inner: Body,
     lease: Arc<Lease>,
@@ -114,14 +118,14 @@ impl HttpBody for CountedBody {
     }
 }
 
-/// What a request and its reply hold until the reply is sent or dropped.
+/// Resources of a request and its reply, held until the reply is sent or dropped.
 #[derive(Clone)]
 pub struct Held {
     _parts: Arc<(Arc<Lease>, Option<Slot>, Option<KnownCaller>)>,
 }
 
 impl Held {
-    /// Holds the memory of both and the slot of a request without credentials.
+    /// The memory, and the slot of a request without credentials.
     #[must_use]
     pub fn public(lease: Arc<Lease>, slot: Option<Slot>) -> Self {
         Self {
@@ -129,7 +133,7 @@ impl Held {
         }
     }
 
-    /// Holds the memory of both and, where there is one, the connection of a known caller.
+    /// The memory and, if there is one, the connection of an authenticated caller.
     #[must_use]
     pub fn guarded(lease: Arc<Lease>, caller: Option<KnownCaller>) -> Self {
         Self {
@@ -138,8 +142,8 @@ impl Held {
     }
 }
 
-/// A reply body: handed out in small pieces. Each piece holds what the reply holds until it is sent, and the connection knows
-/// how many wait for the peer.
+/// A reply body that is sent in small pieces. Each piece holds the reply's resources until it is
+/// sent, and the connection counts the pieces that wait for the peer.
 pub struct ReplyBody {
     inner: Body,
     rest: Bytes,
@@ -151,7 +155,7 @@ struct Reply {
     _held: Option<Held>,
 }
 
-/// A piece that was handed out and not sent yet.
+/// A piece that was handed to the connection and is not sent yet.
 struct Unsent {
     data: Bytes,
     reply: Arc<Reply>,
@@ -177,7 +181,7 @@ impl Drop for Unsent {
 }
 
 impl ReplyBody {
-    /// Wraps a body.
+    /// Wraps a reply body.
     #[must_use]
     pub fn new(inner: Body, held: Option<Held>, exchange: Exchange) -> Self {
         Self {

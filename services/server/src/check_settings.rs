@@ -1,9 +1,10 @@
-//! What single values cannot tell: settings that contradict each other or ask for what this version cannot do.
+//! Checks that need more than one setting: contradictions, and features that this version does not
+//! have.
 
 use crate::config::{Auth, Backend, Config};
 use crate::{models, rerankers, summaries};
 
-/// Checks the settings against each other and against what this version can do.
+/// Checks the settings against each other and against the features of this version.
 ///
 /// # Errors
 /// A sentence that names the setting and what to do.

@@ -2,17 +2,18 @@
 
 use clap::{Args, Parser, Subcommand};
 use context_engine::Admin;
-use context_model::CreateApiKeyRequest;
+use context_model::{CreateApiKeyRequest, Secret};
 
-use crate::config::{Config, Secret, Url};
+use crate::config::{Config, Url};
 
 /// The context service: the shared memory of agents, over gRPC and REST.
 ///
-/// Without a command it serves. It needs no configuration: entries are kept in ~/.mcp/context_storage.db.
+/// Without a command, it serves. It needs no configuration: entries are stored in
+/// ~/.mcp/context_storage.db.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "context-service", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub struct Cli {
-    /// What to do instead of serving.
+    /// The command. Without one, the service runs.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The settings.
@@ -26,28 +27,30 @@ context-service doctor     check this installation";
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Check settings, database, disk, socket and ports, and whether a service answers
+    /// Check settings, database, disk, socket and ports, and whether a service responds
     Doctor,
-    /// Succeed when the service of this database runs and is ready; for health checks
+    /// Succeed if the service of this database is running and ready; for health checks
     Ready,
-    /// Make, list, switch off and replace API keys
+    /// Create, list, revoke and rotate API keys
     #[command(subcommand)]
     Keys(Keys),
-    /// Make, list and erase owners, whose entries and artifacts nobody else sees
+    /// Create, list and erase owners. Entries and artifacts of one owner are invisible to all
+    /// others
     #[command(subcommand)]
     Owners(Owners),
-    /// Print an owner's audit log as JSON lines: who changed what, and what was refused
+    /// Print an owner's audit log as JSON lines: changes, and refused requests
     Audit {
-        /// Whose
+        /// Owner
         #[arg(long, default_value = "default")]
         owner: String,
-        /// From when on: a date or a date-time
+        /// Start of the time range: a date or a date-time
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
     },
-    /// Fetch the default embedding model (all-MiniLM-L6-v2, 91 MB), which turns search by meaning on
+    /// Download the default embedding model (all-MiniLM-L6-v2, 91 MB), which enables semantic
+    /// search
     FetchModel {
-        /// The model hub
+        /// Base URL of the model hub
         #[arg(
             long,
             env = "HF_ENDPOINT",
@@ -56,13 +59,14 @@ pub enum Command {
         )]
         hub: Url,
     },
-    /// Embed every entry with the configured model, which then takes the place of the one whose vectors the database holds;
-    /// everything goes on meanwhile, and an interrupted run goes on where it was
+    /// Embed every entry with the configured model and then switch to it. The service keeps running
+    /// meanwhile, and an interrupted run continues where it stopped
     Reembed,
-    /// Move everything from one database into another one, which is empty; also what an mcp-context-server stored
+    /// Copy all data from one database into an empty one. The source may also be a database of
+    /// mcp-context-server
     MigrateData(MigrateData),
-    /// Read everything that is stored and name what is damaged; a service may run meanwhile. Exit code 0: all is sound, 1:
-    /// something is damaged, 2: it could not be checked
+    /// Verify all stored data and name what is damaged. A service may be running meanwhile. Exit
+    /// code 0: no damage, 1: damage found, 2: the check failed
     Verify,
     /// Print the OpenAPI document
     Openapi,
@@ -79,94 +83,94 @@ pub enum Command {
     ErrorDocs,
 }
 
-/// A migration.
+/// Arguments of `migrate-data`.
 #[derive(Debug, Clone, Args)]
 pub struct MigrateData {
-    /// The database to read: sqlite://PATH, postgresql://USER:PASSWORD@HOST/DATABASE, or `sqlite` or `postgresql` for that
-    /// of the settings
+    /// Database to read: sqlite://PATH, postgresql://USER:PASSWORD@HOST/DATABASE, or `sqlite` or
+    /// `postgresql` for the configured one
     #[arg(long, value_name = "DATABASE")]
     pub from: Secret,
-    /// The empty database to fill, written likewise
+    /// Empty database to fill, in the same form
     #[arg(long, value_name = "DATABASE")]
     pub to: Secret,
-    /// Whose the entries of an mcp-context-server become
+    /// Owner of the entries from an mcp-context-server database
     #[arg(long, default_value = "default")]
     pub owner: String,
 }
 
-/// What is done to keys.
+/// The key commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Keys {
-    /// Make a key and print it, this once
+    /// Create a key and print its secret, which is shown only once
     Create(CreateKey),
-    /// Print what is known about an owner's keys, as JSON lines
+    /// Print an owner's keys without their secrets, as JSON lines
     List {
-        /// Whose
+        /// Owner
         #[arg(long, default_value = "default")]
         owner: String,
     },
-    /// Switch a key off, for good
+    /// Deactivate a key permanently
     Revoke {
-        /// The key's id
+        /// Id of the key
         key_id: String,
-        /// Whose
+        /// Owner
         #[arg(long, default_value = "default")]
         owner: String,
     },
-    /// Make a key that replaces another one, which is switched off
+    /// Create a replacement for a key and deactivate the old key
     Rotate {
-        /// The key's id
+        /// Id of the key
         key_id: String,
-        /// Whose
+        /// Owner
         #[arg(long, default_value = "default")]
         owner: String,
     },
 }
 
-/// A key to make.
+/// Arguments of `keys create`.
 #[derive(Debug, Clone, Args)]
 pub struct CreateKey {
-    /// What to call it
+    /// Name of the key
     name: String,
-    /// Whose
+    /// Owner
     #[arg(long, default_value = "default")]
     owner: String,
-    /// What it allows, between commas: read, write, delete, manage
+    /// Scopes, comma-separated: read, write, delete, manage
     #[arg(long, value_delimiter = ',', default_value = "read,write,delete")]
     scopes: Vec<String>,
-    /// When it stops working: a date or a date-time
+    /// Expiry: a date or a date-time. If omitted, the key does not expire
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Let it reach contexts or artifacts alone
+    /// Restrict the key to `contexts` or `artifacts`
     #[arg(long, value_name = "WHAT")]
     only: Option<String>,
-    /// Let it reach these threads alone, between commas: names, and beginnings of names with a * at their end
+    /// Restrict the key to these threads, comma-separated: names, or prefixes that end with *
     #[arg(long, value_delimiter = ',', value_name = "THREADS")]
     threads: Option<Vec<String>>,
 }
 
-/// What is done to owners.
+/// The owner commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Owners {
-    /// Make an owner
+    /// Create an owner
     Create {
-        /// Its name
+        /// Name of the owner
         owner: String,
     },
-    /// Print the owners and what belongs to them, as JSON lines
+    /// Print the owners and their usage, as JSON lines
     List,
-    /// Remove an owner with everything that belongs to it, for good
+    /// Permanently remove an owner and all of its data
     Erase {
-        /// Its name
+        /// Name of the owner
         owner: String,
-        /// Say that this is meant
+        /// Confirm the removal
         #[arg(long, required = true)]
         yes: bool,
     },
 }
 
 impl Command {
-    /// The command of the operator, when it is one.
+    /// The corresponding operator command, if it is one.
     #[must_use]
     pub fn admin(&self) -> Option<Admin> {
         Some(match self.clone() {

@@ -1,46 +1,51 @@
-//! What is known of each open connection: whether a request is in work on it, and whether its peer takes its replies.
+//! The state of each open connection: whether requests are in flight, and whether its peer receives
+//! replies.
+
+#![expect(clippy::disallowed_methods, reason = "how long a connection is idle")]
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A peer that takes nothing of any reply for this long is cut.
+/// A connection whose peer receives nothing of any reply for this long is closed.
 const STUCK: Duration = Duration::from_secs(30);
-/// A connection must say within this time whether it speaks HTTP/1.1 or HTTP/2; in HTTP/1.1 each request head must be
-/// complete within it.
+/// Within this time a connection must show whether it uses HTTP/1.1 or HTTP/2, and each HTTP/1.1
+/// request head must be complete.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// A connection must make its first request within this time.
+/// A connection must send its first request within this time.
 const FIRST_REQUEST: Duration = Duration::from_secs(60);
-/// A connection over TCP that has no request in work for this long is closed; clients open another when they need it.
+/// A TCP connection without requests in flight for this long is closed; clients reconnect when they
+/// need to.
 const MAX_IDLE: Duration = Duration::from_secs(600);
 
 /// One open connection.
 #[derive(Debug)]
 pub struct Connection {
     opened: Instant,
-    /// Requests whose reply is not sent yet.
+    /// Requests whose replies are not completely sent.
     active: AtomicUsize,
-    /// Those of them whose caller is known.
+    /// How many of them have an authenticated caller.
     known: AtomicUsize,
     has_sent_request: AtomicBool,
     /// Pieces of replies that wait for the peer.
     offered: AtomicUsize,
-    /// Milliseconds after `opened` at which the peer last asked or took something.
+    /// When the peer last sent a request or received a piece, in milliseconds after `opened`.
     touched: AtomicU64,
-    /// Whether the peer has sent as much as tells which HTTP it speaks.
+    /// Whether the peer has sent enough to tell the HTTP version.
     has_begun: Arc<AtomicBool>,
-    /// Cancelled: it finishes what it has begun.
+    /// Cancelled: the connection finishes its requests and closes.
     pub drain: CancellationToken,
-    /// Cancelled: it ends at once.
+    /// Cancelled: the connection closes immediately.
     pub cut: CancellationToken,
 }
 
 impl Connection {
-    /// A connection that was just accepted, and ends with all others.
+    /// A newly accepted connection. It is drained or cut when `drain` or `cut` is cancelled.
     #[must_use]
     pub fn new(
         has_begun: Arc<AtomicBool>,
@@ -60,7 +65,7 @@ impl Connection {
         })
     }
 
-    /// Notes that a request came.
+    /// Records a new request.
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.active.fetch_add(1, Ordering::Relaxed);
@@ -71,15 +76,15 @@ impl Connection {
         }
     }
 
-    /// Notes that a request's caller is known, until the result is dropped.
+    /// Marks a request as one of an authenticated caller, until the result is dropped.
     #[must_use]
     pub fn known_caller(self: &Arc<Self>) -> KnownCaller {
         self.known.fetch_add(1, Ordering::Relaxed);
         KnownCaller(self.clone())
     }
 
-    /// How little it would be missed: `None` while a request of a known caller is in work; else whether nothing is, and how
-    /// long the peer has asked and taken nothing.
+    /// How expendable the connection is: whether it is idle, and for how long the peer has neither
+    /// sent nor received anything. `None` while a request of an authenticated caller is in flight.
     fn expendable(&self) -> Option<(bool, Duration)> {
         (self.known.load(Ordering::Relaxed) == 0)
             .then(|| (self.idle().is_some(), self.untouched_for()))
@@ -96,18 +101,18 @@ impl Connection {
             .saturating_sub(Duration::from_millis(self.touched.load(Ordering::Relaxed)))
     }
 
-    /// How long no request has been in work on it; `None` while one is.
+    /// For how long no request has been in flight; `None` if one is.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         (self.active.load(Ordering::Relaxed) == 0).then(|| self.untouched_for())
     }
 
-    /// Ends the connection when it is over one of its times. Over the Unix socket, where processes of the same user may stay
-    /// connected as long as they like, it may be idle.
+    /// Closes the connection if it exceeds one of its timeouts. Connections over the Unix socket
+    /// may stay idle: they belong to processes of the same user.
     fn end_when_overdue(&self, may_idle: bool) {
         let is_stuck = self.offered.load(Ordering::Relaxed) > 0 && self.untouched_for() > STUCK;
         if is_stuck {
-            tracing::debug!("Cut a connection whose peer takes no reply");
+            tracing::debug!("Closed a connection whose peer receives no replies");
         }
         let is_silent =
             !self.has_begun.load(Ordering::Relaxed) && self.opened.elapsed() > HEAD_TIMEOUT;
@@ -135,25 +140,25 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// One that belongs to no connection.
+    /// An exchange without a connection.
     #[cfg(test)]
     #[must_use]
     pub const fn unwatched() -> Self {
         Self { connection: None }
     }
 
-    /// Notes that a piece of the reply waits for the peer.
+    /// Records that a piece of the reply waits for the peer.
     pub fn offer(&self) {
         let Some(connection) = &self.connection else {
             return;
         };
-        // What waited for us until now has not waited for the peer.
+        // The peer's time starts now; until now it had nothing to receive.
         if connection.offered.fetch_add(1, Ordering::Relaxed) == 0 {
             connection.touch();
         }
     }
 
-    /// Notes that the peer took a piece, or that it was dropped.
+    /// Records that a piece was received or dropped.
     pub fn taken(&self) {
         let Some(connection) = &self.connection else {
             return;
@@ -172,7 +177,7 @@ impl Drop for Exchange {
     }
 }
 
-/// A request of a known caller, in work on a connection.
+/// A request of an authenticated caller that is in flight.
 #[derive(Debug)]
 pub struct KnownCaller(Arc<Connection>);
 
@@ -182,7 +187,7 @@ impl Drop for KnownCaller {
     }
 }
 
-/// The open connections of a listener, by the address of their peer.
+/// The open connections of a listener, by peer address.
 #[derive(Debug)]
 pub struct Registry {
     per_peer: usize,
@@ -197,7 +202,7 @@ struct Open {
 }
 
 impl Registry {
-    /// At most this many connections of one peer.
+    /// A registry for at most `per_peer` connections of one peer.
     #[must_use]
     pub fn new(per_peer: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -206,8 +211,9 @@ impl Registry {
         })
     }
 
-    /// Registers a connection until the result is dropped; `None` when its peer has as many as it may, all of them in
-    /// work for known callers. One that is idle makes room, or one with requests that need no credentials.
+    /// Registers a connection until the result is dropped. If the peer is at its limit, its most
+    /// expendable connection is closed; `None` if all of them have requests of authenticated
+    /// callers in flight.
     #[must_use]
     pub fn admit(
         self: &Arc<Self>,
@@ -232,14 +238,14 @@ impl Registry {
         })
     }
 
-    /// Ends the connections that are over one of their times.
+    /// Closes connections that exceed one of their timeouts.
     pub fn end_overdue(&self) {
         for (peer, connection) in self.lock().connections.values() {
             connection.end_when_overdue(peer.is_none());
         }
     }
 
-    /// Cuts the connection that would be missed least, if one can be cut.
+    /// Closes the most expendable connection; `false` if there is none.
     pub fn make_room(&self) -> bool {
         self.lock().make_room(None)
     }
@@ -252,7 +258,7 @@ impl Registry {
 impl Open {
     fn make_room(&mut self, of: Option<IpAddr>) -> bool {
         let candidates = self.connections.iter().filter(|(_, (peer, connection))| {
-            // One that is cut already makes room for somebody else.
+            // A connection that is being closed already makes room for another newcomer.
             (of.is_none() || *peer == of) && !connection.cut.is_cancelled()
         });
         let expendable =
@@ -280,7 +286,7 @@ impl Open {
     }
 }
 
-/// A connection in a registry.
+/// A registered connection.
 #[derive(Debug)]
 pub struct Registered {
     registry: Arc<Registry>,
@@ -293,7 +299,7 @@ impl Drop for Registered {
     }
 }
 
-/// A peer's address, or its /64 network: a host has all of that in IPv6.
+/// A peer's address; in IPv6 its /64 network, because a host usually has all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -343,11 +349,11 @@ mod tests {
         drop(third);
     }
 
-    #[test]
-    fn the_longest_idle_connection_makes_room() {
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_idle_connection_makes_room() {
         let registry = Registry::new(10);
         let (old, new) = (connection(), connection());
-        std::thread::sleep(Duration::from_millis(5));
+        tokio::time::advance(Duration::from_millis(5)).await;
         drop(new.begin());
         let _registered =
             [&old, &new].map(|connection| registry.admit(None, connection.clone()).unwrap());

@@ -1,4 +1,4 @@
-//! Accepting connections and serving HTTP/1.1 and HTTP/2 on them, within limits.
+//! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, within limits.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,32 +24,34 @@ use crate::connection::{Connection, HEAD_TIMEOUT, Registry};
 use crate::origin::{Origin, Peer};
 use crate::write_timeout::WriteTimeout;
 
-/// How often a silent HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
+/// Interval of pings on a silent HTTP/2 connection, and how long the peer may take to respond.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// A peer that takes nothing of a reply for this long is cut.
+/// A connection whose peer receives nothing of a reply for this long is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the times of connections are checked.
+/// Interval at which connection timeouts are checked.
 const CHECK: Duration = Duration::from_secs(1);
-/// Requests at once on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// Bytes of request headers.
+/// Largest request headers in bytes.
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
-/// Bytes of replies that lie in the buffers of a connection (HTTP/1.1) or stream (HTTP/2). They are counted until they are
-/// sent.
+/// Reply bytes in the buffers of a connection (HTTP/1.1) or stream (HTTP/2). They count as memory
+/// until they are sent.
 const SEND_BUFFER_BYTES: usize = 400 * 1024;
-/// After a failed accept (out of file descriptors, say) there is no use in trying again at once.
+/// Pause after a failed accept, for example without file descriptors: an immediate retry would fail
+/// again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Something that accepts connections.
+/// A listener.
 pub trait Listener: Send + Sync + 'static {
     /// A connection.
     type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// The next connection of a peer that may connect, with the peer's address; `None` when the peer may not.
+    /// Accepts the next connection and returns it with the peer's address; `None` if the peer may
+    /// not connect.
     fn accept(&self)
     -> impl Future<Output = io::Result<Option<(Self::Io, Option<IpAddr>)>>> + Send;
 
-    /// How its connections come.
+    /// The kind of peers that connect here.
     fn peer(&self) -> Peer;
 }
 
@@ -58,7 +60,7 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<Option<(Self::Io, Option<IpAddr>)>> {
         let (stream, address) = Self::accept(self).await?;
-        // A reply that waits for more to send is a slow reply.
+        // Without it, small replies would be delayed.
         let _ = stream.set_nodelay(true);
         Ok(Some((stream, Some(address.ip()))))
     }
@@ -92,31 +94,31 @@ impl Listener for UnixListener {
     }
 }
 
-/// How many connections there may be.
+/// Limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    /// Through each listener.
+    /// Maximum for each listener.
     pub per_listener: usize,
-    /// Of one peer's address, through each TCP listener.
+    /// Maximum for one peer address, for each TCP listener.
     pub per_peer: usize,
 }
 
-/// The connections of a service, over all its listeners.
+/// The connections of all listeners.
 #[derive(Clone)]
 pub struct Connections {
     app: Arc<App>,
     limits: ConnectionLimits,
     tracker: TaskTracker,
     open: watch::Sender<usize>,
-    /// Cancelled: no new connections, and open ones finish what they have begun.
+    /// Cancelled: no new connections; open ones finish their requests.
     pub drain: CancellationToken,
-    /// Cancelled: open connections are cut.
+    /// Cancelled: open connections are closed immediately.
     pub cut: CancellationToken,
 }
 
 impl Connections {
-    /// No connections yet, and never more than these through each listener: who takes every connection of the TCP port does
-    /// not lock the socket's clients out.
+    /// No connections yet. The limits apply to each listener separately, so that a client that
+    /// takes all connections of the TCP port does not lock out clients of the socket.
     #[must_use]
     pub fn new(app: Arc<App>, limits: ConnectionLimits) -> Self {
         let per_listener = limits.per_listener.min(Semaphore::MAX_PERMITS);
@@ -133,13 +135,13 @@ impl Connections {
         }
     }
 
-    /// How many are open now.
+    /// The number of open connections.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }
 
-    /// Waits until all are closed, at most so long, and then cuts the rest.
+    /// Waits for all connections to close. After `timeout` the rest is closed by force.
     pub async fn closed(&self, timeout: Duration) {
         self.tracker.close();
         if tokio::time::timeout(timeout, self.tracker.wait())
@@ -148,14 +150,14 @@ impl Connections {
         {
             tracing::warn!(
                 connections = *self.open.borrow(),
-                "Cutting connections that did not finish in time"
+                "Closing connections that did not finish in time"
             );
         }
         self.cut.cancel();
         self.tracker.wait().await;
     }
 
-    /// Accepts and serves connections until the drain begins.
+    /// Accepts and serves connections until draining starts.
     pub fn serve(&self, listener: impl Listener, router: Router) {
         let this = self.clone();
         self.tracker.spawn(async move {
@@ -182,7 +184,7 @@ impl Connections {
             .max_send_buf_size(SEND_BUFFER_BYTES)
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
-            // The default of 64 KiB makes an image of 10 MB wait for 160 round trips.
+            // With the default of 64 KiB an image of 10 MB takes 160 round trips.
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024);
         let builder = Arc::new(builder);
@@ -195,7 +197,8 @@ impl Connections {
                 Ok(Some((io, address))) => {
                     let io = WriteTimeout::new(io, WRITE_TIMEOUT);
                     let connection = Connection::new(io.has_begun(), &self.drain, &self.cut);
-                    // A peer that has its share is refused by closing; it knows best what to do about it.
+                    // A peer beyond its limit is refused by closing the connection; the client
+                    // decides whether to retry.
                     let Some(registered) = registry.admit(address, connection.clone()) else {
                         self.app.metrics.refused_connections.inc();
                         continue;
@@ -264,11 +267,11 @@ impl Connections {
 
 fn log_broken(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = result {
-        tracing::debug!(%error, "A connection broke");
+        tracing::debug!(%error, "Connection failed");
     }
 }
 
-/// Ends connections that are over one of their times, as long as it is polled.
+/// Closes connections that exceed a timeout, for as long as it is polled.
 async fn check(registry: Arc<Registry>) {
     loop {
         tokio::time::sleep(CHECK).await;
@@ -276,7 +279,7 @@ async fn check(registry: Arc<Registry>) {
     }
 }
 
-/// Waits for a slot. While there is none, connections that are idle make room.
+/// Waits for a slot. While none is free, expendable connections are closed.
 async fn free_slot(slots: &Arc<Semaphore>, registry: &Registry) -> Option<OwnedSemaphorePermit> {
     loop {
         if let Ok(slot) = slots.clone().try_acquire_owned() {

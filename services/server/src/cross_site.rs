@@ -1,9 +1,10 @@
-//! Requests that a page of another site makes a browser send.
+//! Refuses requests that a page of another site makes a browser send.
 //!
-//! Without authentication whatever reaches the port may write, and a browser reaches it for any page that it shows. A
-//! body of JSON needs the browser's own question first (a CORS preflight), but a request without a body does not: a form
-//! of another site could restore an artifact's version. Browsers say where a request comes from; nothing else sends these
-//! headers, so that curl and clients are not affected.
+//! Without authentication, anything that reaches the port may write, and a browser can reach it on
+//! behalf of any page it shows. For a JSON body the browser first asks for permission (a CORS
+//! preflight). It does not for a request without a body: a form on another site could restore an
+//! artifact's version. Browsers state the origin of a request in headers that other clients do not
+//! send, so curl and other clients are not affected.
 
 use axum::extract::Request;
 use context_model::{Error, Reason};
@@ -12,7 +13,7 @@ use http::{HeaderMap, HeaderName, Method, Uri, header};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses what pages of other sites send, except those of the allowed origins.
+/// Refuses requests from pages of other sites, except those of the allowed origins.
 #[derive(Debug, Clone)]
 pub struct CrossSite {
     allowed_origins: Vec<String>,
@@ -27,12 +28,13 @@ impl CrossSite {
         }
     }
 
-    /// Lets a request through that is safe, no browser's, or one of our own pages' or an allowed origin's.
+    /// Accepts a request if it uses a safe method, does not come from a browser, or comes from one
+    /// of our own pages or an allowed origin.
     ///
     /// # Errors
     /// `CROSS_SITE`.
     pub fn check(&self, request: &Request) -> Result<(), Error> {
-        // HTTP/2 has the host in `:authority`, which becomes the URI's.
+        // In HTTP/2 the host is in `:authority`, which becomes the URI's authority.
         let authority = request.uri().authority().map(Authority::as_str);
         if self.allows(request.method(), authority, request.headers()) {
             return Ok(());
@@ -55,12 +57,13 @@ impl CrossSite {
         }) {
             return true;
         }
-        // `none`: the user's own doing, not a page's (https://www.w3.org/TR/fetch-metadata/).
+        // `none`: started by the user and not by a page (https://www.w3.org/TR/fetch-metadata/).
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
         if sites.peek().is_some() {
             return sites.all(|site| site == "same-origin" || site == "none");
         }
-        // A browser that sends no Sec-Fetch-Site, or sends none to this address because the network could change it.
+        // Some browsers send no Sec-Fetch-Site, and none sends it to an address that the network
+        // could tamper with.
         let Some(origin) = origin else { return true };
         let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok());
         let origin = origin
@@ -77,18 +80,18 @@ mod tests {
 
     const HERE: (&str, &str) = ("host", "localhost:7420");
 
-    /// Method, headers, whether it is let through.
+    /// Method, headers, and whether the request is accepted.
     type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
 
     #[test]
     fn a_write_that_a_page_of_another_site_sends_is_refused_and_all_else_is_let_through() {
         let check = CrossSite::new(&["https://app.example".to_owned()]);
         let table: [Row; 22] = [
-            // What is no browser's.
+            // Requests that do not come from a browser.
             ("POST", &[HERE], true),
             ("POST", &[], true),
             ("DELETE", &[HERE], true),
-            // What the browser says.
+            // Sec-Fetch-Site decides.
             ("POST", &[HERE, ("sec-fetch-site", "cross-site")], false),
             ("POST", &[HERE, ("sec-fetch-site", "same-site")], false),
             ("DELETE", &[HERE, ("sec-fetch-site", "cross-site")], false),
@@ -117,7 +120,8 @@ mod tests {
                 ],
                 false,
             ),
-            // It counts more than the origin: a proxy in front of us may have another name than we.
+            // Sec-Fetch-Site has precedence over the origin: a proxy in front of the service may
+            // have another name.
             (
                 "POST",
                 &[
@@ -136,14 +140,14 @@ mod tests {
                 ],
                 false,
             ),
-            // Without it the origin counts.
+            // Without Sec-Fetch-Site the origin decides.
             ("POST", &[HERE, ("origin", "http://localhost:7420")], true),
             ("POST", &[HERE, ("origin", "http://LOCALHOST:7420")], true),
             ("POST", &[HERE, ("origin", "http://localhost:7421")], false),
             ("POST", &[HERE, ("origin", "https://evil.example")], false),
             ("POST", &[HERE, ("origin", "null")], false),
             ("POST", &[("origin", "https://evil.example")], false),
-            // An origin that the settings allow, and what changes nothing.
+            // Allowed origins, and safe methods.
             (
                 "POST",
                 &[

@@ -1,4 +1,4 @@
-//! `context-service doctor`: whether this installation can work, line by line.
+//! `context-service doctor`: checks, line by line, whether this installation can work.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::config::{Backend, Config};
 use crate::models;
 use crate::rerankers::{self, Choice};
 
-/// Below this much free space the disk is as good as full.
+/// With less free space the disk counts as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
 
-/// Of a reply of the service, so much is read.
+/// How much of a service's reply is read, in bytes.
 const MAX_REPLY_BYTES: u64 = 256 * 1024;
 
-/// What was found.
+/// The outcome of the checks.
 #[derive(Debug)]
 pub struct Examination {
     /// A line for each check: `✔` or `✘`, what was checked, and what to do.
@@ -39,8 +39,8 @@ impl Examination {
     }
 }
 
-/// Examines this installation. A service that runs is left alone; without one the database is opened, and so created
-/// when there is none.
+/// Checks this installation. A running service is not disturbed. Without one, the database is
+/// opened, and created if it does not exist.
 pub async fn examine(config: &Config) -> Examination {
     let mut found = Examination {
         report: String::new(),
@@ -66,10 +66,10 @@ pub async fn examine(config: &Config) -> Examination {
     found
 }
 
-/// Whether the service of this database runs and is ready, asked over its socket.
+/// Checks over its socket that the service of this database is running and ready.
 ///
 /// # Errors
-/// A sentence that says what is the matter.
+/// A sentence that says what is wrong.
 pub async fn ready(config: &Config) -> Result<(), String> {
     let socket = config.socket();
     match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
@@ -82,11 +82,11 @@ pub async fn ready(config: &Config) -> Result<(), String> {
             "the service cannot be reached on {}: {error}",
             socket.display()
         )),
-        Err(_) => Err("the service does not answer within three seconds".into()),
+        Err(_) => Err("the service did not respond within three seconds".into()),
     }
 }
 
-/// Asks the running service, if there is one, over its socket.
+/// Checks the running service over its socket; returns whether there is one.
 async fn service(config: &Config, found: &mut Examination) -> bool {
     let socket = config.socket();
     let shown = socket.display();
@@ -95,7 +95,7 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
             found.line(
                 true,
                 "service",
-                format_args!("answers on {shown} and is ready"),
+                format_args!("responds on {shown} and is ready"),
             );
             refused_rows(&socket, found).await;
             true
@@ -105,7 +105,7 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
                 false,
                 "service",
                 format_args!(
-                    "answers on {shown}, but is not ready (status {status}){}",
+                    "responds on {shown}, but is not ready (status {status}){}",
                     why(&body)
                 ),
             );
@@ -121,7 +121,7 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
             found.line(
                 true,
                 "service",
-                format_args!("does not run; its socket would be {shown}"),
+                format_args!("is not running; its socket would be {shown}"),
             );
             false
         }
@@ -137,14 +137,14 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
             found.line(
                 false,
                 "service",
-                format_args!("does not answer on {shown} within three seconds"),
+                format_args!("did not respond on {shown} within three seconds"),
             );
             true
         }
     }
 }
 
-/// What the service says of why it is not ready.
+/// The reason that the service gives for not being ready.
 fn why(body: &str) -> String {
     let problem: Option<serde_json::Value> = serde_json::from_str(body).ok();
     let detail = problem
@@ -157,7 +157,7 @@ fn why(body: &str) -> String {
     )
 }
 
-/// Whether the running service met rows that are not what was stored.
+/// Reports whether the running service refused damaged rows.
 async fn refused_rows(socket: &Path, found: &mut Examination) {
     let Ok(Ok((200, metrics))) =
         tokio::time::timeout(Duration::from_secs(3), get(socket, "/metrics")).await
@@ -169,12 +169,12 @@ async fn refused_rows(socket: &Path, found: &mut Examination) {
         .find_map(|line| line.strip_prefix("context_damaged_rows_refused "))
         .unwrap_or("0");
     if rows != "0" {
-        let advice = "damaged rows were refused since the service started; `context-service verify` names all that is damaged";
+        let advice = "damaged rows were refused since the service started; `context-service verify` lists all damage";
         found.line(false, "content", format_args!("{rows} {advice}"));
     }
 }
 
-/// The status and the body of a reply, as much of it as is of use here.
+/// Status and body of a reply, cut to [`MAX_REPLY_BYTES`].
 async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).await?;
     stream
@@ -191,30 +191,30 @@ async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     let status = status.ok_or_else(|| {
         std::io::Error::new(
             std::io::ErrorKind::InvalidData,
-            "what answers there is not this service",
+            "the response is not from this service",
         )
     })?;
     Ok((status, body.to_owned()))
 }
 
-/// Whether search by meaning can work. Being without it is no fault.
+/// Checks whether semantic search can work. It may be off.
 async fn embeddings(config: &Config, found: &mut Examination) {
     match models::choose(config) {
         Ok(models::Choice::Off(reason)) => found.line(
             true,
             "embeddings",
-            format_args!("off, so there is no search by meaning: {reason}"),
+            format_args!("off, so semantic search is unavailable: {reason}"),
         ),
-        // Said by the check of the settings.
+        // The settings check has reported it.
         Err(_) => {}
-        // A provider that is away is no fault of this installation, but whoever asks wants to know.
+        // An unavailable provider is not a fault of this installation, but worth reporting.
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 let model = embedder.model();
                 let stores_nothing =
                     config.search.rerank_store_tokens && !embedder.has_token_vectors();
                 let advice = if stores_nothing {
-                    "; RERANK_STORE_TOKENS has no effect: it gives no vectors of tokens"
+                    "; RERANK_STORE_TOKENS has no effect: the model returns no token vectors"
                 } else {
                     ""
                 };
@@ -232,7 +232,7 @@ async fn embeddings(config: &Config, found: &mut Examination) {
     }
 }
 
-/// Who reranks, and whether it answers. Being without it is no fault.
+/// Checks the reranker. Reranking may be off.
 async fn reranking(config: &Config, found: &mut Examination) {
     let loaded = match rerankers::choose(config) {
         Ok(Choice::Off(reason)) => {
@@ -245,7 +245,7 @@ async fn reranking(config: &Config, found: &mut Examination) {
                 "works by late interaction with the embedding model",
             );
         }
-        // Said by the check of the settings.
+        // The settings check has reported it.
         Err(_) => return,
         Ok(choice) => rerankers::load(choice).await,
     };
@@ -297,7 +297,7 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
 }
 
 async fn server(config: &Config, found: &mut Examination) {
-    // What is wrong with the settings was said already.
+    // The settings check has reported what is wrong.
     let Ok(postgres) = config.postgres() else {
         return;
     };
@@ -308,7 +308,7 @@ async fn server(config: &Config, found: &mut Examination) {
                 Ok(()) => found.line(
                     true,
                     "database",
-                    format_args!("{shown} answers, and its schema is current"),
+                    format_args!("{shown} responds, and its schema is current"),
                 ),
                 Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
             }

@@ -1,5 +1,6 @@
-//! What happens to every HTTP request, whatever its route and before its body is read: a request id, the check of its
-//! host, its caller and scope, its share of the memory; afterwards safe headers and the rendering of failures.
+//! The outermost layer of every HTTP request. Before the body is read: request id, checks of host,
+//! caller and scope, and a lease on memory. Afterwards: security headers, and the rendering of
+//! errors.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,17 +29,18 @@ use crate::who::Who;
 /// The header that correlates a request with the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What the edge knows.
+/// The state of the layer.
 pub struct Edge {
     /// The shared state.
     pub app: Arc<App>,
-    /// The hosts under which TCP clients may call; `None`: any.
+    /// Host names that TCP clients may use; `None`: any.
     pub hosts: Option<AllowedHosts>,
-    /// Keeps out what pages of other sites send; `None`: callers need a key, which no page has.
+    /// Refuses requests from pages of other sites. `None` with authentication: other pages have no
+    /// key.
     pub cross_site: Option<CrossSite>,
 }
 
-/// What a request takes besides its headers and body: its task, its place in tables.
+/// Memory of a request besides its headers and body, in bytes.
 const REQUEST_BYTES: usize = 4 * 1024;
 
 /// The middleware.
@@ -75,7 +77,7 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
     response
 }
 
-/// Decides by the head of a request whether it is served, and what it holds while it is.
+/// Decides by a request's head whether it is served, and acquires its resources.
 async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     let app = &edge.app;
     crate::grpc::refuse_text(request.headers())?;
@@ -94,7 +96,8 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         *request.method(),
         Method::GET | Method::HEAD | Method::DELETE
     ) {
-        // No route of these reads one, and what came of it already is held until it is dropped.
+        // The routes of these methods do not read a body, and data that has arrived would be held
+        // until the body is dropped.
         *request.body_mut() = Body::empty();
     }
     if !is_guarded(request.uri().path()) {
@@ -112,6 +115,7 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         request.extensions_mut().insert(lease.clone());
         return Ok(Held::public(lease, slot));
     }
+    #[expect(clippy::disallowed_methods, reason = "how long an operation takes")]
     let started = Instant::now();
     let template = request
         .extensions()
@@ -124,7 +128,7 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         .map(|holder| holder.caller.owner.clone())
         .unwrap_or_default();
     let payer = match operation.map(Operation::resource) {
-        // With keys the socket is another way in for every owner.
+        // With authentication on, the socket serves every owner, not only the operator.
         _ if peer == Some(Peer::Unix) && holder.is_none() => Payer::Operator,
         Some(Resource::ApiKey) => Payer::KeysOf(owner),
         Some(Resource::Context | Resource::Artifact) | None => Payer::Owner(owner),
@@ -150,7 +154,7 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     ))
 }
 
-/// The lease of a request, which counts its head.
+/// The lease of a request. It already counts the request's head.
 fn lease(app: &App, payer: &Payer, request: &Request) -> Result<Arc<Lease>> {
     let headers: usize = request
         .headers()
@@ -169,7 +173,7 @@ fn lease(app: &App, payer: &Payer, request: &Request) -> Result<Arc<Lease>> {
 
 fn refusal(error: Error, grpc: bool) -> Response {
     if grpc {
-        crate::wire::status(&error)
+        crate::error_codes::status(&error)
             .into_http::<Body>()
             .into_response()
     } else {
@@ -177,7 +181,8 @@ fn refusal(error: Error, grpc: bool) -> Response {
     }
 }
 
-/// The id that the caller gave, when it is short and harmless in a log and a header, else a new one.
+/// The caller's request id if it is short and safe in logs and headers; else a new one.
+#[expect(clippy::disallowed_methods, reason = "it only joins lines of the log")]
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let harmless = |id: &&HeaderValue| {
         (1..=128).contains(&id.len())
@@ -194,7 +199,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
-/// Whether a request is gRPC or gRPC-Web, by its content type.
+/// Whether a request is gRPC or gRPC-Web, judged by its content type.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)

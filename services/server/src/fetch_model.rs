@@ -9,7 +9,8 @@ use crate::models::cache_directory;
 /// Cells of the progress bar.
 const BAR: u64 = 40;
 
-/// Fetches the default model into the cache, with a progress bar on a terminal, and gives the sentence to end with.
+/// Downloads the default model into the cache, with a progress bar on a terminal. Returns the final
+/// sentence to print.
 ///
 /// # Errors
 /// A sentence that says what went wrong.
@@ -22,7 +23,7 @@ pub async fn fetch_model(hub: &str) -> Result<String, String> {
         let filled = have * BAR / all.max(1);
         if terminal && shown != Some((file, filled)) {
             let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
-            // Nobody is left to tell when this fails.
+            // If stderr is closed, there is no one to tell.
             let _ = write!(
                 std::io::stderr(),
                 "\r{file:<20} [{bar:<40}] {} of {} MB",
@@ -38,7 +39,7 @@ pub async fn fetch_model(hub: &str) -> Result<String, String> {
     }
     outcome.map_err(|error| error.to_string())?;
     Ok(format!(
-        "{} is in {}; services that start from now on search by meaning",
+        "{} is in {}; services started from now on use it for semantic search",
         model.name,
         directory.display()
     ))

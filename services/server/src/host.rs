@@ -1,18 +1,18 @@
-//! Under which names this service may be called.
+//! The host names under which the service accepts requests.
 //!
-//! Without authentication the only thing between a web page and the data is that browsers keep pages to their own
-//! origin. A page whose name is pointed at 127.0.0.1 (DNS rebinding) gets around that, but its requests still carry
-//! its own name as the host.
+//! Without authentication, only the browsers' same-origin policy keeps a web page from the data. A
+//! page whose domain name is pointed at 127.0.0.1 (DNS rebinding) circumvents it, but its requests
+//! still carry its own name as the host.
 
 use axum::extract::Request;
 use http::header;
 
-/// Loopback names, IP addresses and the names of the settings.
+/// Loopback names, IP addresses and the configured names.
 #[derive(Debug, Clone)]
 pub struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// These names, with or without a port, besides the loopback ones.
+    /// Allows these names, with or without a port, in addition to the loopback names.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| name.to_ascii_lowercase()).collect())
@@ -21,7 +21,7 @@ impl AllowedHosts {
     /// Whether the request names an allowed host.
     #[must_use]
     pub fn allow(&self, request: &Request) -> bool {
-        // HTTP/2 has the host in `:authority`, which becomes the URI's.
+        // In HTTP/2 the host is in `:authority`, which becomes the URI's authority.
         let authority = request
             .uri()
             .authority()
@@ -35,7 +35,7 @@ impl AllowedHosts {
             (_, Some(Err(_))) => false,
             (Some(authority), Some(Ok(host))) => self.knows(authority) && self.knows(host),
             (Some(name), None) | (None, Some(Ok(name))) => self.knows(name),
-            // HTTP/1.0; no browser sends that.
+            // HTTP/1.0; no browser uses it.
             (None, None) => true,
         }
     }
@@ -43,7 +43,7 @@ impl AllowedHosts {
     fn knows(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
-        // A page cannot have its own content under an address that is ours.
+        // A page cannot be served from an address that belongs to this machine.
         let is_address = name
             .trim_start_matches('[')
             .trim_end_matches(']')

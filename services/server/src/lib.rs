@@ -1,7 +1,7 @@
 //! The context service: every operation of the engine over gRPC and REST, on one TCP port and a Unix socket.
 //!
-//! This crate knows transports, settings and how a process starts and stops. It has no rule about entries: those live
-//! in `context-model` and `context-engine`.
+//! This crate knows transports, settings, and how a process starts and stops. The rules about
+//! entries are in `context-model` and `context-engine`.
 //!
 //! ```no_run
 //! use context_service::{Started, cli::Cli, config, start};
@@ -31,6 +31,7 @@ mod connections;
 mod cross_site;
 mod doctor;
 mod edge;
+mod error_codes;
 mod fetch_model;
 mod grpc;
 mod host;
@@ -54,13 +55,13 @@ mod summaries;
 mod transport;
 mod verify;
 mod who;
-mod wire;
 mod write_context;
 mod write_timeout;
 
 pub use admin::command as administer;
 pub use banner::{Database, Places};
 pub use doctor::{Examination, examine, ready};
+pub use error_codes::{codes, errors_page};
 pub use fetch_model::fetch_model;
 pub use migrate_data::migrate_data;
 pub use reembed::command as reembed;
@@ -68,4 +69,3 @@ pub use rest::document;
 pub use serve::{Running, Started, start};
 pub use start_error::StartError;
 pub use verify::verify;
-pub use wire::{codes, errors_page};

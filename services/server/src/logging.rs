@@ -1,4 +1,4 @@
-//! The log, on stderr.
+//! Logging to stderr.
 
 use std::fmt;
 
@@ -13,11 +13,12 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{Format, Level, Log};
 
 tokio::task_local! {
-    /// The id of the request that this task handles. A span would do the same, and format its fields for each request.
+    /// The id of the request that the current task handles. A span could hold it too, but would
+    /// format its fields for each request.
     static REQUEST_ID: HeaderValue;
 }
 
-/// Runs the handling of a request, so that each line that it logs ends with the request's id.
+/// Handles a request so that each of its log lines ends with the request's id.
 pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -> T {
     REQUEST_ID.scope(id, handling).await
 }
@@ -30,7 +31,7 @@ pub fn start(log: &Log) {
         Level::Warning => LevelFilter::WARN,
         Level::Error | Level::Critical => LevelFilter::ERROR,
     };
-    // What the HTTP libraries trace at `debug` is about bytes, and can hold parts of what callers sent.
+    // At `debug`, the HTTP libraries log raw bytes, which can contain data of callers.
     let filter = ["h2", "hyper", "hyper_util", "tonic", "tower"]
         .into_iter()
         .filter_map(|name| format!("{name}=warn").parse().ok())
@@ -67,7 +68,7 @@ pub fn start(log: &Log) {
     };
 }
 
-/// Lines of a format, each with the id of the request it is about.
+/// Appends the request id to each line of the inner format.
 struct WithRequestId<F> {
     line: F,
     json: bool,
@@ -91,7 +92,7 @@ where
         let mut line = String::new();
         self.line
             .format_event(context, Writer::new(&mut line), event)?;
-        // The edge lets only letters, digits and a few signs into an id, which need no quotes.
+        // The edge accepts only letters, digits and a few symbols in an id, so it needs no quoting.
         let id = id.to_str().unwrap_or_default();
         match line.trim_end().strip_suffix('}').filter(|_| self.json) {
             Some(fields) => writeln!(writer, "{fields},\"request_id\":\"{id}\"}}"),

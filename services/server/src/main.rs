@@ -13,11 +13,12 @@ use context_service::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Replies are many small strings.
+/// mimalloc, because replies consist of many small strings.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Threads that serve requests. The database has threads of its own, so that more would wait for work.
+/// Maximum number of threads that serve requests. The database has its own threads, so further ones
+/// would be idle.
 const MAX_WORKERS: usize = 4;
 
 fn main() -> ExitCode {
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
                 Ok(text) => {
                     if is_audit && text.lines().count() >= AUDIT_LINES as usize {
                         eprintln!(
-                            "These are the first {AUDIT_LINES} lines; for the next ones give --from the time of the last."
+                            "These are the first {AUDIT_LINES} lines. To continue, pass the time of the last line as --from."
                         );
                     }
                     print(&text)
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
                 }
             }
         }),
-        // Done above.
+        // Handled above.
         Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
         Some(Command::FetchModel { hub }) => with_runtime(async move {
             match fetch_model(hub.as_str()).await {
@@ -133,7 +134,7 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 }
 
 async fn serve(config: &Config) -> ExitCode {
-    // Before anything listens, so that no signal finds the default behaviour.
+    // Installed before anything listens, so that no signal meets the default handler.
     let (Ok(mut terminate), Ok(mut interrupt)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
@@ -168,7 +169,7 @@ async fn serve(config: &Config) -> ExitCode {
     }
 }
 
-/// Prints to stdout; a reader that went away (`| head`) is no failure.
+/// Prints to stdout. A reader that closes early (`| head`) is not an error.
 fn print(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,

@@ -1,8 +1,8 @@
-//! The memory that requests and replies may hold together, and how much of it each caller may hold.
+//! The memory budget of requests and replies, and the share of each caller.
 //!
-//! What is counted is what is held: bytes as they are received, unpacked, decoded, loaded from the database and sent. A
-//! length that is only announced counts nothing. Each request has one [`Lease`]. It grows with the request and goes back
-//! when the reply was sent or dropped.
+//! Held memory is counted: bytes that were received, unpacked, decoded, loaded from the database
+//! and sent. An announced length counts nothing. Each request has one [`Lease`], which grows with
+//! the request and is returned when the reply was sent or dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,34 +13,35 @@ use context_store::{Meter, OwnerId};
 
 use crate::admission::overloaded;
 
-/// Bytes that requests without credentials may hold together: health checks, metrics, documentation, reflection.
+/// Memory for requests without credentials: health checks, metrics, documentation, reflection.
 pub const PUBLIC_BYTES: usize = 8 * MIB;
-/// The part of the budget that is kept for the Unix socket and the administration of keys: a sixteenth, within these.
+/// Minimum and maximum of the reserve for the Unix socket and for key administration; it is a
+/// sixteenth of the budget.
 const RESERVE: (usize, usize) = (4 * MIB, 32 * MIB);
-/// Accounts without a request that are remembered.
+/// How many accounts without a request are kept.
 const MAX_IDLE_ACCOUNTS: usize = 10_000;
 
 const MIB: usize = 1024 * 1024;
 
-/// Whose share of the memory a request takes from.
+/// The account that a request's memory is charged to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payer {
-    /// A request that needs no credentials.
+    /// A request without credentials.
     Public,
     /// A request of this owner.
     Owner(OwnerId),
-    /// The same, for the administration of keys, which may use the reserve.
+    /// The owner's key administration, which may use the reserve.
     KeysOf(OwnerId),
-    /// The operator, through the Unix socket.
+    /// The operator, over the Unix socket.
     Operator,
 }
 
-/// Bytes that are shared by everything in flight.
+/// The memory budget of all requests in flight.
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
     reserve: usize,
-    /// What one owner may hold.
+    /// The limit of one owner, in bytes.
     share: usize,
     used: AtomicUsize,
     public: Arc<Account>,
@@ -48,7 +49,7 @@ pub struct Budget {
     owners: Mutex<HashMap<OwnerId, Arc<Account>>>,
 }
 
-/// What one payer holds.
+/// The memory of one payer.
 #[derive(Debug)]
 struct Account {
     limit: usize,
@@ -64,7 +65,7 @@ impl Account {
     }
 }
 
-/// Adds to a counter unless it would exceed its limit.
+/// Adds to a counter, unless it would exceed the limit.
 fn add(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
@@ -72,8 +73,9 @@ fn add(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 }
 
 impl Budget {
-    /// A budget of this many bytes, in which the largest request (`largest` bytes, received and decoded) always has room.
-    /// With `shared`, an owner holds at most half of it, or one largest request.
+    /// A budget of `total` bytes. It is raised if the largest request (`largest` bytes, received
+    /// and decoded) would not fit. With `shared`, one owner may hold at most half of it or one
+    /// largest request, whichever is more.
     #[must_use]
     pub fn new(total: usize, largest: usize, shared: bool) -> Self {
         let reserve = (total / 16).clamp(RESERVE.0, RESERVE.1);
@@ -120,18 +122,18 @@ impl Budget {
     }
 }
 
-/// What one request holds; it goes back when the lease is dropped.
+/// The memory of one request. Dropping the lease returns it.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
     account: Arc<Account>,
-    /// What of the budget this request may use.
+    /// How much of the budget this request may use.
     limit: usize,
     bytes: AtomicUsize,
 }
 
 impl Lease {
-    /// A lease that is empty yet.
+    /// An empty lease.
     #[must_use]
     pub fn new(budget: &Arc<Budget>, payer: &Payer) -> Self {
         let limit = match payer {
@@ -146,10 +148,11 @@ impl Lease {
         }
     }
 
-    /// Counts bytes that are about to be held.
+    /// Reserves memory.
     ///
     /// # Errors
-    /// `OVERLOADED` when there is no room now; `REQUEST_TOO_LARGE` when there never could be.
+    /// `OVERLOADED` if there is no memory at present; `REQUEST_TOO_LARGE` if there could never be
+    /// enough.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
         if bytes > self.account.limit.min(self.limit) {
             return Err(Error::new(
@@ -168,17 +171,17 @@ impl Lease {
         Ok(())
     }
 
-    /// Counts bytes that are held whether there is room or not: the reply of a write that has happened.
+    /// Counts memory even beyond the limits: for the reply of a write that has taken effect.
     pub fn exceed(&self, bytes: usize) {
         self.account.used.fetch_add(bytes, Ordering::Relaxed);
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back bytes that are no longer held.
+    /// Returns memory that is no longer held.
     pub fn shrink(&self, bytes: usize) {
         let left = |held: usize| Some(held.saturating_sub(bytes));
-        // The closure always gives a value.
+        // The closure always returns a value.
         let held = self
             .bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
@@ -186,7 +189,7 @@ impl Lease {
         self.give_back(held.min(bytes));
     }
 
-    /// Bytes that are held.
+    /// Bytes held by this lease.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -211,7 +214,7 @@ impl Drop for Lease {
     }
 }
 
-/// The error of a request beyond the limit; `what` is the body or the message.
+/// The error for a request beyond the size limit. `what` is the body or the message.
 #[must_use]
 pub fn too_large(what: &str, limit: usize) -> Error {
     Error::new(

@@ -1,4 +1,6 @@
-//! What Prometheus can scrape: requests, their durations, and what is going on right now.
+//! Metrics for Prometheus: requests, durations, and the current state.
+
+#![expect(clippy::disallowed_methods, reason = "how long the service runs")]
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -19,7 +21,7 @@ use crate::transport::Transport;
 /// The media type of the exposition format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// From a cached read to a search that somebody gave up on.
+/// From a cached read to a search that its caller gave up on.
 const BUCKETS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
@@ -27,13 +29,13 @@ const BUCKETS: [f64; 14] = [
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
     operation: &'static str,
-    wire: Transport,
+    transport: Transport,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     operation: &'static str,
-    wire: Transport,
+    transport: Transport,
     outcome: Outcome,
 }
 
@@ -57,19 +59,20 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<OutcomeLabels, Counter>,
     durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
-    /// Those of successes and of all durations, by operation and transport: found without hashing labels for each request.
+    /// Counters of successes, and histograms of durations, by operation and transport: found
+    /// without hashing labels for each request.
     frequent: Vec<[OnceLock<(Counter, Histogram)>; 2]>,
-    /// Operations that run or wait for their turn.
+    /// Operations that are running or waiting for a slot.
     pub in_flight: Gauge,
     /// Open connections.
     pub connections: Gauge,
-    /// Connections that were refused, because their address had as many as it may.
+    /// Connections that were refused because their address had reached its limit.
     pub refused_connections: Counter,
-    /// Bytes that requests and replies hold.
+    /// Bytes held by requests and replies.
     pub body_bytes: Gauge,
-    /// Requests without a valid key.
+    /// Requests without valid credentials.
     pub authentication_failures: Counter,
-    /// Keys that bcrypt verified; a key that is known already is not verified again.
+    /// Keys that bcrypt verified. A cached key is not verified again.
     pub key_verifications: Gauge,
     queued_writes: Gauge,
     commits: Gauge,
@@ -86,7 +89,7 @@ impl Default for Metrics {
         let requests = Family::default();
         registry.register(
             "requests",
-            "Operations that were answered, by outcome",
+            "Finished operations, by outcome",
             requests.clone(),
         );
         let durations: Family<OperationLabels, Histogram, fn() -> Histogram> =
@@ -100,11 +103,11 @@ impl Default for Metrics {
         let authentication_failures = Counter::default();
         registry.register(
             "authentication_failures",
-            "Requests for operations without a valid key",
+            "Requests for operations without valid credentials",
             authentication_failures.clone(),
         );
         let refused_connections = Counter::default();
-        let help = "Connections that were refused, because their address had as many as it may";
+        let help = "Connections refused because their address had reached its limit";
         registry.register("refused_connections", help, refused_connections.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
@@ -113,23 +116,23 @@ impl Default for Metrics {
         };
         let in_flight = gauge(
             "requests_in_flight",
-            "Operations that run or wait for their turn",
+            "Operations that are running or waiting for a slot",
         );
         let connections = gauge("connections", "Open connections");
-        let body_bytes = gauge("body_bytes", "Bytes that requests and replies hold");
+        let body_bytes = gauge("body_bytes", "Bytes held by requests and replies");
         let key_verifications = gauge(
             "key_verifications",
-            "Keys that were verified; a key that is known already is not verified again",
+            "API keys verified with bcrypt; a cached key is not verified again",
         );
-        let queued_writes = gauge("store_queued_writes", "Writes that wait for the database");
+        let queued_writes = gauge("store_queued_writes", "Writes waiting for the database");
         let commits = gauge("store_commits", "Transactions committed since the start");
         let writes = gauge(
             "store_writes",
-            "Writes committed since the start; several share a transaction",
+            "Writes committed since the start; one transaction can hold several",
         );
         let damaged_rows = gauge(
             "damaged_rows_refused",
-            "Rows refused since the start because their content is not what was stored",
+            "Rows refused since the start because their checksum did not match",
         );
         let resident_memory = gauge("process_resident_memory_bytes", "Memory of the process");
         let uptime = Gauge::<f64, AtomicU64>::default();
@@ -162,44 +165,49 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts an operation that ended.
+    /// Records an operation that has ended.
     pub fn record(
         &self,
         operation: Operation,
-        wire: Transport,
+        transport: Transport,
         outcome: Option<Reason>,
         took: Duration,
     ) {
         let find = || {
             let labels = OperationLabels {
                 operation: operation.as_str(),
-                wire,
+                transport,
             };
             (
-                self.requests(operation, wire, None),
+                self.requests(operation, transport, None),
                 self.durations.get_or_create(&labels).clone(),
             )
         };
         let (successes, durations) =
-            self.frequent[operation as usize][wire as usize].get_or_init(find);
+            self.frequent[operation as usize][transport as usize].get_or_init(find);
         durations.observe(took.as_secs_f64());
         match outcome {
             None => successes.inc(),
-            Some(_) => self.requests(operation, wire, outcome).inc(),
+            Some(_) => self.requests(operation, transport, outcome).inc(),
         };
     }
 
-    fn requests(&self, operation: Operation, wire: Transport, outcome: Option<Reason>) -> Counter {
+    fn requests(
+        &self,
+        operation: Operation,
+        transport: Transport,
+        outcome: Option<Reason>,
+    ) -> Counter {
         self.requests
             .get_or_create(&OutcomeLabels {
                 operation: operation.as_str(),
-                wire,
+                transport,
                 outcome: Outcome(outcome),
             })
             .clone()
     }
 
-    /// The exposition text. `store` is what the database says of itself, when it answers.
+    /// The text for Prometheus. `store` are the database's own metrics, if it responded.
     #[must_use]
     pub fn render(&self, store: Option<&ConnectionMetrics>) -> String {
         if let Some(store) = store {
@@ -214,13 +222,14 @@ impl Metrics {
         }
         self.uptime.set(self.started.elapsed().as_secs_f64());
         let mut text = String::new();
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
 }
 
-/// proc(5), statm: the second number is the resident set, in pages. Elsewhere than on Linux there is no such file.
+/// The resident memory in bytes, from the second number (pages) of statm; see proc(5). `None` on
+/// systems other than Linux.
 fn resident_bytes() -> Option<i64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: i64 = statm.split_whitespace().nth(1)?.parse().ok()?;

@@ -15,16 +15,17 @@ use crate::config::Config;
 /// Cells of the progress bar.
 const BAR: u64 = 40;
 
-/// Moves everything, with a progress bar on a terminal, and gives what both databases hold alike at the end.
+/// Copies all data, with a progress bar on a terminal. Returns a table of what both databases now
+/// contain.
 ///
 /// # Errors
-/// A sentence that says what went wrong. No password stands in it.
+/// A sentence that says what went wrong. It contains no password.
 pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<String, String> {
     let owner = owner(&migration.owner)?;
     let from =
-        Place::parse(migration.from.reveal(), config).map_err(|why| format!("--from {why}"))?;
-    let to = Place::parse(migration.to.reveal(), config).map_err(|why| format!("--to {why}"))?;
-    if let (Place::Sqlite(from), Place::Sqlite(to)) = (&from, &to)
+        Endpoint::parse(migration.from.reveal(), config).map_err(|why| format!("--from {why}"))?;
+    let to = Endpoint::parse(migration.to.reveal(), config).map_err(|why| format!("--to {why}"))?;
+    if let (Endpoint::Sqlite(from), Endpoint::Sqlite(to)) = (&from, &to)
         && same_file(from, to)
     {
         return Err(format!(
@@ -32,7 +33,7 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
             from.display()
         ));
     }
-    // The source first: when it cannot be read, no target is made.
+    // The source is opened first: if it cannot be read, no target is created.
     let mut source = from.source(config, owner).await?;
     let mut target = to.target(config).await?;
     let mut shown = Progress::new();
@@ -57,13 +58,13 @@ fn same_file(one: &PathBuf, other: &PathBuf) -> bool {
     }
 }
 
-/// An end of the migration.
-enum Place {
+/// One end of the migration.
+enum Endpoint {
     Sqlite(PathBuf),
     Postgres(Box<context_store_postgres::Config>),
 }
 
-impl Place {
+impl Endpoint {
     fn parse(text: &str, config: &Config) -> Result<Self, String> {
         let text = text.trim();
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
@@ -123,7 +124,7 @@ pub(crate) const fn config_timeout(config: &Config) -> std::time::Duration {
     std::time::Duration::from_millis(config.postgres.postgresql_connect_timeout_ms)
 }
 
-/// A bar on a terminal, a line for each tenth elsewhere.
+/// Progress: a bar on a terminal, otherwise a line for each tenth.
 pub(crate) struct Progress {
     terminal: bool,
     last: Option<(Phase, &'static str, u64)>,
@@ -153,7 +154,7 @@ impl Observer for Progress {
             Phase::Verify => "comparing",
             Phase::Examine => "checking",
         };
-        // Nobody is left to tell when writing fails.
+        // If stderr is closed, there is no one to tell.
         if self.terminal {
             if self.last != Some((phase, table, filled)) {
                 let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
@@ -182,7 +183,7 @@ impl Observer for Progress {
     }
 }
 
-/// What both databases hold alike, a line for each owner and table.
+/// A table of what both databases contain, with a line for each owner and table.
 fn page(report: &Report, from: &str, to: &str) -> String {
     let Report {
         copied,
@@ -191,7 +192,7 @@ fn page(report: &Report, from: &str, to: &str) -> String {
     } = report;
     let mut page = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
     for found in verified {
-        // Nothing that a name holds is to reach the terminal as a command.
+        // Escaped, because a name could contain control sequences for the terminal.
         let owner = found.owner.as_str().escape_debug().to_string();
         let _ = writeln!(
             page,
@@ -204,13 +205,13 @@ fn page(report: &Report, from: &str, to: &str) -> String {
     for (table, rows) in left_behind {
         let _ = writeln!(
             page,
-            "not moved: {rows} rows of {table}, which the target does not keep; a service makes them anew"
+            "not copied: {rows} rows of {table}, which the target does not store; a service builds them again"
         );
     }
     let rows: u64 = verified.iter().map(|found| found.rows).sum();
     let _ = writeln!(
         page,
-        "{to} holds what {from} holds: {rows} rows with equal checksums, {copied} of them copied by this run"
+        "{to} and {from} have the same content: {rows} rows with equal checksums, {copied} of them copied by this run"
     );
     page
 }

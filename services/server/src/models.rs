@@ -1,36 +1,40 @@
-//! Which embedding model this installation uses, found from its settings and its files.
+//! Chooses the embedding model from the settings and the model files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use context_engine::{Engine, Switch};
+use context_model::Secret;
 use context_providers::Embedder;
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, EmbeddingProvider, Secret, Url};
+use crate::config::{Config, EmbeddingProvider, Url};
 
-/// The model that is looked for in the cache when none is configured.
+/// The model in the cache that is used if none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
 
-/// How long to wait before a provider that did not answer is asked again, doubled each time, and the most.
+/// The first and the longest pause before an unavailable provider is tried again. The pause doubles
+/// each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Where embeddings come from.
+/// The source of embeddings.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// From nowhere, for this reason.
+    /// None, for this reason.
     Off(String),
-    /// From a model in this directory, inside the service.
+    /// A model in this directory, run inside the service.
     Local(ModelDirectory),
-    /// From a provider over HTTP.
+    /// A provider over HTTP.
     Remote(Box<(Access, RemoteModel)>),
 }
 
-/// Where models are kept between starts: `$XDG_CACHE_HOME/context-service/models`, or below `~/.cache`.
+/// The directory of downloaded models: `$XDG_CACHE_HOME/context-service/models`, or below
+/// `~/.cache`.
 #[must_use]
 pub fn cache_directory() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME")
@@ -40,10 +44,10 @@ pub fn cache_directory() -> PathBuf {
     cache.join("context-service").join("models")
 }
 
-/// Where embeddings come from with these settings.
+/// Chooses the source of embeddings for these settings.
 ///
 /// # Errors
-/// A sentence for whoever started the service: a setting that asks for what is not there.
+/// A sentence to print at start: a setting requires something that is missing.
 pub fn choose(config: &Config) -> Result<Choice, String> {
     let models = &config.models;
     let off = |reason: &str| Ok(Choice::Off(reason.to_owned()));
@@ -94,7 +98,7 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
     }
 }
 
-/// A provider over HTTP with these settings.
+/// The HTTP provider of these settings.
 fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let models = &config.models;
     let provider = dialect.name();
@@ -135,9 +139,9 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     Ok(Choice::Remote(Box::new((access, remote))))
 }
 
-/// A provider's address, key and timeout, as settings have them.
+/// URL, key and timeout of a provider.
 pub fn access(url: &str, key: Option<&Secret>, timeout: Duration) -> Access {
-    // Ollama's own tools take the host alone.
+    // Ollama's own tools accept a host without a scheme.
     let url = if url.contains("://") {
         url.to_owned()
     } else {
@@ -145,12 +149,12 @@ pub fn access(url: &str, key: Option<&Secret>, timeout: Duration) -> Access {
     };
     Access {
         url,
-        key: key.map(|key| context_providers::http::Secret::new(key.reveal())),
-        patience: timeout,
+        key: key.cloned(),
+        timeout,
     }
 }
 
-/// The flags with which another process of this user chooses the same.
+/// The flags with which another process of this user makes the same choice.
 #[must_use]
 pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
     let models = &config.models;
@@ -228,7 +232,7 @@ fn wish(config: &Config) -> ChunkWish {
     }
 }
 
-/// Checks that nothing that needs an embedding model was asked for outright.
+/// Checks that no setting requires an embedding model.
 fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     let search = &config.search;
     let need = |setting: &str| {
@@ -247,7 +251,7 @@ fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     }
 }
 
-/// Loads or reaches what was chosen; `Ok(Err(reason))` when that is nothing.
+/// Loads the model or connects to the provider; `Ok(Err(reason))` if embeddings are off.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -280,18 +284,18 @@ pub async fn load(
     }
 }
 
-/// Gives the engine its embedding model. One that cannot be used leaves semantic search off, and the log and the statistics say
-/// why. A provider that does not answer is asked again in the background, by the returned task, and never keeps the
-/// service from starting.
+/// Gives the engine its embedding model. If it is unusable, semantic search stays off, and the log
+/// and the statistics say why. The returned task retries an unavailable provider in the background;
+/// the service starts without waiting for it.
 ///
 /// # Errors
-/// A sentence for whoever started the service.
+/// A sentence to print at start.
 pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
     let choice = match choose(config)? {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);
             engine.retrieval.awaiting_embedder(format!(
-                "the embedding provider {} has not answered yet",
+                "the embedding provider {} has not responded yet",
                 remote.1.dialect.name()
             ));
             return Ok(Some(
@@ -315,7 +319,7 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     if config.search.enable_semantic_search == Switch::True {
         return Err(format!("ENABLE_SEMANTIC_SEARCH is true, but {reason}"));
     }
-    tracing::warn!("Search by meaning is off: {reason}");
+    tracing::warn!("Semantic search is off: {reason}");
     engine.retrieval.without_embedder(reason);
     Ok(None)
 }
@@ -334,7 +338,7 @@ async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), Strin
         model = model.identity(),
         dimensions = model.dimensions,
         provider = model.provider,
-        "Embeds with `{}`",
+        "Semantic search uses model `{}`",
         model.name
     );
     if let Some(reason) = engine.retrieval.why_no_stored_tokens() {
@@ -343,26 +347,29 @@ async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), Strin
     Ok(())
 }
 
-/// Asks the provider until it answers or refuses for good.
+/// Connects to the provider, and retries until it responds or refuses permanently.
 async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
     let provider = model.dialect.name();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = ExponentialBuilder::new()
+        .with_min_delay(FIRST_PAUSE)
+        .with_max_delay(LONGEST_PAUSE)
+        .without_max_times()
+        .build();
     loop {
         let reason = match HttpEmbedder::connect(access, model.clone()).await {
             Ok(embedder) => match adopt(engine, Arc::new(embedder)).await {
                 Ok(()) => return,
                 Err(reason) => {
-                    tracing::warn!("Search by meaning is off: {reason}");
+                    tracing::warn!("Semantic search is off: {reason}");
                     return engine.retrieval.without_embedder(reason);
                 }
             },
             Err(error) => error.to_string(),
         };
-        tracing::warn!("Search by meaning waits for {provider}: {reason}");
+        tracing::warn!("Semantic search waits for {provider}: {reason}");
         engine
             .retrieval
             .awaiting_embedder(format!("{provider}: {reason}"));
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }

@@ -1,4 +1,9 @@
-//! Opening the database, and taking it over from a service that a gateway started.
+//! Opens the database. If a service that a gateway started holds it, takes it over.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long it waits for the service before it"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +19,21 @@ use tokio::time::Instant;
 use crate::config::{Backend, Config};
 use crate::start_error::StartError;
 
-/// How long another service may take to give the database up: its own drain and a little more.
+/// How long another service may take to release the database: its drain time and a margin.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
-/// How often the database is tried. A service that a gateway started tries less often, so that one started by hand
-/// comes first.
+/// Intervals between attempts to open the database. A service that a gateway started tries less
+/// often, so that one started by hand wins.
 const POLL_BY_HAND: Duration = Duration::from_millis(10);
 const POLL_STARTED: Duration = Duration::from_millis(100);
 
-/// The route, on the Unix socket alone, that asks a service which a gateway started to give way.
+/// The route that asks a service started by a gateway to stop. Only the Unix socket serves it.
 pub const DRAIN_ROUTE: &str = "/internal/drain";
 
-/// What became of opening the database.
+/// The outcome of opening the database.
 pub enum Opened {
-    /// It is ours.
+    /// This service has it.
     Store(Arc<dyn Store>),
-    /// Another service has it; the gateway that started this one finds that one.
+    /// Another service has it. The gateway that started this one will find that service.
     ServedByAnother,
 }
 
@@ -43,8 +48,9 @@ pub async fn open(config: &Config) -> Result<Opened, StartError> {
     }
 }
 
-/// Any number of services share the database, but one has the socket: one that a gateway started gives it up, and when
-/// it is us that a gateway started, the other one's service is good enough.
+/// Several services may share the database, but only one can have the socket. If a service started
+/// by a gateway has it, that one is asked to stop. If a gateway started this service, the other
+/// service is sufficient.
 async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
     let socket = config.socket();
     if UnixStream::connect(&socket).await.is_ok() {
@@ -56,7 +62,7 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
             tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await,
             Ok(Ok(true))
         ) {
-            tracing::info!("Asked the service that a gateway started to give way");
+            tracing::info!("Asked the service that a gateway started to stop");
             while UnixStream::connect(&socket).await.is_ok() && Instant::now() < deadline {
                 tokio::time::sleep(POLL_BY_HAND).await;
             }
@@ -70,8 +76,8 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
     )))
 }
 
-/// A database that a gateway's service holds is taken over; when it is us that a gateway started, the other one's
-/// service is good enough.
+/// A database held by a service that a gateway started is taken over. If a gateway started this
+/// service, the other service is sufficient.
 async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
     let deadline = Instant::now() + TAKEOVER_TIMEOUT;
     let socket = config.socket();
@@ -105,7 +111,7 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
     }
 }
 
-/// Opens an SQLite database as it is.
+/// Opens an SQLite database without a takeover.
 pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
     let sqlite = config.sqlite();
     let path = sqlite.path.clone();
@@ -119,11 +125,12 @@ pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
         })
 }
 
-/// Over its socket; where that does not answer, by a signal to the process that holds the lock.
+/// Asks over the socket or, if there is no response, by a signal to the process that holds the
+/// lock.
 async fn ask_to_drain(socket: &Path, holder: Holder) {
     let answered = tokio::time::timeout(Duration::from_secs(2), post_drain(socket)).await;
     if matches!(answered, Ok(Ok(true))) {
-        tracing::info!("Asked the service that a gateway started to give way");
+        tracing::info!("Asked the service that a gateway started to stop");
         return;
     }
     if let Some(pid) = holder
@@ -134,7 +141,7 @@ async fn ask_to_drain(socket: &Path, holder: Holder) {
     {
         tracing::info!(
             pid = pid.as_raw_pid(),
-            "Asked the service that a gateway started to give way, by signal"
+            "Asked the service that a gateway started to stop, by signal"
         );
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
@@ -151,14 +158,14 @@ async fn post_drain(socket: &Path) -> std::io::Result<bool> {
     Ok(&head[9..] == b"202")
 }
 
-/// Whether a process is a context service of this user. The lock it holds says so already; this keeps a number that
-/// was read from a file from ever reaching another process.
+/// Whether a process is a context service of this user. The lock already implies it; this check
+/// ensures that a process id read from a file can never hit another process.
 fn is_ours(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let process = Path::new("/proc").join(pid.to_string());
     let same_user = std::fs::metadata(&process)
         .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
-    // The kernel keeps 15 characters of the name, which is exactly this one's length.
+    // The kernel truncates process names to 15 characters, exactly the length of this one.
     same_user
         && std::fs::read_to_string(process.join("comm"))
             .is_ok_and(|name| name.trim_end() == "context-service")

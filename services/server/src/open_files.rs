@@ -1,17 +1,18 @@
-//! How many connections the system lets the service hold: each is an open file.
+//! Fits the number of connections to the limit on open files; each connection is an open file.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Load;
 use crate::connections::ConnectionLimits;
 
-/// Files that the service holds besides its clients' connections: the database, the log, providers, threads' pipes.
+/// Files besides the clients' connections: the database, the log, providers, pipes of threads.
 const OTHER_FILES: u64 = 128;
-/// Connections through the Unix socket that always find a file.
+/// Connections over the Unix socket for which files are reserved.
 const SOCKET_CONNECTIONS: u64 = 64;
 
-/// The connections that each of so many TCP listeners may hold, so that the Unix socket and the database always find a
-/// file. Raises the limit of open files as far as the system allows, and says when it is still too low.
+/// The connections for each of `listeners` TCP listeners, such that the Unix socket and the
+/// database always find a free file. Raises the limit on open files as far as the system allows,
+/// and logs if it is still too low.
 pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     let wanted = load.max_connections;
     let listeners = listeners.max(1) as u64;
@@ -22,7 +23,7 @@ pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     let fits = files.saturating_sub(OTHER_FILES + SOCKET_CONNECTIONS) / listeners;
     let per_listener = wanted.min(fits.max(1));
     if per_listener < wanted {
-        // An error, because by default nothing less is shown.
+        // At error level, because lower levels are hidden by default.
         tracing::error!(
             open_files = files,
             connections = per_listener,
@@ -41,7 +42,7 @@ pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     }
 }
 
-/// Raises the limit of open files to `needed`, or as far as it goes, and gives what it is then.
+/// Raises the limit on open files to `needed`, or as far as possible; returns the new limit.
 fn raise(needed: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let current = current.unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Where a request comes from.
+//! The origin of a request: its connection and peer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use axum::extract::Request;
 
 use crate::connection::Connection;
 
-/// How a connection came.
+/// The kind of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// Over TCP.
@@ -16,19 +16,19 @@ pub enum Peer {
     Unix,
 }
 
-/// Where a request comes from: an extension of each that came over a connection.
+/// The origin of a request. An extension of each request that came over a connection.
 #[derive(Debug)]
 pub struct Origin {
-    /// How its connection came.
+    /// The kind of its connection.
     pub peer: Peer,
-    /// The address of a peer that came over TCP.
+    /// The peer's address, if it came over TCP.
     pub address: Option<IpAddr>,
     /// Its connection.
     pub connection: Arc<Connection>,
 }
 
 impl Origin {
-    /// Where this request comes from.
+    /// The origin of this request.
     #[must_use]
     pub fn of(request: &Request) -> Option<&Arc<Self>> {
         request.extensions().get()

@@ -1,4 +1,4 @@
-//! Failures as REST has them: `application/problem+json`, RFC 9457.
+//! Errors in REST: `application/problem+json`, RFC 9457.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -6,12 +6,12 @@ use context_model::{Error, Reason, Violation};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
-use crate::wire;
+use crate::error_codes;
 
 /// The media type of a problem.
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A failed request. Its body is made at the edge, where the request id is known.
+/// A failed request. The edge renders its body, because it knows the request id.
 #[derive(Debug)]
 pub struct Problem(Error);
 
@@ -23,7 +23,7 @@ impl From<Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = wire::codes(self.0.reason).1.into_response();
+        let mut response = error_codes::codes(self.0.reason).1.into_response();
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             response
@@ -44,12 +44,12 @@ impl IntoResponse for Problem {
 struct Failure(Error);
 
 impl Problem {
-    /// Logs a failure and gives it its body. Any other response stays as it is.
+    /// Logs the error and renders its body. Other responses are returned unchanged.
     pub fn render(mut response: Response, request_id: &HeaderValue) -> Response {
         let Some(Failure(error)) = response.extensions_mut().remove() else {
             return response;
         };
-        wire::log(&error);
+        error_codes::log(&error);
         let (mut parts, _) = response.into_parts();
         let body = ProblemBody::new(&error, request_id.to_str().unwrap_or_default());
         let body = serde_json::to_vec(&body).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-/// A failure (RFC 9457).
+/// An error (RFC 9457).
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody {
@@ -71,22 +71,22 @@ pub struct ProblemBody {
     #[serde(rename = "type")]
     #[schema(format = "uri", example = "urn:context-service:invalid-argument")]
     kind: String,
-    /// A few words for the kind, the same each time.
+    /// A short title of the kind, the same for each occurrence.
     #[schema(example = "A parameter is missing, malformed or out of range")]
     title: &'static str,
     /// The HTTP status.
     #[schema(example = 400, minimum = 400, maximum = 599)]
     status: u16,
-    /// What is wrong this time and what to do, as a sentence.
+    /// A sentence that says what is wrong in this case and what to do.
     #[schema(example = "`limit` is 500; the allowed range is 1 to 100")]
     detail: String,
-    /// The id of this request, as in the header `x-request-id` and in the log.
+    /// The id of this request, as in the `x-request-id` header and in the log.
     #[schema(example = "019aa3f0c2b07d5e8a4b6c1d2e3f4a5b")]
     instance: String,
-    /// The stable reason for programs.
+    /// The stable, machine-readable reason.
     #[schema(example = "INVALID_ARGUMENT")]
     reason: &'static str,
-    /// The fields at fault; empty when it is none's.
+    /// The invalid fields; empty if the error is not about fields.
     violations: Vec<Violation>,
 }
 
@@ -97,8 +97,8 @@ impl ProblemBody {
                 "urn:context-service:{}",
                 error.reason.as_str().to_ascii_lowercase().replace('_', "-")
             ),
-            title: wire::title(error.reason),
-            status: wire::codes(error.reason).1.as_u16(),
+            title: error_codes::title(error.reason),
+            status: error_codes::codes(error.reason).1.as_u16(),
             detail: error.message.clone(),
             instance: request_id.to_owned(),
             reason: error.reason.as_str(),

@@ -1,5 +1,10 @@
-//! `context-service reembed`: moving to another embedding model. The service that serves the database does it, where
-//! there is one, and uses the new model from then on; else it is done here.
+//! `context-service reembed`: switches to another embedding model. If a service serves the
+//! database, it does the work and uses the new model from then on. Otherwise this process does it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long it waits for a database in use"
+)]
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,42 +32,44 @@ use crate::problem::Problem;
 use crate::rest;
 use crate::start_error::StartError;
 
-/// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
+/// The route of the command. Only the Unix socket serves it; access to the socket is restricted to
+/// the user who owns the database.
 pub const REEMBED_ROUTE: &str = "/internal/reembed";
 
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
-/// How often a command asks how far the service is.
+/// Interval at which a command asks the service for its progress.
 const POLL: Duration = Duration::from_millis(250);
 
 /// Cells of the progress bar.
 const BAR: i64 = 40;
 
-/// What a command asks of a service.
+/// A command's request to a service.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Ask {
-    /// Move to the model of these flags, or go on with it.
+    /// Switch to the model of these flags, or continue a switch to it.
     Begin { flags: Vec<String> },
-    /// Say how far it is.
-    Look,
+    /// Return the progress. Earlier versions, which may be running, know it as `look`.
+    #[serde(rename = "look")]
+    Progress,
 }
 
-/// How far a service is.
+/// The progress of a service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 enum Status {
-    /// There is nothing to do.
+    /// No switch is running.
     Idle,
-    /// It embeds.
+    /// Entries are being embedded.
     Running { embedded: i64, entries: i64 },
-    /// It is done; what to tell the user.
+    /// The switch has ended; the sentence to print.
     Done { sentence: String },
-    /// It stopped; why.
+    /// The switch has failed; the sentence to print.
     Failed { sentence: String },
 }
 
-/// The move that a service is making.
+/// The switch of a service to another model.
 #[derive(Clone)]
 pub struct Moves {
     app: Arc<App>,
@@ -70,7 +77,7 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Nothing is moving yet.
+    /// No switch is running yet.
     pub fn new(app: Arc<App>) -> Self {
         Self {
             app,
@@ -89,7 +96,7 @@ impl Moves {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 
-    /// Begins, unless something is moving already.
+    /// Starts a switch, unless one is running.
     fn begin(&self, flags: Vec<String>) -> Result<(), Error> {
         let arguments = std::iter::once("context-service".to_owned())
             .chain(flags)
@@ -122,7 +129,7 @@ impl Moves {
     }
 }
 
-/// Answers a command with how far it is.
+/// Responds to a command with the progress.
 pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
@@ -136,7 +143,7 @@ pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
             .to_bytes();
         match context_model::decode_slice::<Ask>(&body)? {
             Ask::Begin { flags } => moves.begin(flags)?,
-            Ask::Look => {}
+            Ask::Progress => {}
         }
         Ok::<Status, Error>(moves.status())
     };
@@ -146,7 +153,7 @@ pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
     }
 }
 
-/// Loads the model of these settings and moves to it.
+/// Loads the configured model and switches to it.
 async fn run(
     engine: &Engine,
     config: &Config,
@@ -160,27 +167,29 @@ async fn run(
         .await
         .map_err(|error| error.message)?;
     Ok(match outcome {
-        Reembedded::Before => format!("the vectors of {name} are in use already"),
+        Reembedded::Before => format!("the vectors of {name} are already in use"),
         Reembedded::Now { refused: 0 } => format!(
-            "search by meaning uses {name} now; start every service with these settings from now on"
+            "semantic search now uses {name}; start every service with these settings from now on"
         ),
         Reembedded::Now { refused } => {
             format!(
-                "search by meaning uses {name} now, without {refused} entries that it refused; start every service with these settings from now on"
+                "semantic search now uses {name}, without {refused} entries that it refused; start every service with these settings from now on"
             )
         }
     })
 }
 
-/// Moves the database of these settings to their embedding model, with a progress bar on a terminal, and gives the
-/// sentence to end with.
+/// Switches the configured database to the configured embedding model, with a progress bar on a
+/// terminal. Returns the final sentence to print.
 ///
 /// # Errors
-/// A sentence that says what is wrong. What was embedded until then is kept.
+/// A sentence that says what is wrong. Entries that were embedded stay embedded.
 pub async fn command(config: &Config) -> Result<String, String> {
     let choice = models::choose(config)?;
     if let Choice::Off(reason) = &choice {
-        return Err(format!("there is no embedding model to move to: {reason}"));
+        return Err(format!(
+            "there is no embedding model to switch to: {reason}"
+        ));
     }
     let deadline = Instant::now() + admin::BUSY_TIMEOUT;
     let bar = Bar::default();
@@ -190,7 +199,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
         }
         match admin::open(config).await {
             Ok(store) => break store,
-            // A service that starts or stops holds the database and has no socket.
+            // While a service starts or stops, it holds the database lock and has no socket.
             Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => {
                 tokio::time::sleep(admin::POLL).await
             }
@@ -208,7 +217,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
     outcome
 }
 
-/// Lets a running service do it, and watches.
+/// Asks a running service to do the switch, and shows its progress.
 async fn at_the_service(
     config: &Config,
     stream: UnixStream,
@@ -223,7 +232,7 @@ async fn at_the_service(
             .await
             .inspect_err(|_| bar.end())?;
         match serde_json::from_str(&answer)
-            .map_err(|error| format!("the service gave no proper answer: {error}"))?
+            .map_err(|error| format!("the service's response cannot be read: {error}"))?
         {
             Status::Running { embedded, entries } => bar.show(embedded, entries),
             Status::Done { sentence } => {
@@ -233,26 +242,26 @@ async fn at_the_service(
             Status::Failed { sentence } => {
                 bar.end();
                 return Err(format!(
-                    "{sentence}; what was embedded is kept, and the same command goes on with it"
+                    "{sentence}; entries that were embedded stay embedded, and the same command continues"
                 ));
             }
             Status::Idle => {
                 return Err(
-                    "the service was started anew; the same command goes on where it was"
+                    "the service was restarted; the same command continues where it stopped"
                         .to_owned(),
                 );
             }
         }
-        question = Ask::Look;
+        question = Ask::Progress;
         tokio::time::sleep(POLL).await;
         stream = UnixStream::connect(config.socket()).await.map_err(|error| {
             bar.end();
-            format!("the service went away ({error}); when it is back, the same command goes on where it was")
+            format!("the connection to the service was lost ({error}); when it is running again, the same command continues where it stopped")
         })?;
     }
 }
 
-/// Progress on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; nothing elsewhere.
 #[derive(Default)]
 struct Bar {
     shown: Mutex<Option<(i64, i64)>>,
@@ -266,7 +275,7 @@ impl Bar {
         }
         let filled = embedded.min(entries) * BAR / entries.max(1);
         let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
-        // Nobody is left to tell when this fails.
+        // If stderr is closed, there is no one to tell.
         let _ = write!(
             std::io::stderr(),
             "\r[{bar:<40}] {embedded} of {entries} entries"

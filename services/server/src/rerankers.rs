@@ -1,4 +1,4 @@
-//! Who reranks, found from the settings.
+//! Chooses the reranker from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use context_providers::local::{LocalReranker, ModelDirectory};
 use crate::config::{Config, RerankProvider, Url};
 use crate::models::{self, access};
 
-/// Who reranks.
+/// The choice of reranker.
 #[derive(Debug)]
 pub enum Choice {
-    /// Nobody, for this reason.
+    /// None, for this reason.
     Off(String),
     /// The embedding model, by late interaction.
     LateInteraction,
-    /// A cross-encoder in this directory, inside the service.
+    /// A cross-encoder in this directory, run inside the service.
     Local(ModelDirectory),
     /// A provider over HTTP.
     Remote(Arc<HttpReranker>),
 }
 
-/// Who reranks with these settings.
+/// Chooses the reranker for these settings.
 ///
 /// # Errors
-/// A sentence for whoever started the service: a setting that is missing or cannot be used, or reranking that is demanded and
-/// that nobody could do.
+/// A sentence to print at start: a setting is missing or unusable, or reranking is required but
+/// impossible.
 pub fn choose(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if search.enable_reranking == Switch::False {
@@ -56,13 +56,14 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
     remote(config, dialect).map(|reranker| Choice::Remote(Arc::new(reranker)))
 }
 
-/// Reranking without a model of its own, where the embedding model can do it.
+/// Reranking with the embedding model, if that supports it.
 fn late_interaction(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if let Some(url) = &search.rerank_url {
-        // Whoever set it expects that texts are sent there, and without the provider's name nobody knows in which form.
+        // The URL alone does not say which API it offers, and ignoring it would not be what its
+        // user expects.
         return Err(format!(
-            "RERANK_URL is {url:?}, but RERANK_PROVIDER does not say what answers there: tei, cohere, jina or voyage"
+            "RERANK_URL is {url:?}, but RERANK_PROVIDER does not say which API it offers: tei, cohere, jina or voyage"
         ));
     }
     let reason = match models::choose(config)? {
@@ -70,7 +71,7 @@ fn late_interaction(config: &Config) -> Result<Choice, String> {
         models::Choice::Off(reason) => reason,
         models::Choice::Remote(remote) => {
             format!(
-                "the embedding provider {} gives no vectors of tokens, so that its model cannot rerank",
+                "the embedding provider {} returns no token vectors, so its model cannot rerank",
                 remote.1.dialect.name()
             )
         }
@@ -83,7 +84,7 @@ fn late_interaction(config: &Config) -> Result<Choice, String> {
     Ok(Choice::Off(reason))
 }
 
-/// A provider over HTTP with these settings.
+/// The HTTP provider of these settings.
 fn remote(config: &Config, dialect: RerankDialect) -> Result<HttpReranker, String> {
     let search = &config.search;
     let provider = dialect.name();
@@ -102,14 +103,15 @@ fn remote(config: &Config, dialect: RerankDialect) -> Result<HttpReranker, Strin
     if search.rerank_url.is_none() && search.rerank_api_key.is_none() {
         return Err(needs("RERANK_API_KEY"));
     }
-    // No search waits longer.
+    // A search does not wait longer than this.
     let timeout = Duration::from_millis(search.rerank_timeout_ms);
     let access = access(url, search.rerank_api_key.as_ref(), timeout);
     HttpReranker::new(&access, dialect, model)
         .map_err(|error| format!("reranking by {provider}: {error}"))
 }
 
-/// Loads what was chosen; `None` when nobody but the embedding model reranks. Asks nobody.
+/// Loads the reranker; `None` if there is none besides the embedding model. Does not contact a
+/// provider.
 ///
 /// # Errors
 /// A sentence that says what is wrong.
@@ -128,8 +130,8 @@ pub async fn load(choice: Choice) -> Result<Option<Arc<dyn Reranker>>, String> {
     }
 }
 
-/// Gives the engine its reranker. One over HTTP is asked for the first time by a search, which goes without it while it does
-/// not answer.
+/// Gives the engine its reranker. An HTTP provider is contacted only by the first search; while it
+/// is unavailable, searches skip reranking.
 ///
 /// # Errors
 /// As [`choose`] and [`load`].
@@ -137,7 +139,7 @@ pub async fn install(engine: &Engine, config: &Config) -> Result<(), String> {
     if let Some(reranker) = load(choose(config)?).await? {
         tracing::info!(
             provider = reranker.provider(),
-            "Reranks with `{}`",
+            "Reranking uses model `{}`",
             reranker.model()
         );
         engine.retrieval.use_reranker(reranker);

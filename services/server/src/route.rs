@@ -1,4 +1,4 @@
-//! Which operation a request is for, by its path alone: decided before anything of its body is read.
+//! Finds the operation of a request by method and path, before its body is read.
 
 use context_model::Operation;
 use http::Method;
@@ -12,7 +12,7 @@ use Operation::{
     UpdateArtifact, UpdateContext, UpdateContextBatch,
 };
 
-/// The routes of REST, by method and template.
+/// The REST routes, by method and path template.
 const REST: &[(Method, &str, Operation)] = &[
     (Method::POST, "/v1/contexts", StoreContext),
     (Method::GET, "/v1/contexts", GetContextByIds),
@@ -82,22 +82,23 @@ const REST: &[(Method, &str, Operation)] = &[
     ),
 ];
 
-/// The paths of operations. Everything else (health, metrics, documentation, reflection) shows nothing of any owner.
+/// Path prefixes of operations. All other paths (health, metrics, documentation, reflection) reveal
+/// no owner's data.
 const GUARDED: [&str; 2] = ["/v1/", "/context.v1."];
 
-/// Whether a path is one of operations, known or not.
+/// Whether a path has the prefix of operations, whether or not the operation exists.
 #[must_use]
 pub fn is_guarded(path: &str) -> bool {
     GUARDED.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// The operation of a request; `template` is the route that the path matched.
+/// The operation of a request. `template` is the route that the path matched.
 #[must_use]
 pub fn operation(method: &Method, path: &str, template: Option<&str>) -> Option<Operation> {
     if let Some(operation) = Operation::of_grpc_path(path) {
         return Some(operation);
     }
-    // A route that answers GET answers HEAD as well.
+    // A route for GET also serves HEAD.
     let method = if method == Method::HEAD {
         &Method::GET
     } else {
@@ -132,7 +133,7 @@ mod tests {
                 .filter(|(_, described)| described["operationId"].is_string())
             {
                 let name = described["operationId"].as_str().unwrap();
-                // The routes about one entry are named after it.
+                // Routes for single entries have operation ids of their own.
                 let name = match name {
                     "get_context" => "get_context_by_ids",
                     "delete_context_by_id" => "delete_context",

@@ -1,4 +1,4 @@
-//! Putting the service together, and taking it apart again without losing anything.
+//! Starts the service, and stops it without losing data.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -42,26 +42,26 @@ use crate::socket::Socket;
 use crate::start_error::StartError;
 use crate::summaries;
 
-/// Smaller replies gain nothing from compression.
+/// Smaller replies are not compressed: it would gain nothing.
 const MIN_COMPRESSED_BYTES: u16 = 1024;
 
-/// What starting led to.
+/// The outcome of a start.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one of them in a process"
 )]
 pub enum Started {
-    /// The service runs.
+    /// The service is running.
     Running(Running),
-    /// Another service serves this database already, so that a gateway's start has nothing to do.
+    /// Another service already serves this database, so a gateway's start has nothing to do.
     ServedByAnother,
 }
 
-/// A service that runs until it is told to stop.
+/// A running service.
 pub struct Running {
     places: Places,
     engine: Arc<Engine>,
-    /// Embeds what was stored without vectors, gives checksums to rows without them, and reaches the provider.
+    /// Background work: late embeddings, checksums, connecting to providers.
     in_background: Background,
     health: tonic_health::server::HealthReporter,
     connections: Connections,
@@ -71,7 +71,7 @@ pub struct Running {
     idle_exit: Option<Duration>,
 }
 
-/// Tasks that end when this is dropped.
+/// Tasks that are aborted when this is dropped.
 #[derive(Default)]
 struct Background(Vec<tokio::task::AbortHandle>);
 
@@ -81,14 +81,15 @@ impl Drop for Background {
     }
 }
 
-/// Starts the service on these settings.
+/// Starts the service with these settings.
 ///
 /// # Errors
-/// [`StartError`]; nothing listens or runs then, and the database is closed.
+/// [`StartError`]. In that case nothing listens, and the database is closed.
 pub async fn start(config: &Config) -> Result<Started, StartError> {
     check_settings(config).map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
-    // The addresses first: when they are taken, the database of whoever has them stays where it is.
+    // The addresses are bound first: if one is taken, the database is not taken over from the
+    // service that uses it.
     let tcp = bind(
         "CONTEXT_LISTEN",
         (!config.auto_started).then_some(config.network.listen),
@@ -110,7 +111,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     match start_on(Arc::clone(&store), config, tcp, grpc_tcp).await {
         Ok(running) => Ok(Started::Running(running)),
         Err(error) => {
-            // A process that hosts the service goes on, and may start it again.
+            // A process that embeds the service continues and may start it again.
             store.close().await;
             Err(error)
         }
@@ -151,7 +152,8 @@ async fn start_on(
         App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?,
     );
     let first_key = match app.authenticator {
-        // A gateway's service has nobody who would read it, and a log is no place for a key.
+        // The output of a service that a gateway started is not shown to a user, and a key must not
+        // be in a log.
         Some(_) if config.auto_started => {
             if matches!(engine.access.ever_had_keys().await, Ok(false)) {
                 tracing::warn!(
@@ -178,7 +180,7 @@ async fn start_on(
     valid_keys
         .0
         .iter()
-        .for_each(|key| tracing::info!("API key that works: {}", key_line(key)));
+        .for_each(|key| tracing::info!("Valid API key: {}", key_line(key)));
     let stop = CancellationToken::new();
     let (grpc, health) = grpc::router(app.clone()).await?;
     let listeners = usize::from(tcp.is_some()) + usize::from(grpc_tcp.is_some());
@@ -290,7 +292,7 @@ fn serve(
     connections.serve(unix, both);
 }
 
-/// Adds what every request goes through, the outermost last.
+/// Adds the layers that every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
     let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES)
         .and(NotForContentType::GRPC)
@@ -310,7 +312,7 @@ fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
         .layer(cors(&config.network.cors_origins.0))
 }
 
-/// Without origins this adds nothing to a reply, and browsers keep other pages out.
+/// Without origins no headers are added, and browsers block other pages.
 fn cors(origins: &[String]) -> tower::util::Either<CorsLayer, tower::layer::util::Identity> {
     if origins.is_empty() {
         return tower::util::Either::Right(tower::layer::util::Identity::new());
@@ -365,7 +367,7 @@ struct Drain {
 }
 
 async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
-    // Whoever can open the socket could send a signal as well.
+    // A user with access to the socket could send a signal as well.
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
@@ -381,13 +383,13 @@ async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Where the service listens.
     #[must_use]
     pub const fn places(&self) -> &Places {
         &self.places
     }
 
-    /// The address of gRPC and REST, when there is one.
+    /// The address of gRPC and REST, if it listens on TCP.
     #[must_use]
     pub const fn address(&self) -> Option<SocketAddr> {
         self.places.address
@@ -399,20 +401,20 @@ impl Running {
         self.socket.path()
     }
 
-    /// The operations, for whoever runs the service inside its own process.
+    /// The engine, for processes that embed the service.
     #[must_use]
     pub const fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Stops it when cancelled.
+    /// A token that stops the service when cancelled.
     #[must_use]
     pub fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Serves until it is told to stop, or has been idle for long enough, then finishes what it has begun and closes
-    /// the database.
+    /// Serves until it is stopped or has been idle for long enough; then finishes requests in
+    /// flight and closes the database.
     pub async fn run(self) {
         let idle = async {
             match self.idle_exit {
@@ -422,12 +424,13 @@ impl Running {
         };
         tokio::select! {
             () = self.stop.cancelled() => tracing::info!("Stopping"),
-            () = idle => tracing::info!("Stopping, because nobody was connected for a while"),
+            () = idle => tracing::info!("Stopping: no client was connected for a while"),
         }
         grpc::set_not_serving(&self.health).await;
         self.connections.drain.cancel();
         self.connections.closed(self.drain_timeout).await;
-        // The file goes first, while the database is still locked: its name may be a successor's right afterwards.
+        // The socket file is removed while the database is still locked: right afterwards the name
+        // may belong to a successor.
         drop(self.socket);
         drop(self.in_background);
         self.engine.close().await;
@@ -435,11 +438,11 @@ impl Running {
     }
 }
 
-/// Waits until nobody has been connected for `limit`.
+/// Waits until no client has been connected for `limit`.
 async fn idle(connections: &Connections, limit: Duration) {
     let mut open = connections.watch();
     loop {
-        // The sender lives as long as the connections do, so that waiting cannot fail.
+        // The sender lives as long as the connections, so waiting cannot fail.
         let _ = open.wait_for(|open| *open == 0).await;
         tokio::select! {
             () = tokio::time::sleep(limit) => return,

@@ -1,4 +1,4 @@
-//! The Unix socket: private to its user, and never taken from a service that still answers.
+//! The Unix socket. It is private to its user and never taken from a service that still responds.
 
 use std::io;
 use std::os::unix::fs::{
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A bound socket; its file goes away with it. Drop the listener first.
+/// A bound socket. Dropping it removes its file; drop the listener first.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    /// Device and inode, so that a successor's file of the same name is left alone.
+    /// Device and inode, so that a successor's file of the same name is not removed.
     identity: (u64, u64),
 }
 
 /// Why a socket was not bound. Each message is a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody answers on it.
+    /// Another service responds on it.
     #[error("another service answers on the socket {}; stop it, or set CONTEXT_SOCKET to another path", .0.display())]
     Answered(PathBuf),
-    /// There is a file of another kind in its place.
+    /// A file that is not a socket has this path.
     #[error("{} exists and is not a socket; remove it, or set CONTEXT_SOCKET to another path", .0.display())]
     NotASocket(PathBuf),
-    /// The directory belongs to somebody else.
+    /// The directory belongs to another user.
     #[error("the directory {} belongs to another user; set CONTEXT_SOCKET to a path in a directory of your own", .0.display())]
     ForeignDirectory(PathBuf),
     /// Anything else.
@@ -33,13 +33,14 @@ pub enum BindError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Socket {
-    /// Binds a socket with mode 0600 in a directory with mode 0700. A file that a killed service left is replaced.
+    /// Binds a socket with mode 0600 in a directory with mode 0700. A stale file of a killed
+    /// service is replaced.
     ///
     /// # Errors
     /// [`BindError`].
@@ -68,7 +69,7 @@ impl Socket {
         ))
     }
 
-    /// Where it is.
+    /// The path of its file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -77,7 +78,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // An inode is used again soon, so that a successor's file can look like ours; but then the successor answers.
+        // Inodes are reused, so a successor's file can look like this one; but then the successor
+        // responds.
         let ours = identity(&self.path).is_ok_and(|found| found == self.identity);
         if ours && std::os::unix::net::UnixStream::connect(&self.path).is_err() {
             let _ = std::fs::remove_file(&self.path);

@@ -7,29 +7,29 @@ use crate::socket::BindError;
 /// Why the service did not start. Each message is a sentence for the user who started it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Settings that contradict each other, or ask for what this version cannot do.
+    /// Contradictory settings, or a setting for a feature that this version does not have.
     #[error("{0}")]
     Settings(String),
-    /// The database.
+    /// The SQLite database could not be opened.
     #[error(transparent)]
     Database(#[from] context_store_sqlite::OpenError),
-    /// The database server.
+    /// The PostgreSQL database could not be opened.
     #[error(transparent)]
     Postgres(#[from] context_store_postgres::OpenError),
-    /// An address.
+    /// An address could not be bound.
     #[error("{setting} is {address}, which cannot be listened on: {source}")]
     Address {
         /// The setting.
         setting: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The Unix socket.
+    /// The Unix socket could not be bound.
     #[error(transparent)]
     Socket(#[from] BindError),
-    /// A defect of the build.
+    /// The compiled-in gRPC descriptors cannot be read: a build error.
     #[error("the descriptors of the gRPC contract cannot be read: {0}")]
     Descriptors(#[from] tonic_reflection::server::Error),
 }

@@ -1,4 +1,4 @@
-//! Who writes summaries, found from the settings.
+//! Chooses the summary provider from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::task::AbortHandle;
 use crate::config::{Config, SummaryProvider, Url};
 use crate::models::access;
 
-/// Who writes summaries with these settings; `None`: nobody.
+/// The summary provider of these settings; `None` if there is none.
 ///
 /// # Errors
-/// A sentence for whoever started the service: a setting that is missing or cannot be used.
+/// A sentence to print at start: a setting is missing or unusable.
 pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     let models = &config.models;
     let model = models.summary_model.as_deref();
@@ -64,7 +64,7 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         .map_err(|error| format!("summaries by {provider}: {error}"))
 }
 
-/// Gives the engine its summarizer, and writes summaries in the background by the returned task.
+/// Gives the engine its summary provider. The returned task writes summaries in the background.
 ///
 /// # Errors
 /// As [`choose`].
@@ -74,7 +74,7 @@ pub fn install(engine: &Engine, config: &Config) -> Result<Option<AbortHandle>, 
     };
     tracing::info!(
         provider = summarizer.provider(),
-        "Writes summaries with `{}`",
+        "Summaries use model `{}`",
         summarizer.model()
     );
     let summaries = Arc::clone(&engine.background.summaries);

@@ -1,6 +1,6 @@
 //! The transports of the service.
 
-/// How a request came.
+/// The transport of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// gRPC or gRPC-Web.

@@ -1,4 +1,4 @@
-//! `context-service verify`: whether everything that is stored is what was stored.
+//! `context-service verify`: checks all stored data against its checksums.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,12 +11,13 @@ use context_store_sqlite::{OpenError, SqliteSource};
 use crate::config::{Backend, Config};
 use crate::migrate_data::{Progress, config_timeout};
 
-/// The exit code when something is damaged, and when that could not be found out.
+/// Exit codes: damage was found; the check failed.
 const DAMAGED: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// Reads every row of the database of these settings and prints what is damaged, a line each. It changes nothing, and a
-/// service may run meanwhile. Gives 0 when everything is sound, 1 when something is damaged, and 2 when it cannot tell.
+/// Reads every row of the configured database and prints a line for each damaged one. It changes
+/// nothing, and a service may be running meanwhile. Exit code 0: no damage, 1: damage found, 2: the
+/// check failed.
 pub async fn verify(config: &Config) -> ExitCode {
     let mut source = match open(config).await {
         Ok(source) => source,
@@ -31,7 +32,7 @@ pub async fn verify(config: &Config) -> ExitCode {
         findings: 0,
     };
     shown.note(&format!(
-        "Checking {}; a service may go on meanwhile",
+        "Checking {}; a service may keep running meanwhile",
         source.shown()
     ));
     let examined = examine(source.as_mut(), &mut shown).await;
@@ -45,7 +46,7 @@ pub async fn verify(config: &Config) -> ExitCode {
                 ExitCode::from(DAMAGED)
             }
         }
-        // The damage that was found may be what keeps it from reading on.
+        // The reported damage may be the cause of this error.
         Err(error) if shown.findings > 0 => {
             let _ = writeln!(
                 std::io::stdout(),
@@ -103,7 +104,7 @@ fn sentence(examination: Examination) -> String {
     if unsealed > 0 {
         let _ = write!(
             sentence,
-            "; {unsealed} rows have no checksums yet, which a running service gives them in the background"
+            "; {unsealed} rows have no checksums yet; a running service adds them in the background"
         );
     }
     if findings > 0 {
@@ -135,7 +136,7 @@ impl Examiner for Shown {
         let Finding { owner, what, field } = finding;
         self.findings += 1;
         self.progress.end_line();
-        // Nothing that a name holds is to reach the terminal as a command.
+        // Escaped, because a name could contain control sequences for the terminal.
         let owner = owner.as_ref().map_or_else(
             || "structure".to_owned(),
             |owner| format!("owner {}", owner.as_str().escape_debug()),

@@ -1,4 +1,5 @@
-//! Who calls, and what a request holds: found before its body is read, and carried to the handlers.
+//! The caller of a request and its memory lease. The edge determines both before the body is read,
+//! and handlers extract them.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use crate::memory::Lease;
 use crate::origin::Peer;
 use crate::problem::Problem;
 
-/// Who makes a request, and what the request holds.
+/// The caller of a request, and its lease.
 #[derive(Clone)]
 pub struct Who {
     caller: Caller,
-    /// The holder of credentials; `None` while authentication is off.
+    /// The authenticated holder of the credentials; `None` if authentication is off.
     pub holder: Option<Authenticated>,
-    /// Where the bytes of the request and its reply are counted.
+    /// Counts the memory of the request and its reply.
     pub lease: Arc<Lease>,
     is_write: bool,
 }
@@ -46,10 +47,11 @@ impl Who {
         }
     }
 
-    /// Counts bytes of the reply. A write has happened by then, so that its reply is never refused.
+    /// Counts the memory of a reply. The reply of a write is never refused, because the write has
+    /// taken effect.
     ///
     /// # Errors
-    /// `OVERLOADED` when there is no room for the reply of a read.
+    /// `OVERLOADED` if there is no memory for the reply of a read.
     pub fn count_reply(&self, bytes: usize) -> Result<()> {
         if self.is_write {
             self.lease.exceed(bytes);
@@ -64,10 +66,11 @@ impl Who {
         &self.caller
     }
 
-    /// Who the edge found.
+    /// The value that the edge stored in the request's extensions.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when the edge let no one in: no route can forget it.
+    /// `UNAUTHENTICATED` if the edge stored none. So a route that bypasses the edge refuses every
+    /// request.
     pub fn of(extensions: &http::Extensions) -> Result<Self> {
         extensions
             .get::<Self>()

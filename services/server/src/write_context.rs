@@ -1,4 +1,4 @@
-//! The headers of a write, the same in REST and in the metadata of gRPC.
+//! The headers of a write: HTTP headers in REST, metadata in gRPC.
 
 use context_engine::WriteContext;
 use context_model::{Error, Result};
@@ -7,7 +7,7 @@ use http::HeaderMap;
 /// The header of RFC draft-ietf-httpapi-idempotency-key-header.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What comes with a write beside its request.
+/// Reads the part of a write that is in the headers.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

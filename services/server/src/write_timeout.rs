@@ -1,5 +1,5 @@
-//! Connections whose peer stops reading are given up: a reply that nobody takes would be held for ever. And it is known
-//! whether the peer has said anything yet.
+//! A write timeout for connections: without it, a reply to a peer that stops reading would be held
+//! forever. Also detects whether the peer has sent enough to tell the HTTP version.
 
 use std::io;
 use std::pin::Pin;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Bytes by which HTTP/2 is told from HTTP/1.1 (RFC 9113 §3.4).
+/// How many bytes it takes to distinguish HTTP/2 from HTTP/1.1 (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
 
-/// A stream on which a write may be stuck for a limited time only.
+/// A stream whose writes fail if the peer accepts nothing for a time.
 pub struct WriteTimeout<Io> {
     io: Io,
     limit: Duration,
@@ -24,7 +24,7 @@ pub struct WriteTimeout<Io> {
 }
 
 impl<Io> WriteTimeout<Io> {
-    /// Waits at most so long for the peer to take something.
+    /// Writes fail after `limit` without progress.
     pub fn new(io: Io, limit: Duration) -> Self {
         Self {
             io,
@@ -35,7 +35,7 @@ impl<Io> WriteTimeout<Io> {
         }
     }
 
-    /// Becomes true when as many bytes have come as tell which HTTP the peer speaks.
+    /// Becomes true once enough bytes have arrived to tell the HTTP version.
     pub fn has_begun(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.begun)
     }
@@ -56,7 +56,7 @@ impl<Io> WriteTimeout<Io> {
         ready!(stuck.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the peer takes nothing",
+            "the peer does not read",
         )))
     }
 }

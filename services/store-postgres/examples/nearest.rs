@@ -1,12 +1,16 @@
-//! How long a search by meaning takes in PostgreSQL and how much it finds, in turn with the bare statement.
+//! Time and recall of semantic search in PostgreSQL: without a filter by `ef_search`, with filters at the default, each
+//! in turn with the bare statement.
 //!
 //! ```sh
-//! cargo run --release --example nearest -- 100000 384 [VECTORS]
+//! cargo run --release --package context-store-postgres --example nearest -- 100000 384 [ORIGINALS [NOISE]]
 //! ```
 //!
-//! CONTEXT_TEST_POSTGRES_URL names a server; the database is made for the run. VECTORS is a file of 32-bit floats,
-//! little-endian, one vector after the other; where it has fewer than wanted, vectors are perturbed copies.
+//! CONTEXT_TEST_POSTGRES_URL names a server; the database is made for the run. ORIGINALS is a number of random directions
+//! (1000), or a file of 32-bit floats, little-endian, one vector after the other. Where there are fewer originals than
+//! vectors, the others are copies of them, perturbed by a vector of length NOISE (0.5) and scaled to length 1 again.
+//! Queries are originals that are not stored, and new copies of stored ones.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -34,6 +38,10 @@ const SHARES: [(&str, usize); 5] = [
     ("thousandth", 1000),
 ];
 
+/// Values of `ef_search` that are compared.
+const EF_SEARCH: [u32; 4] = [100, 200, 400, 800];
+/// No filter.
+const ALL: &str = "all";
 /// A thread, and the share of the entries that are in it.
 const THREAD: &str = "thread";
 const THREADS: usize = 50;
@@ -46,47 +54,103 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Ok(384), |dimensions| dimensions.parse())?;
     let mut random = Random(7);
-    let real = match arguments.next() {
-        Some(path) => read(&std::fs::read(path)?, dimensions),
-        None => (0..1000).map(|_| random.direction(dimensions)).collect(),
+    let originals = arguments.next().unwrap_or_else(|| "1000".to_owned());
+    let originals = match originals.parse::<usize>() {
+        Ok(originals) => (0..originals)
+            .map(|_| random.direction(dimensions))
+            .collect(),
+        Err(_) => read(&std::fs::read(originals)?, dimensions),
     };
-    let (vectors, queries) = vectors(&real, count, &mut random);
+    let noise: f32 = arguments.next().map_or(Ok(0.5), |noise| noise.parse())?;
+    let Vectors {
+        stored,
+        originals,
+        new,
+        copies,
+    } = vectors(originals, count, noise, &mut random);
     println!(
-        "{count} vectors of {dimensions} dimensions, {} of them as given; {QUERIES} queries, the nearest {WANTED}",
-        real.len().min(count)
+        "{count} vectors of {dimensions} dimensions: {originals} originals, the others copies with noise {noise}; {} queries, the nearest {WANTED}",
+        new.len()
     );
     let database = TestDatabase::empty().await.ok_or("there is no server")?;
-    let store = PostgresStore::open(Config::new(Target::parse(database.url())?)).await?;
+    let config = Config::new(Target::parse(database.url())?);
+    let store = PostgresStore::open(config.clone()).await?;
     let model = EmbeddingModel {
         identity: "example".to_owned(),
         dimensions: u32::try_from(dimensions)?,
     };
     store.use_model(&model).await?;
     let client = database.connect().await;
-    let owner = OwnerId::default();
     let started = Instant::now();
-    fill(&client, &vectors).await?;
+    fill(&client, &stored).await?;
     println!("filled in {:.1} s", started.elapsed().as_secs_f64());
     let started = Instant::now();
     store.maintain().await?;
-    println!("index made in {:.1} s", started.elapsed().as_secs_f64());
+    println!("index built in {:.1} s", started.elapsed().as_secs_f64());
     client
         .batch_execute("ANALYZE context.entries; ANALYZE context.chunks")
         .await?;
-    let sight = async || -> Result<String, Box<dyn std::error::Error>> {
-        let select =
-            "SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'";
-        Ok(client.query_one(select, &[]).await?.get(0))
-    };
-    println!("hnsw.ef_search of the set: {}", sight().await?);
+    for (kind, queries) in [("new", &new), ("copies", &copies)] {
+        let exact = exact(queries, &stored, 1);
+        for ef_search in EF_SEARCH {
+            let mut config = config.clone();
+            config.ef_search = ef_search;
+            let store = PostgresStore::open(config).await?;
+            println!("queries: {kind}, ef_search: {ef_search}");
+            let case = Case {
+                client: &client,
+                model: &model,
+                queries,
+                exact: &exact,
+                name: ALL,
+                ef_search,
+            };
+            case.run(&store).await?;
+            store.close().await;
+        }
+    }
+    println!("queries: new, ef_search: {}", config.ef_search);
+    for (name, every) in [(THREAD, THREADS)].into_iter().chain(SHARES) {
+        let exact = exact(&new, &stored, every);
+        let case = Case {
+            client: &client,
+            model: &model,
+            queries: &new,
+            exact: &exact,
+            name,
+            ef_search: config.ef_search,
+        };
+        case.run(&store).await?;
+    }
+    store.close().await;
+    Ok(())
+}
 
-    for (name, every) in [("all", 1), (THREAD, THREADS)].into_iter().chain(SHARES) {
-        let exact: Vec<Vec<i64>> = queries
-            .iter()
-            .map(|query| exact(query, &vectors, every))
-            .collect();
+/// Queries with a filter, or with none.
+struct Case<'c> {
+    client: &'c Client,
+    model: &'c EmbeddingModel,
+    queries: &'c [Vec<f32>],
+    /// The nearest of each query.
+    exact: &'c [Vec<i64>],
+    name: &'static str,
+    ef_search: u32,
+}
+
+impl Case<'_> {
+    /// Asks the store and the bare statement in turn, and prints how both did.
+    async fn run(&self, store: &PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+        let Self {
+            client,
+            model,
+            queries,
+            exact,
+            name,
+            ef_search,
+        } = *self;
+        let owner = OwnerId::default();
         let filter = match name {
-            "all" => Filter::default(),
+            ALL => Filter::default(),
             THREAD => Filter {
                 thread_id: Some(ThreadId::from_stored("t0".to_owned())),
                 ..Filter::default()
@@ -113,67 +177,49 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let way = if plan.iter().any(|line| line.contains("from the index")) {
             Way::Index
         } else {
-            Way::Measured
+            Way::Exact
         };
-        if name == "all" {
-            let mut found = Measured::default();
-            for (place, query) in queries.iter().enumerate() {
-                found.add(
-                    place,
-                    Duration::ZERO,
-                    search(query, false)
-                        .await?
-                        .semantic
-                        .iter()
-                        .map(|hit| hit.id),
-                );
-            }
-            // The store looks with what was asked how far the index must look.
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            println!(
-                "after {QUERIES} queries, whose recall was {:.4}: {}",
-                recall(&found.found, &exact),
-                sight().await?
-            );
-        }
-        let bare = Bare::new(&client, dimensions, name, &sight().await?, way).await?;
+        let dimensions = usize::try_from(model.dimensions)?;
+        let bare = Bare::new(client, dimensions, name, ef_search, way).await?;
         let (mut by_store, mut by_statement) = (Measured::default(), Measured::default());
         // The first round fills the server's cache. In turn, so that what else the machine does meets both, and each with
         // another query, so that neither finds in the cache what the other has just read.
-        for place in 0..2 * QUERIES {
-            let (query, other) = (place % QUERIES, (place + QUERIES / 2) % QUERIES);
+        for place in 0..2 * queries.len() {
+            let (query, other) = (
+                place % queries.len(),
+                (place + queries.len() / 2) % queries.len(),
+            );
             let started = Instant::now();
             let ranking = search(&queries[query], false).await?;
             let (time, text) = (started.elapsed(), format!("{:?}", queries[other]));
             let started = Instant::now();
             let rows = bare.search(&text).await?;
-            if place >= QUERIES {
+            if place >= queries.len() {
                 by_statement.add(other, started.elapsed(), rows.iter().map(|row| row.get(0)));
                 by_store.add(query, time, ranking.semantic.iter().map(|hit| hit.id));
             }
         }
-        println!("{name:>12}: store     {}", by_store.shown(&exact));
+        println!("{name:>12}: store     {}", by_store.shown(exact));
         println!(
             "{name:>12}: statement {}  {}",
-            by_statement.shown(&exact),
+            by_statement.shown(exact),
             way.name()
         );
+        Ok(())
     }
-    store.close().await;
-    Ok(())
 }
 
 #[derive(Clone, Copy)]
 enum Way {
     Index,
-    Measured,
+    Exact,
 }
 
 impl Way {
     const fn name(self) -> &'static str {
         match self {
             Self::Index => "through the index",
-            Self::Measured => "measuring all",
+            Self::Exact => "comparing all",
         }
     }
 }
@@ -190,11 +236,11 @@ impl<'c> Bare<'c> {
         client: &'c Client,
         dimensions: usize,
         name: &str,
-        sight: &str,
+        ef_search: u32,
         way: Way,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let filter = match name {
-            "all" => String::new(),
+            ALL => String::new(),
             THREAD => "AND e.thread_id = 't0'".to_owned(),
             tag => {
                 format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']")
@@ -209,7 +255,7 @@ impl<'c> Bare<'c> {
             Way::Index => format!(
                 "c.embedding::halfvec({dimensions}) <-> (SELECT $1::text::halfvec({dimensions}))"
             ),
-            Way::Measured => "c.embedding <-> (SELECT $1::text::vector)".to_owned(),
+            Way::Exact => "c.embedding <-> (SELECT $1::text::vector)".to_owned(),
         };
         let statement = client
             .prepare(&format!(
@@ -220,10 +266,10 @@ impl<'c> Bare<'c> {
             .await?;
         let settings = match way {
             Way::Index => format!(
-                "hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {sight}; SET LOCAL hnsw.max_scan_tuples = 400000; \
+                "hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}; SET LOCAL hnsw.max_scan_tuples = 400000; \
                  SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
             ),
-            Way::Measured => "max_parallel_workers_per_gather = 0".to_owned(),
+            Way::Exact => "max_parallel_workers_per_gather = 0".to_owned(),
         };
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; SET LOCAL {settings}"
@@ -303,52 +349,71 @@ fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
     vector
 }
 
-/// The stored vectors and the queries, none of which is stored.
-fn vectors(base: &[Vec<f32>], count: usize, random: &mut Random) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
-    let step = (base.len() / QUERIES).max(1);
-    let (mut queries, mut stored) = (Vec::new(), Vec::new());
-    for (place, vector) in base.iter().enumerate() {
-        if place % step == 0 && queries.len() < QUERIES {
-            queries.push(vector.clone())
-        } else {
-            stored.push(vector.clone())
-        }
-    }
-    let originals = stored.len();
-    while stored.len() < count {
-        let original = &stored[random.below(originals)];
-        let noise = random.direction(original.len());
-        stored.push(normalised(
-            original
-                .iter()
-                .zip(noise)
-                .map(|(value, noise)| value + 0.5 * noise)
-                .collect(),
-        ));
-    }
-    stored.truncate(count);
-    (stored, queries)
+struct Vectors {
+    stored: Vec<Vec<f32>>,
+    /// How many of them are originals.
+    originals: usize,
+    /// Queries that are like no stored vector.
+    new: Vec<Vec<f32>>,
+    /// Queries that are copies of stored originals.
+    copies: Vec<Vec<f32>>,
 }
 
-/// The nearest of every so-manieth.
-fn exact(query: &[f32], vectors: &[Vec<f32>], every: usize) -> Vec<i64> {
-    let squared = |vector: &[f32]| {
-        vector
-            .iter()
-            .zip(query)
-            .map(|(a, b)| (a - b) * (a - b))
-            .sum::<f32>()
+fn vectors(base: Vec<Vec<f32>>, count: usize, noise: f32, random: &mut Random) -> Vectors {
+    let step = (base.len() / QUERIES).max(1);
+    let (mut new, mut stored) = (Vec::new(), Vec::new());
+    for (place, vector) in base.into_iter().enumerate() {
+        if place % step == 0 && new.len() < QUERIES {
+            new.push(vector)
+        } else {
+            stored.push(vector)
+        }
+    }
+    stored.truncate(count);
+    let originals = stored.len();
+    let mut copy = |stored: &[Vec<f32>]| {
+        let original = &stored[random.below(originals)];
+        let perturbation = random.direction(original.len());
+        normalised(
+            original
+                .iter()
+                .zip(perturbation)
+                .map(|(value, perturbation)| value + noise * perturbation)
+                .collect(),
+        )
     };
-    let mut found: Vec<(f32, usize)> = (1..=vectors.len())
-        .filter(|id| id % every == 0)
-        .map(|id| (squared(&vectors[id - 1]), id))
-        .collect();
-    found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    found
-        .into_iter()
-        .take(WANTED)
-        .map(|(_, id)| i64::try_from(id).unwrap_or(0))
-        .collect()
+    while stored.len() < count {
+        let copy = copy(&stored);
+        stored.push(copy);
+    }
+    let copies = (0..new.len()).map(|_| copy(&stored)).collect();
+    Vectors {
+        stored,
+        originals,
+        new,
+        copies,
+    }
+}
+
+/// The nearest of every so-manieth, for each query.
+fn exact(queries: &[Vec<f32>], vectors: &[Vec<f32>], every: usize) -> Vec<Vec<i64>> {
+    let nearest = |query: &Vec<f32>| {
+        let squared = |vector: &[f32]| {
+            vector
+                .iter()
+                .zip(query)
+                .map(|(a, b)| (a - b) * (a - b))
+                .sum::<f32>()
+        };
+        let mut found: Vec<(f32, usize)> = (1..=vectors.len())
+            .filter(|id| id % every == 0)
+            .map(|id| (squared(&vectors[id - 1]), id))
+            .collect();
+        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let ids = found.into_iter().take(WANTED);
+        ids.map(|(_, id)| i64::try_from(id).unwrap_or(0)).collect()
+    };
+    queries.iter().map(nearest).collect()
 }
 
 fn recall(found: &BTreeMap<usize, Vec<i64>>, exact: &[Vec<i64>]) -> f64 {

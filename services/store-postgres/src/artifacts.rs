@@ -1,4 +1,4 @@
-//! Artifacts: a row for each, a row for each of their versions, and the current texts folded for search.
+//! Artifacts. Each artifact and each of its versions has a row. The current texts are also stored folded, for search.
 
 mod read;
 mod store;

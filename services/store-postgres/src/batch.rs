@@ -4,10 +4,10 @@ use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
 
 use crate::pg::failure::Failure;
 
-/// Collects what became of the items. With `atomic` the first refusal is the error, and the transaction undoes the
-/// items before it; without it the refusal is that item's outcome.
+/// Collects the items' outcomes. With `atomic`, the first rejected item is the error, and the transaction undoes the
+/// items before it. Without it, the rejection is that item's outcome.
 ///
-/// An item must be refused before its first write, so that a refused item has nothing to undo.
+/// An item must be rejected before its first write, so that it has nothing to undo.
 pub(crate) struct Outcomes {
     atomic: bool,
     items: Vec<Result<ItemOutcome, Box<ErrorByMessage>>>,
@@ -21,10 +21,10 @@ impl Outcomes {
         }
     }
 
-    /// Takes the next item's outcome.
+    /// Records the next item's outcome.
     ///
     /// # Errors
-    /// What ends the batch.
+    /// The error that ends the batch.
     pub fn add(&mut self, outcome: Result<ItemOutcome, Failure>) -> Result<(), Failure> {
         match outcome {
             Ok(outcome) => self.items.push(Ok(outcome)),

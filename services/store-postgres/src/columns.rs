@@ -1,4 +1,4 @@
-//! Columns of text that mean something else, read where the driver holds them: no copy of the text is made.
+//! Text columns that hold another type. They are read in the driver's buffer, without a copy of the text.
 
 use context_model::{JsonObject, ObjectText, Source};
 use std::io::Write as _;
@@ -30,7 +30,7 @@ impl FromSql<Text, Pg> for SourceColumn {
     }
 }
 
-/// A `text` column, with U+FFFD for what is no UTF-8: a damaged text must not keep the rows beside it from being read.
+/// A `text` column. Bytes that are not UTF-8 become U+FFFD: a damaged text must not prevent reading the other rows.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct LossyText(pub String);
 
@@ -40,12 +40,12 @@ impl FromSql<Text, Pg> for LossyText {
     }
 }
 
-/// A `metadata` column, as text, whose object is looked into.
+/// A `metadata` column: the parsed object and its text.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct MetadataColumn {
-    /// The object; nothing when the text is none.
+    /// The object. `None` when the text is not an object.
     pub object: Option<JsonObject>,
-    /// Its text.
+    /// The text.
     pub json: String,
 }
 
@@ -59,7 +59,7 @@ impl FromSql<Text, Pg> for MetadataColumn {
     }
 }
 
-/// A `metadata` column, as text, that is only shown; nothing when the text is no object.
+/// A `metadata` column that is only returned, not read: its text. `None` when the text is not an object.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct MetadataText(pub Option<ObjectText>);
 
@@ -69,7 +69,7 @@ impl FromSql<Text, Pg> for MetadataText {
     }
 }
 
-/// JSON text to be stored.
+/// JSON text to store.
 #[derive(Debug, Clone, Copy, AsExpression)]
 #[diesel(sql_type = Json)]
 #[diesel(sql_type = Jsonb)]
@@ -83,7 +83,7 @@ impl ToSql<Json, Pg> for JsonText<'_> {
 }
 
 impl ToSql<Jsonb, Pg> for JsonText<'_> {
-    /// `jsonb_recv`: the version of the format, then the text.
+    /// The format of `jsonb_recv`: a version byte, then the text.
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         out.write_all(&[1])?;
         out.write_all(self.0.as_bytes())?;
@@ -92,7 +92,7 @@ impl ToSql<Jsonb, Pg> for JsonText<'_> {
 }
 
 impl FromSql<Json, Pg> for LossyText {
-    /// json arrives as its text.
+    /// A json value is sent as its text.
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         FromSql::<Text, Pg>::from_sql(value)
     }

@@ -1,37 +1,40 @@
 use std::time::Duration;
 
-use context_store::Neighbourhood;
+use context_store::ContextWindow;
 
 use crate::pg::target::Target;
 
-/// How the database is reached and used.
+/// How the store connects to the database and uses it.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The server and the database.
     pub target: Target,
-    /// The language of stemming (`FTS_LANGUAGE`): a [`context_text::Language`]'s name, `simple`, or a text search
+    /// The language for stemming (`FTS_LANGUAGE`): the name of a [`context_text::Language`], `simple`, or a text search
     /// configuration of the server.
     pub language: String,
-    /// Which entries help hybrid search to find those after them.
-    pub neighbourhood: Neighbourhood,
+    /// The context window of hybrid search.
+    pub context_window: ContextWindow,
     /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
-    /// Connections at most, at least 1.
+    /// Candidates that the HNSW index keeps in a semantic search (`hnsw.ef_search`), 1 to 1000. Larger values find more
+    /// of the nearest entries and take longer.
+    pub ef_search: u32,
+    /// Maximum number of connections, at least 1.
     pub pool_size: usize,
-    /// Operations that may wait for a connection; one more is refused with `OVERLOADED`.
+    /// Maximum number of operations that wait for a connection. Further ones are rejected with `OVERLOADED`.
     pub queue: usize,
-    /// How long an operation waits for a connection before it is refused with `OVERLOADED`.
+    /// How long an operation waits for a connection before it is rejected with `OVERLOADED`.
     pub pool_timeout: Duration,
-    /// How long connecting may take.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// How long one statement may take.
+    /// Timeout for one statement.
     pub statement_timeout: Duration,
-    /// How often an operation is tried again after a conflict or a lost connection, when nothing of it can have
-    /// happened.
+    /// How often an operation is retried after a conflict or a lost connection. It is retried only when the failed
+    /// attempt cannot have changed anything.
     pub retries: u32,
-    /// Failures to reach the server in a row after which operations are refused at once.
+    /// Number of consecutive failures to reach the server after which operations are rejected at once.
     pub breaker_failures: u32,
-    /// How long they are refused before one of them tries the server again.
+    /// How long they are rejected before one operation tries the server again.
     pub breaker_recovery: Duration,
 }
 
@@ -42,8 +45,9 @@ impl Config {
         Self {
             target,
             language: "english".to_owned(),
-            neighbourhood: Neighbourhood::default(),
+            context_window: ContextWindow::default(),
             indexed_fields: Vec::new(),
+            ef_search: 400,
             pool_size: 16,
             queue: 4096,
             pool_timeout: Duration::from_secs(10),

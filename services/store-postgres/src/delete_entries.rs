@@ -1,45 +1,40 @@
 //! Deleting entries by criteria.
 
 use context_store::rules::counts::EntryCounts;
-use context_store::{DeleteCriteria, Neighbourhood};
-use diesel::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Text};
+use context_store::{ContextWindow, DeleteCriteria, OwnerId};
+use diesel::pg::Pg;
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
 use crate::columns::SourceColumn;
+use crate::context_window::{self, EntryPositions};
 use crate::filter::within;
 use crate::images;
-use crate::neighbours::{self, Places};
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::Condition;
+use crate::schema::entries;
 use crate::tags;
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
-/// Entries held in memory at a time.
+/// Maximum number of entries in memory at a time.
 const ENTRIES_AT_ONCE: i64 = 1000;
-/// Threads worked on at a time.
+/// Maximum number of threads locked at a time.
 const THREADS_AT_ONCE: i64 = 500;
 
-/// Entries to delete.
+/// A request that deletes entries by criteria.
 pub(crate) struct DeleteEntries {
     pub criteria: DeleteCriteria,
-    pub neighbourhood: Neighbourhood,
+    pub context_window: ContextWindow,
 }
 
-#[derive(QueryableByName)]
+#[derive(Queryable)]
 struct Deleted {
-    #[diesel(sql_type = BigInt)]
     id: i64,
-    #[diesel(sql_type = Text)]
     thread_id: String,
-    #[diesel(sql_type = Text)]
     source: SourceColumn,
-    #[diesel(sql_type = BigInt)]
     image_count: i64,
-    #[diesel(sql_type = BigInt)]
     created_at: i64,
-    #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Array<Text>)]
     tags: Vec<String>,
 }
 
@@ -55,7 +50,7 @@ impl Writing for DeleteEntries {
             created_before,
         } = &self.criteria;
         if ids.is_none() && threads.is_none() && created_before.is_none() {
-            // A source alone would delete half of everything; the operation refuses it, and so does the store.
+            // A source alone would delete about half of all entries. The operation rejects it, and so does the store.
             return Ok(0);
         }
         let (mut deleted, mut after) = (0, String::new());
@@ -78,63 +73,69 @@ impl Writing for DeleteEntries {
 }
 
 impl DeleteEntries {
-    /// The next threads, by name, that have something to delete.
+    /// The next threads, by name, that have entries to delete.
     async fn threads(
         &self,
         transaction: &mut Transaction<'_>,
         after: &str,
     ) -> Result<Vec<String>, Failure> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = Text)]
-            thread_id: String,
-        }
-        let mut select =
-            Fragment::new("SELECT DISTINCT thread_id FROM context.entries WHERE thread_id > ");
-        select
-            .bind(Bind::text(after))
-            .push(" AND ")
-            .append(self.criteria(transaction));
-        select
-            .push(" ORDER BY thread_id LIMIT ")
-            .bind(Bind::Int(THREADS_AT_ONCE));
-        let rows: Vec<Row> = sql::query(transaction.conn, select).await?;
-        Ok(rows.into_iter().map(|row| row.thread_id).collect())
+        Ok(self
+            .chosen(transaction.owner)
+            .filter(entries::thread_id.gt(after))
+            .select(entries::thread_id)
+            .distinct()
+            .order(entries::thread_id)
+            .limit(THREADS_AT_ONCE)
+            .load(transaction.conn)
+            .await?)
     }
 
     async fn delete_from_locked(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
-        let locked = transaction.locked_threads();
-        let mut deleted = 0;
+        let (owner, locked) = (transaction.owner, transaction.locked_threads());
+        let (mut deleted, mut places) = (0, Vec::new());
         loop {
-            let mut delete = Fragment::new("DELETE FROM context.entries WHERE owner_id = ");
-            delete.bind(Bind::text(transaction.owner.as_str()));
-            delete
-                .push(" AND id IN (SELECT id FROM context.entries WHERE thread_id = ANY(")
-                .bind(Bind::texts(&locked))
-                .push(") AND ");
-            delete
-                .append(self.criteria(transaction))
-                .push(" LIMIT ")
-                .bind(Bind::Int(ENTRIES_AT_ONCE));
-            delete
-                .push(") RETURNING id, thread_id, source, image_count, created_at, version, tags");
-            let rows: Vec<Deleted> = sql::query(transaction.conn, delete).await?;
+            let next = self
+                .chosen(owner)
+                .filter(entries::thread_id.eq_any(&locked))
+                .select(entries::id)
+                .limit(ENTRIES_AT_ONCE);
+            let rows: Vec<Deleted> = diesel::delete(entries::table)
+                .filter(entries::owner_id.eq(owner.as_str()))
+                .filter(entries::id.eq_any(next))
+                .returning((
+                    entries::id,
+                    entries::thread_id,
+                    entries::source,
+                    entries::image_count,
+                    entries::created_at,
+                    entries::version,
+                    entries::tags,
+                ))
+                .load(transaction.conn)
+                .await?;
             let last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < ENTRIES_AT_ONCE;
             deleted += rows.len() as u64;
-            self.take_words_along(transaction, &rows).await?;
+            places.push(EntryPositions {
+                threads: rows.iter().map(|row| row.thread_id.clone()).collect(),
+                created_at: rows.iter().map(|row| row.created_at).collect(),
+                ids: rows.iter().map(|row| row.id).collect(),
+            });
             forget(transaction, rows).await?;
             if last {
-                return Ok(deleted);
+                break;
             }
         }
+        if !self.takes_whole_threads() {
+            for places in &places {
+                let conn = &mut *transaction.conn;
+                context_window::renew_after(conn, owner, places, self.context_window).await?;
+            }
+        }
+        Ok(deleted)
     }
 
-    /// Makes the contexts of what stays after these entries anew.
-    async fn take_words_along(
-        &self,
-        transaction: &mut Transaction<'_>,
-        rows: &[Deleted],
-    ) -> Result<(), Failure> {
+    /// Whether whole threads are deleted, so that no remaining entry's context has words of the deleted ones.
+    fn takes_whole_threads(&self) -> bool {
         let DeleteCriteria {
             within: _,
             ids,
@@ -142,29 +143,11 @@ impl DeleteEntries {
             source,
             created_before,
         } = &self.criteria;
-        if ids.is_none() && source.is_none() && created_before.is_none() {
-            // Nothing of their threads stays.
-            return Ok(());
-        }
-        let places = Places {
-            threads: rows.iter().map(|row| row.thread_id.clone()).collect(),
-            created_at: rows.iter().map(|row| row.created_at).collect(),
-            ids: rows.iter().map(|row| row.id).collect(),
-        };
-        // What goes next needs no context.
-        let going = Some(self.criteria(transaction));
-        neighbours::renew_after(
-            transaction.conn,
-            transaction.owner,
-            &places,
-            going,
-            self.neighbourhood,
-        )
-        .await?;
-        Ok(())
+        ids.is_none() && source.is_none() && created_before.is_none()
     }
 
-    fn criteria<'v>(&'v self, transaction: &Transaction<'v>) -> Fragment<'v> {
+    /// Query for the entries that satisfy the criteria.
+    fn chosen<'v>(&'v self, owner: &'v OwnerId) -> entries::BoxedQuery<'v, Pg> {
         let DeleteCriteria {
             within: reach,
             ids,
@@ -172,44 +155,30 @@ impl DeleteEntries {
             source,
             created_before,
         } = &self.criteria;
-        let mut criteria = Fragment::new("owner_id = ");
-        criteria.bind(Bind::text(transaction.owner.as_str()));
+        let mut chosen = entries::table
+            .filter(entries::owner_id.eq(owner.as_str()))
+            .into_boxed();
         if let Some(ids) = ids {
-            criteria
-                .push(" AND id = ANY(")
-                .bind(Bind::ints(ids.iter().copied()))
-                .push(")");
+            chosen = chosen.filter(entries::id.eq_any(ids));
         }
         if let Some(reach) = reach {
-            criteria.push(" AND ").append(within("thread_id", reach));
+            chosen = chosen.filter(Condition(within("entries.thread_id", reach)));
         }
         if let Some(threads) = threads {
-            let threads = Bind::Texts(
-                threads
-                    .iter()
-                    .map(|thread| thread.as_str().into())
-                    .collect(),
-            );
-            criteria
-                .push(" AND thread_id = ANY(")
-                .bind(threads)
-                .push(")");
+            let names = threads.iter().map(|thread| thread.as_str());
+            chosen = chosen.filter(entries::thread_id.eq_any(names));
         }
         if let Some(source) = source {
-            criteria
-                .push(" AND source = ")
-                .bind(Bind::text(source.as_str()));
+            chosen = chosen.filter(entries::source.eq(source.as_str()));
         }
         if let Some(before) = created_before {
-            criteria
-                .push(" AND created_at < ")
-                .bind(Bind::Int(before.micros()));
+            chosen = chosen.filter(entries::created_at.lt(before.micros()));
         }
-        criteria
+        chosen
     }
 }
 
-/// Deletes what belongs to these entries and counts them out.
+/// Deletes the rows that belong to these entries and subtracts the entries from the counts.
 async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result<(), Failure> {
     let with_images: Vec<i64> = rows
         .iter()

@@ -1,4 +1,4 @@
-//! The rows of entries and how they become entries.
+//! The rows of entries, and their conversion to entries.
 
 use context_model::{ContentType, Error, ObjectText, Reason, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
@@ -11,10 +11,10 @@ use crate::columns::{LossyText, MetadataText, SourceColumn};
 use crate::images::{self, Images};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::schema::entries;
 
-/// An entry's row, without what only conditions need.
+/// An entry's row, without the columns that only conditions use.
 #[derive(Debug, Queryable)]
 pub(crate) struct EntryRow {
     pub id: i64,
@@ -30,7 +30,7 @@ pub(crate) struct EntryRow {
 }
 
 impl EntryRow {
-    /// What its checksums cover.
+    /// The content that its checksums cover.
     pub fn content(&self) -> StoredContent<'_> {
         let Self {
             id,
@@ -75,26 +75,21 @@ pub(crate) async fn find(
         .optional()?)
 }
 
-/// What a page's statement selects of the owner `o` and the entry `e`, which may be missing, behind `matches` and `score`:
-/// with them the columns of [`PageRow`], in order.
+/// The columns of a page's statement, in the order of [`PageRow`], except `matches` and `score`, which come first. `o`
+/// is the owner and `e` the entry, which may be missing.
 pub(crate) fn page_columns(selection: &RowSelection) -> Fragment<'static> {
-    let mut columns = Fragment::new(
+    let text = match selection.text_chars {
+        None => Fragment::new("e.text"),
+        Some(chars) => fragment!("left(e.text, ?::int) AS text", Bind::Int(i64::from(chars))),
+    };
+    fragment!(
         "o.revision, e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, \
-         e.seal, e.metadata::text AS metadata, ",
-    );
-    match selection.text_chars {
-        None => _ = columns.push("e.text"),
-        Some(chars) => {
-            _ = columns
-                .push("left(e.text, ")
-                .bind(Bind::Int(i64::from(chars)))
-                .push("::int) AS text")
-        }
-    }
-    columns
+         e.seal, e.metadata::text AS metadata, {text}",
+        text,
+    )
 }
 
-/// A row of a page, read by the places of its columns: looking them up by name would cost as much as reading them.
+/// A row of a page. Columns are read by position: looking them up by name would cost as much as reading them.
 #[derive(Queryable)]
 struct PageRow {
     matches: Option<i64>,
@@ -134,11 +129,11 @@ type PageColumns = (
 
 /// An entry of a page.
 struct Paged {
-    /// Without images.
+    /// The entry without images.
     entry: StoredEntry,
     score: f64,
     image_count: i64,
-    /// What it takes in a reply, about.
+    /// Its approximate size in a reply, in bytes.
     bytes: u64,
 }
 
@@ -207,16 +202,16 @@ impl PageRow {
     }
 }
 
-/// A page as it was read.
+/// A page as read from the database.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The owner's revision; `None` when the owner never wrote.
+    /// The owner's revision. `None` when the owner has never written.
     pub revision: Option<i64>,
-    /// How many entries matched, where that was asked.
+    /// The number of matching entries, if requested.
     pub matches: i64,
     /// The entries in order, with their scores.
     pub entries: Vec<(StoredEntry, f64)>,
-    /// Those of them that have images, and how many.
+    /// The entries that have images, and the number of their images.
     pub with_images: Vec<(i64, i64)>,
     bytes: u64,
 }
@@ -224,7 +219,7 @@ pub(crate) struct Loaded {
 /// Runs a page's statement.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
+/// `RESULT_TOO_LARGE` when two or more entries exceed the byte limit of the selection. Reading stops there.
 pub(crate) async fn load(
     conn: &mut AsyncPgConnection,
     statement: Fragment<'_>,
@@ -258,10 +253,10 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
-/// Reads the images of a page, in the transaction that read the page.
+/// Reads a page's images, in the transaction that read the page.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE`, before they are read.
+/// `RESULT_TOO_LARGE`, before any image is read.
 pub(crate) async fn load_images(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

@@ -1,8 +1,8 @@
-//! A filter as PostgreSQL sees it. What it means is defined by `context_store::oracle`; what is written here must agree
-//! with it, and the property test of this crate holds the two (and SQLite) against each other.
+//! Compiles filters to SQL. `context_store::oracle` defines what a filter means. This code must agree with it: the
+//! property test of this crate compares both, and SQLite.
 //!
-//! Values are always bound. Metadata paths stand in the text, because an expression index is used only for the same
-//! expression; their segments are `[A-Za-z0-9_-]+` by construction.
+//! Values are always bound. Metadata paths are part of the SQL text, because PostgreSQL uses an expression index only
+//! for the same expression. Their segments are `[A-Za-z0-9_-]+` by construction.
 
 mod condition;
 mod folded;
@@ -15,10 +15,9 @@ use context_model::{
     Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix,
 };
 
-use crate::pg::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment, fragment};
 
-/// The condition on rows of `entries` that an owner's entry satisfies the filter. `indexed` are the fields that have an
-/// index.
+/// The filter as a condition on an owner's rows in `entries`. `indexed` are the fields that have an index.
 pub(crate) fn compile<'v>(
     filter: &'v Filter,
     owner: &'v str,
@@ -79,40 +78,36 @@ pub(crate) fn compile<'v>(
     all
 }
 
-/// Whether an index answers a part of the condition, given the fields that have one.
+/// Whether an index can serve a part of the condition, given the fields that have one.
 pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool {
     condition::is_served(condition, indexed.contains(&condition.path))
 }
 
-/// The condition that the thread in this column is one of these. The column is sorted by code points.
-pub(crate) fn within<'v>(column: &str, threads: &'v ThreadSet) -> Fragment<'v> {
+/// The condition that this column's thread is in the set. The column is sorted by code points.
+pub(crate) fn within<'v>(column: &'static str, threads: &'v ThreadSet) -> Fragment<'v> {
+    let column = || Fragment::new(column);
     let mut any = Fragment::new("(");
     for (i, pattern) in threads.patterns().iter().enumerate() {
         any.push(if i == 0 { "" } else { " OR " });
-        match pattern {
-            ThreadPattern::Name(name) => _ = any.push(column).push(" = ").bind(Bind::text(name)),
-            ThreadPattern::Prefix(prefix) => {
-                any.push("(")
-                    .push(column)
-                    .push(" >= ")
-                    .bind(Bind::text(prefix));
-                if let Some(end) = end_of_prefix(prefix) {
-                    any.push(" AND ")
-                        .push(column)
-                        .push(" < ")
-                        .bind(Bind::text(end));
-                }
-                any.push(")");
-            }
-        }
+        any.append(match pattern {
+            ThreadPattern::Name(name) => fragment!("{column} = ?", column(), Bind::text(name)),
+            ThreadPattern::Prefix(prefix) => match end_of_prefix(prefix) {
+                None => fragment!("{column} >= ?", column(), Bind::text(prefix)),
+                Some(end) => fragment!(
+                    "({column} >= ? AND {column} < ?)",
+                    column(),
+                    Bind::text(prefix),
+                    column(),
+                    Bind::text(end),
+                ),
+            },
+        });
     }
     any.push(")");
     any
 }
 
-/// What keeps a search in `entries_by_content` among the owner's entries.
+/// Restricts a search in `entries_by_content` to the owner's entries.
 pub(crate) fn of_owner(owner: &str) -> Fragment<'_> {
-    let mut of_owner = Fragment::new("ARRAY[entries.owner_id] @> ARRAY[");
-    of_owner.bind(Bind::text(owner)).push("]");
-    of_owner
+    fragment!("ARRAY[entries.owner_id] @> ARRAY[?]", Bind::text(owner))
 }

@@ -1,9 +1,8 @@
-//! Outcomes of requests with an idempotency key, kept for 24 hours.
+//! Outcomes of requests with an idempotency key. They are stored for 24 hours.
 
 use context_model::Timestamp;
 use context_store::{Idempotency, OwnerId, Recorded, StoreError, Written};
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use diesel_async::RunQueryDsl;
 
 use crate::pg::connection::AsyncPgConnection;
@@ -13,10 +12,10 @@ use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
 use crate::schema::idempotency;
 
-/// Old outcomes forgotten by one request, so that none pays for all.
+/// Maximum number of old outcomes that one request deletes, so that no request pays for all.
 const FORGOTTEN_AT_ONCE: i64 = 100;
 
-/// A key under which there may be an outcome.
+/// Query whether an outcome is stored under a key.
 pub(crate) struct IsRecorded {
     pub key: String,
     pub now: Timestamp,
@@ -44,7 +43,7 @@ impl Reading for IsRecorded {
     }
 }
 
-/// The bytes of the owner's outcomes, to count.
+/// Query for the bytes of the owner's outcomes, for statistics.
 pub(crate) struct CountBytes {
     pub now: Timestamp,
 }
@@ -61,13 +60,8 @@ impl Reading for CountBytes {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, u64)>, Failure> {
-        #[derive(QueryableByName)]
-        struct Bytes {
-            #[diesel(sql_type = BigInt)]
-            bytes: i64,
-        }
-        // Raw SQL: a sum of integers is numeric for diesel and has to be cast.
-        let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint AS bytes \
+        // Raw SQL: diesel types a sum of integers as numeric, so it needs a cast.
+        let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint \
                     FROM context.idempotency WHERE owner_id = ? AND at > ?";
         let forgotten = Bind::Int(Idempotency::forgotten_up_to(self.now));
         let binds = vec![
@@ -75,17 +69,16 @@ impl Reading for CountBytes {
             Bind::text(owner.as_str()),
             forgotten,
         ];
-        let rows: Vec<Bytes> = sql::query(conn, Fragment::prepared(read, binds)).await?;
-        let bytes = rows.as_slice().first().map_or(0, |row| row.bytes);
+        let bytes = sql::number(conn, Fragment::prepared(read, binds)).await?;
         Ok(Some((0, u64::try_from(bytes).unwrap_or(0))))
     }
 }
 
-/// Claims the key for this transaction, or gives what the first request with it gave. A request with the same key that
-/// runs at the same moment waits here for the first one to commit.
+/// Claims the key for this transaction, or returns the outcome of the first request with it. A concurrent request with
+/// the same key waits here until the first one commits.
 ///
 /// # Errors
-/// `IDEMPOTENCY_KEY_REUSED` when that request was another one.
+/// `IDEMPOTENCY_KEY_REUSED` when the first request was a different one.
 pub(crate) async fn claim<T: Recorded>(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -125,7 +118,7 @@ pub(crate) async fn claim<T: Recorded>(
         .get_result(conn)
         .await
         .optional()?;
-    // Deleted by another request just now: this one comes too late by a day and a moment.
+    // Another request has just deleted it, because it is older than 24 hours.
     let Some((request_hash, outcome, revision)) = found else {
         return Err(Failure::Rejected(StoreError::Overloaded));
     };
@@ -136,7 +129,7 @@ pub(crate) async fn claim<T: Recorded>(
     Ok(Some(Written { outcome, revision }))
 }
 
-/// Deletes some of the owner's old outcomes, except those that another request is deleting.
+/// Deletes some of the owner's old outcomes, and skips those that another request is deleting.
 async fn forget(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -155,7 +148,7 @@ async fn forget(
     Ok(())
 }
 
-/// Keeps the outcome under the key that was claimed.
+/// Stores the outcome under the claimed key.
 pub(crate) async fn record<T: Recorded>(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

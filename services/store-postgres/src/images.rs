@@ -1,4 +1,4 @@
-//! The bytes of images, read only when asked for.
+//! Images. Their bytes are read only on request.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::pg::sql::{self, Bind, Fragment};
 use crate::schema::images;
 
 define_sql_function! {
-    /// Bytes of a value; its length is stored beside it, so that it is not read.
+    /// Length of a value in bytes. PostgreSQL stores the length, so the value itself is not read.
     fn octet_length(data: Binary) -> Integer;
 }
 
@@ -33,9 +33,9 @@ type ImageRow = (
 /// An entry's images.
 #[derive(Debug)]
 pub(crate) struct Images {
-    /// In order.
+    /// The images in order.
     pub images: Vec<ImageInput>,
-    /// Whether each is what was stored.
+    /// Whether each image matches its checksum.
     pub sound: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn insert(
     if given.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: any number of images with one text.
+    // Raw SQL for `unnest`: one text for any number of images.
     let insert = "INSERT INTO context.images (owner_id, id, position, mime_type, metadata, data, seal) \
                   SELECT ?, ?, i.place - 1, i.mime_type, i.metadata::json, i.data, i.seal \
                   FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS i(mime_type, metadata, data, seal, place)";
@@ -125,7 +125,7 @@ pub(crate) async fn of_entry(
     Ok(images.unwrap_or_default().images)
 }
 
-/// Bytes of the images of these entries, without reading them.
+/// Total bytes of these entries' images, without reading them.
 pub(crate) async fn bytes(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -142,7 +142,7 @@ pub(crate) async fn bytes(
         .sum())
 }
 
-/// The images of these entries by id, each entry's in order.
+/// The images of these entries by entry id, each entry's images in order.
 pub(crate) async fn load(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

@@ -1,8 +1,8 @@
 //! The server database: PostgreSQL, shared by any number of services.
 //!
-//! [`PostgresStore`] implements [`context_store::Store`]. Each write is one transaction that first locks its threads'
-//! rows, in order, and last the owner's row, so that the revisions of an owner are the order of its commits. Each read
-//! sees one state of the database. The file names are those of `context-store-sqlite`.
+//! [`PostgresStore`] implements [`context_store::Store`]. Each write is one transaction. It locks the rows of its
+//! threads first, in order, and the owner's row last, so an owner's revisions are in commit order. Each read sees one
+//! state of the database. The file names are those of `context-store-sqlite`.
 //!
 //! ```no_run
 //! use context_store_postgres::{Config, PostgresStore, Target};
@@ -18,6 +18,7 @@ mod artifacts;
 mod batch;
 mod columns;
 mod config;
+mod context_window;
 mod delete_entries;
 mod entries;
 mod filter;
@@ -25,7 +26,6 @@ mod fts;
 mod idempotency;
 mod images;
 mod keys;
-mod neighbours;
 mod open;
 mod owners;
 mod pg;
@@ -33,6 +33,7 @@ mod read;
 mod read_entries;
 mod schema;
 mod seals;
+mod settings;
 mod statistics;
 mod store;
 mod store_entry;

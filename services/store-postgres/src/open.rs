@@ -1,12 +1,12 @@
-//! Making a database ours: its schema, its migrations, its indexes, while other services may do the same.
+//! Opening a database: creating its schema, migrations and indexes, while other services may do the same.
 
 use std::time::Duration;
 
 use context_model::MetadataPath;
-use context_store::transfer::{HALF_MOVED, MARK};
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Text};
-use diesel_async::SimpleAsyncConnection as _;
+use context_store::transfer::{INCOMPLETE_MIGRATION, MARK};
+use diesel::prelude::*;
+use diesel::sql_types::{Bool, Text};
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use crate::config::Config;
 use crate::filter;
@@ -15,9 +15,11 @@ use crate::pg::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::pg::target::Target;
 use crate::pg::tls::{Tls, TlsError};
-use crate::vectors::make_tables;
+use crate::schema::owners;
+use crate::settings;
+use crate::vectors::create_tables;
 
-/// Each step in order; the schema's version is how many of them a database has.
+/// The migration steps in order. A database's schema version is the number of steps applied to it.
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
@@ -33,29 +35,30 @@ const MIGRATIONS: &[&str] = &[
 /// The version of this program's schema.
 pub(crate) const SCHEMA_VERSION: usize = MIGRATIONS.len();
 
-/// Services that start at once take turns. Any number that nobody else locks in this database.
+/// Advisory lock: services that start at the same time take turns. The number is arbitrary, but no other program may
+/// lock it in this database.
 const LOCK: i64 = 0x6374_785f_7365_7276;
 
-/// In a table of more rows than this an index is made beside the running writes.
+/// Indexes on tables with more rows than this are built concurrently with writes.
 const SMALL_TABLE_ROWS: i64 = 100_000;
 
-/// Why a database was not opened. Each message is a sentence for whoever started the service.
+/// Why a database was not opened. Each message is a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// TLS cannot be set up.
     #[error("TLS to the database cannot be set up: {0}")]
     Tls(#[from] TlsError),
-    /// The server cannot be reached or does not let us in.
+    /// The server cannot be reached or rejects the login.
     #[error(
         "the database {shown} cannot be opened: {reason}; check POSTGRESQL_CONNECTION_STRING or the POSTGRESQL_… settings"
     )]
     Connect {
         /// Host, port and database.
         shown: String,
-        /// What the server or the system says.
+        /// The error of the server or the system.
         reason: String,
     },
-    /// A newer version of the service made the schema.
+    /// A newer version of the service created the schema.
     #[error(
         "the database {shown} has schema version {found}; this program knows versions up to {known}: use the newer program that made it"
     )]
@@ -67,7 +70,7 @@ pub enum OpenError {
         /// The newest version this program knows.
         known: usize,
     },
-    /// There is a schema `context` that is not ours. It was not touched.
+    /// The schema `context` was made by another program. It was left untouched.
     #[error(
         "the database {shown} has a schema `context` that was not made by this service and was left untouched; use another database"
     )]
@@ -75,13 +78,13 @@ pub enum OpenError {
         /// Host, port and database.
         shown: String,
     },
-    /// A migration into it has not ended.
-    #[error("the database {shown} {HALF_MOVED}")]
-    HalfMoved {
+    /// A migration into the database is incomplete.
+    #[error("the database {shown} {INCOMPLETE_MIGRATION}")]
+    IncompleteMigration {
         /// Host, port and database.
         shown: String,
     },
-    /// The schema is not this program's, and the database is not to be written.
+    /// The schema is older than this program's, and the database is opened only for reading.
     #[error(
         "the database {shown} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again"
     )]
@@ -97,15 +100,15 @@ pub enum OpenError {
         /// Its encoding.
         encoding: String,
     },
-    /// The server has no such text search configuration.
+    /// The server does not have this text search configuration.
     #[error("FTS_LANGUAGE is `{language}`; this server knows {known}")]
     Language {
         /// The language as given.
         language: String,
-        /// What could be given.
+        /// The languages that the server offers.
         known: String,
     },
-    /// A metadata field to be indexed is not a path.
+    /// A metadata field to index is not a valid path.
     #[error(
         "METADATA_INDEXED_FIELDS names `{field}`; a field is a path of 1 to 32 segments of letters, digits, `_` and `-`, joined by dots"
     )]
@@ -113,28 +116,28 @@ pub enum OpenError {
         /// The field as given.
         field: String,
     },
-    /// The schema cannot be made or brought up to date.
+    /// The schema cannot be created or updated.
     #[error("the schema of the database {shown} cannot be made or brought up to date: {source}")]
     Schema {
         /// Host, port and database.
         shown: String,
-        /// What the server says.
+        /// The server's error.
         #[source]
         source: context_store::BoxError,
     },
 }
 
-/// What the store needs to know of a database that is open.
+/// Facts about an open database that the store needs.
 pub(crate) struct Opened {
     pub tls: Tls,
     pub indexed: Vec<MetadataPath>,
     pub language: Language,
     pub has_vectors: bool,
-    /// Whether owners are spread over servers.
+    /// Whether Citus distributes owners over servers.
     pub spread: bool,
 }
 
-/// Connects, makes sure that the schema is ours and current, and closes the connection again.
+/// Connects, creates or updates the schema, and closes the connection.
 pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     let mut indexed = Vec::with_capacity(config.indexed_fields.len());
     for field in &config.indexed_fields {
@@ -179,7 +182,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     .await
     .map_err(schema)?;
     let migrated = match migrate(&mut conn, &shown).await {
-        Ok(()) => make_tables(&mut conn).await.map_err(schema),
+        Ok(()) => create_tables(&mut conn).await.map_err(schema),
         Err(error) => Err(error),
     };
     let end = if migrated.is_ok() {
@@ -189,7 +192,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     };
     conn.batch_execute(end).await.map_err(schema)?;
     let has_vectors = migrated?
-        .inspect_err(|reason| tracing::warn!("Search by meaning is not possible: {reason}"))
+        .inspect_err(|reason| tracing::warn!("Semantic search is unavailable: {reason}"))
         .is_ok();
     keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
     let spread = is_spread(&mut conn, "context.owners")
@@ -204,19 +207,19 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     })
 }
 
-/// Whether Citus spreads the rows of this table over servers, which the script in docs/scale.md makes it do.
+/// Whether Citus distributes this table's rows over servers. The script in docs/scale.md sets that up.
 pub(crate) async fn is_spread(
     conn: &mut AsyncPgConnection,
     table: &'static str,
 ) -> diesel::QueryResult<bool> {
-    let there = "SELECT count(*) AS value FROM pg_catalog.pg_extension WHERE extname = 'citus'";
+    let there = "SELECT count(*) FROM pg_catalog.pg_extension WHERE extname = 'citus'";
     if count(conn, there).await? == 0 {
         return Ok(false);
     }
-    let spread = "SELECT count(*) AS value FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
-    let rows: Vec<Number> =
-        sql::query(conn, Fragment::prepared(spread, vec![Bind::text(table)])).await?;
-    Ok(rows.first().is_some_and(|row| row.value > 0))
+    let spread =
+        "SELECT count(*) FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
+    let spread = Fragment::prepared(spread, vec![Bind::text(table)]);
+    Ok(sql::number(conn, spread).await? > 0)
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
@@ -226,11 +229,11 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
     };
     let tables = count(
         conn,
-        "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context'",
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'context'",
     )
     .await
     .map_err(schema)?;
-    let ours = count(conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
+    let ours = count(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
         .await
         .map_err(schema)?;
     if tables > 0 && ours == 0 {
@@ -239,10 +242,10 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
         });
     }
     if ours == 0 {
-        // Somebody who may not create schemas may have been given an empty one.
+        // A role without the right to create schemas may have been given an empty schema.
         let given = count(
             conn,
-            "SELECT count(*) AS value FROM pg_namespace WHERE nspname = 'context'",
+            "SELECT count(*) FROM pg_namespace WHERE nspname = 'context'",
         )
         .await
         .map_err(schema)?;
@@ -282,22 +285,22 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
 pub(crate) async fn version(conn: &mut AsyncPgConnection) -> diesel::QueryResult<usize> {
     let found = count(
         conn,
-        "SELECT coalesce(max(version), 0) AS value FROM context.schema_version",
+        "SELECT coalesce(max(version), 0) FROM context.schema_version",
     )
     .await?;
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
 }
 
-/// Whose a database is that is only read.
+/// Whether a database opened for reading belongs to this service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readable {
-    /// Ours, with this program's schema, and something in it.
+    /// It has this program's schema, and data in it.
     Ours,
-    /// Something else's, or nobody's.
+    /// Another program's database, or an empty one.
     Foreign,
 }
 
-/// Connects to a database to read it and nothing more.
+/// Connects to a database for reading only.
 pub(crate) async fn open_to_read(
     target: &Target,
     timeout: Duration,
@@ -314,7 +317,7 @@ pub(crate) async fn open_to_read(
         shown: shown.clone(),
         source: source.into(),
     };
-    let ours = count(&mut conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
+    let ours = count(&mut conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
         .await
         .map_err(schema)?;
     if ours == 0 {
@@ -328,29 +331,30 @@ pub(crate) async fn open_to_read(
             known: SCHEMA_VERSION,
         });
     }
-    // A service of ours may have been started beside the tables of something else.
-    if count(&mut conn, "SELECT count(*) AS value FROM context.owners")
+    // This service may have been started in a database that holds another program's tables.
+    let owners: i64 = owners::table
+        .count()
+        .get_result(&mut conn)
         .await
-        .map_err(schema)?
-        == 0
-    {
+        .map_err(schema)?;
+    if owners == 0 {
         return Ok((Readable::Foreign, conn));
     }
     if found < SCHEMA_VERSION {
         return Err(OpenError::Older { shown });
     }
-    refuse_half_moved(&mut conn, &shown).await?;
+    refuse_incomplete_migration(&mut conn, &shown).await?;
     Ok((Readable::Ours, conn))
 }
 
-/// Refuses a database that a migration has begun to fill and not ended.
-pub(crate) async fn refuse_half_moved(
+/// Rejects a database with an incomplete migration.
+pub(crate) async fn refuse_incomplete_migration(
     conn: &mut AsyncPgConnection,
     shown: &str,
 ) -> Result<(), OpenError> {
     match mark(conn).await {
         Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(OpenError::HalfMoved {
+        Ok(Some(_)) => Err(OpenError::IncompleteMigration {
             shown: shown.to_owned(),
         }),
         Err(error) => Err(OpenError::Schema {
@@ -360,25 +364,12 @@ pub(crate) async fn refuse_half_moved(
     }
 }
 
-/// What a migration that has not ended left.
+/// The mark that an incomplete migration left.
 pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Option<String>> {
-    #[derive(QueryableByName)]
-    struct Setting {
-        #[diesel(sql_type = Text)]
-        value: String,
-    }
-    let read = Fragment::prepared(
-        "SELECT value FROM context.settings WHERE key = ?",
-        vec![Bind::text(MARK)],
-    );
-    Ok(sql::query::<Setting>(conn, read)
-        .await?
-        .into_iter()
-        .next()
-        .map(|row| row.value))
+    settings::read(conn, MARK).await
 }
 
-/// Search by meaning needs pgvector; everything else does without.
+/// Creates the pgvector extension if it can. Semantic search needs it; everything else works without it.
 async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     conn.batch_execute("SAVEPOINT extension").await?;
     match conn
@@ -393,8 +384,8 @@ async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> 
     }
 }
 
-/// Lower-casing and stemming by the server need a locale that knows letters. Ours happen in Rust, so only the
-/// languages that the server alone knows suffer.
+/// Logs a warning when the server's locale knows no letters. Lower-casing and stemming by the server need such a
+/// locale. This program's own run in Rust, so only languages that only the server knows are affected.
 async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
         tracing::warn!(
@@ -433,8 +424,8 @@ async fn language(
     })
 }
 
-/// Makes the indexes of these metadata fields. Those of other fields stay: while services are replaced one by one they
-/// may have different settings.
+/// Creates the indexes of these metadata fields. Indexes of other fields stay: during a rolling update, services may
+/// have different settings.
 async fn keep_indexes(
     conn: &mut AsyncPgConnection,
     indexed: &[MetadataPath],
@@ -446,7 +437,7 @@ async fn keep_indexes(
         #[diesel(sql_type = Bool)]
         valid: bool,
     }
-    let rows = count(conn, "SELECT coalesce(reltuples, 0)::bigint AS value FROM pg_class WHERE oid = 'context.entries'::regclass").await?;
+    let rows = count(conn, "SELECT coalesce(reltuples, 0)::bigint FROM pg_class WHERE oid = 'context.entries'::regclass").await?;
     let concurrently = if rows > SMALL_TABLE_ROWS {
         " CONCURRENTLY"
     } else {
@@ -471,11 +462,11 @@ async fn keep_indexes(
             "CREATE INDEX{concurrently} IF NOT EXISTS {name} ON context.entries {definition}"
         );
         if let Err(error) = conn.batch_execute(&statement).await {
-            // Two services that make the same index at once: one of them is told so.
-            let made = "SELECT count(*) AS value FROM pg_indexes WHERE schemaname = 'context' AND indexname = ?";
-            let made: Vec<Number> =
-                sql::query(conn, Fragment::prepared(made, vec![Bind::text(name)])).await?;
-            if made.first().is_none_or(|made| made.value == 0) {
+            // When two services create the same index at the same time, one of them gets an error.
+            let made =
+                "SELECT count(*) FROM pg_indexes WHERE schemaname = 'context' AND indexname = ?";
+            let made = Fragment::prepared(made, vec![Bind::text(name)]);
+            if sql::number(conn, made).await? == 0 {
                 return Err(error);
             }
         }
@@ -483,17 +474,8 @@ async fn keep_indexes(
     Ok(())
 }
 
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    value: i64,
-}
-
 async fn count(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<i64> {
-    let rows: Vec<Number> = sql::query(conn, Fragment::prepared(sql, Vec::new())).await?;
-    rows.first()
-        .map(|row| row.value)
-        .ok_or(diesel::result::Error::NotFound)
+    sql::number(conn, Fragment::prepared(sql, Vec::new())).await
 }
 
 async fn text(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<String> {

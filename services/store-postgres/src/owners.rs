@@ -14,17 +14,18 @@ use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::schema::owner_ids;
 
-/// Ids taken from the database at a time. What is left of a block when the service stops is never used.
+/// Number of ids leased from the database at a time. When the service stops, the rest of a block is never used.
 const BLOCK: i64 = 128;
-/// Owners whose blocks are kept in memory, at most.
+/// Maximum number of owners whose blocks are kept in memory.
 const CACHED_OWNERS: usize = 10_000;
 
-/// What this process has leased and not yet used.
+/// Ids that this process has leased and not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(Mutex<HashMap<String, Range<i64>>>);
 
 impl Ids {
-    /// So many new ids of an owner, ascending. Outside of any transaction: what is leased stays leased.
+    /// Returns `count` new ids of an owner, ascending. Ids are leased outside of any transaction, so a rollback does
+    /// not return them.
     pub async fn take(
         &self,
         conn: &mut AsyncPgConnection,
@@ -45,7 +46,7 @@ impl Ids {
         Ok(ids.collect())
     }
 
-    /// Takes back ids that were not used. Where others took some in the meantime they stay unused.
+    /// Returns unused ids. If other operations took ids in the meantime, these ids stay unused.
     pub fn give_back(&self, owner: &OwnerId, unused: &[i64]) {
         let (Some(&first), Some(&last)) = (unused.first(), unused.last()) else {
             return;

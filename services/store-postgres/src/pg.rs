@@ -1,4 +1,4 @@
-//! The way to the server: connections and the statements they keep prepared, the pool, TLS, and what an error means.
+//! Connections to the server, their statement caches, the pool, TLS, and the classification of errors.
 
 pub(crate) mod breaker;
 pub(crate) mod connection;

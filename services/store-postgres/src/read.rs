@@ -1,4 +1,4 @@
-//! What a read does on its connection.
+//! Reads, and the transactions they run in.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,20 +12,21 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::schema::owners;
 
-/// A read. It may be run more than once.
+/// A read. It may run more than once.
 pub(crate) trait Reading: Sync {
-    /// What it gives.
+    /// The result.
     type Outcome: Send;
 
-    /// What an owner that never wrote reads.
+    /// The result for an owner that has never written.
     fn empty(&self) -> Self::Outcome;
 
-    /// The filter of a search, and the fields that have an index.
+    /// The filter of a search, and the indexed fields.
     fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
         None
     }
 
-    /// The owner's revision and what was read, of one state of the database; `None` when the owner never wrote.
+    /// Reads the owner's revision and the result from one state of the database. The revision is `None` when the owner
+    /// has never written.
     fn read(
         &self,
         conn: &mut AsyncPgConnection,
@@ -33,7 +34,7 @@ pub(crate) trait Reading: Sync {
     ) -> impl Future<Output = Result<Option<(i64, Self::Outcome)>, Failure>> + Send;
 }
 
-/// Begins a transaction that reads one state of the database, together with its first statement.
+/// Begins a transaction that reads one state of the database. It is pipelined with the transaction's first statement.
 pub(crate) async fn begin(
     conn: &mut AsyncPgConnection,
     statement_timeout: Duration,
@@ -50,8 +51,8 @@ pub(crate) async fn begin(
     Ok(())
 }
 
-/// As [`begin`], where it is needed: for `several` statements that must see the same state, or to give one statement the
-/// settings that no session keeps for it. Whether there is a transaction to end now.
+/// Begins a transaction as [`begin`] does, if one is needed: when `several` statements must see the same state, or when
+/// no session holds the settings for a single statement. Returns whether a transaction was begun.
 pub(crate) async fn begin_for(
     conn: &mut AsyncPgConnection,
     several: bool,
@@ -64,13 +65,13 @@ pub(crate) async fn begin_for(
     Ok(needed)
 }
 
-/// Ends it. An error concerns only the connection, and is returned by its next statement.
+/// Ends the transaction. An error only concerns the connection; its next statement returns it.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
     conn.send_batch("COMMIT").await;
     Ok(())
 }
 
-/// The owner's revision; `None` when it never wrote.
+/// The owner's revision. `None` when the owner has never written.
 pub(crate) async fn revision(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -84,16 +85,16 @@ pub(crate) async fn revision(
 }
 
 define_sql_function! {
-    /// Whether this server is a standby.
+    /// Whether the server is a standby.
     fn pg_is_in_recovery() -> Bool;
 }
 
-/// Whether this server only follows another one, so that later revisions may come without a write here.
+/// Whether this server is a standby, so that later revisions can arrive without a write here.
 pub(crate) async fn is_standby(conn: &mut AsyncPgConnection) -> Result<bool, Failure> {
     Ok(diesel::select(pg_is_in_recovery()).get_result(conn).await?)
 }
 
-/// Reads no more than the revision.
+/// Reads only the revision.
 pub(crate) struct RevisionAlone;
 
 impl Reading for RevisionAlone {

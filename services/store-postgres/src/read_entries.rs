@@ -12,14 +12,14 @@ use crate::filter;
 use crate::fts::{self, Language};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::{Reading, begin, begin_for, commit};
 
 /// Entries by id, newest first.
 pub(crate) struct Get {
     pub ids: Vec<i64>,
     pub selection: RowSelection,
-    /// Without those that changed after this revision.
+    /// Leaves out entries that changed after this revision.
     pub as_of: Option<i64>,
     pub statement_timeout: Duration,
 }
@@ -60,7 +60,7 @@ impl Reading for Get {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, SearchPage)>, Failure> {
-        // One statement sees one state of the database. Only images need another one.
+        // One statement sees one state. Only reading images takes a second statement.
         let mut loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
         if self.selection.images {
             if !loaded.with_images.is_empty() {
@@ -78,6 +78,8 @@ impl Reading for Get {
 
 impl Get {
     fn statement<'v>(&self, owner: &'v OwnerId) -> Fragment<'v> {
+        // Raw SQL: the ids are in the ON clause of the join, so that an owner without these entries still has a row
+        // with its revision.
         macro_rules! get {
             ($text:literal, $ids:literal, $condition:literal) => {
                 concat!(
@@ -114,7 +116,7 @@ impl Get {
                 ],
             );
         }
-        // For one id the server keeps a plan; for a list whose length it does not know it makes one each time.
+        // The server reuses a plan for one id. For a list, whose length it does not know, it plans each time.
         match (chars, self.ids.as_slice()) {
             (None, [id]) => {
                 Fragment::prepared(get!("e.text", "?", ""), vec![Bind::Int(*id), owner])
@@ -177,32 +179,30 @@ impl Reading for Search {
 
 impl Search {
     pub(crate) fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
-        let mut statement =
-            Fragment::search("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
-        statement.append(entries::page_columns(&self.selection));
-        statement.push(" FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries WHERE ");
-        statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
-        statement
-            .push(" ORDER BY entries.created_at DESC, entries.id DESC")
-            .append(limits(self.page));
-        statement
-            .push(") AS e ON e.owner_id = o.owner_id WHERE o.owner_id = ")
-            .bind(Bind::text(owner.as_str()));
-        statement.push(" ORDER BY e.created_at DESC, e.id DESC");
-        statement
+        // Raw SQL for the compiled filter and the LIMIT as text.
+        fragment!(
+            "SELECT NULL::bigint AS matches, NULL::float8 AS score, {columns} FROM context.owners AS o LEFT JOIN \
+             (SELECT entries.* FROM context.entries AS entries WHERE {filter} \
+             ORDER BY entries.created_at DESC, entries.id DESC {limits}) AS e \
+             ON e.owner_id = o.owner_id WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC",
+            entries::page_columns(&self.selection),
+            filter::compile(&self.filter, owner.as_str(), &self.indexed),
+            limits(self.page),
+            Bind::text(owner.as_str()),
+        )
+        .cached()
     }
 }
 
-/// The limits of a page. The plan depends on how many rows are wanted, so that stands in the text: there are few sizes of
-/// pages, and first pages are most.
+/// The LIMIT and OFFSET of a page. They are part of the text because the plan depends on the number of rows. Few page
+/// sizes are in use, and most pages are first pages.
 fn limits(page: Page) -> Fragment<'static> {
-    let mut limits = Fragment::new(format!(" LIMIT {}", page.limit));
-    if page.offset > 0 {
-        limits
-            .push(" OFFSET ")
-            .bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    let limit = Fragment::new(page.limit.to_string());
+    if page.offset == 0 {
+        return fragment!("LIMIT {limit}", limit);
     }
-    limits
+    let offset = Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX));
+    fragment!("LIMIT {limit} OFFSET ?", limit, offset)
 }
 
 fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
@@ -240,7 +240,7 @@ impl Reading for Ranked {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, FtsPage)>, Failure> {
-        // What is asked instead, where nothing matched, is a page of its own.
+        // When nothing matches, the alternative query is a page of its own.
         let begun = begin_for(
             conn,
             self.selection.explain || self.selection.images,
@@ -291,7 +291,7 @@ impl Reading for Ranked {
 
 impl Ranked {
     fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
-        let mut statement = ranked(
+        let ranked = ranked(
             &self.search,
             query,
             &self.filter,
@@ -300,23 +300,24 @@ impl Ranked {
             &self.indexed,
             &self.language,
         );
-        statement.push(" SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
-        statement.append(entries::page_columns(&self.selection));
-        statement.push(
-            " FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
-             LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id WHERE o.owner_id = ",
-        );
-        statement
-            .bind(Bind::text(owner.as_str()))
-            .push(" ORDER BY p.score DESC, e.id DESC");
-        statement
+        // Raw SQL for the ranking.
+        fragment!(
+            "{ranked} SELECT (SELECT count(*) FROM matched) AS matches, p.score, {columns} \
+             FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
+             LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id \
+             WHERE o.owner_id = ? ORDER BY p.score DESC, e.id DESC",
+            ranked,
+            entries::page_columns(&self.selection),
+            Bind::text(owner.as_str()),
+        )
+        .cached()
     }
 }
 
-/// The common table expressions `matched` and `page` of a search by words.
+/// The common table expressions `matched` and `page` of a full-text search.
 ///
-/// Ranks the newest matches up to the cap: of a common word reading and ranking them all would take seconds. One
-/// match beyond the cap shows that there are more.
+/// Ranks only the newest matches up to the cap: reading and ranking all matches of a common word would take seconds.
+/// One match beyond the cap shows that there are more.
 pub(crate) fn ranked<'v>(
     search: &FtsSearch,
     query: &context_text::Query,
@@ -327,87 +328,75 @@ pub(crate) fn ranked<'v>(
     language: &Language,
 ) -> Fragment<'v> {
     let words = fts::query(query, language);
+    let matches = if search.context_weight > 0.0 {
+        let (of_entry, of_context) = (words.clone(), words);
+        fragment!(
+            "(entries.words @@ {words} OR entries.context @@ {words})",
+            of_entry,
+            of_context
+        )
+    } else {
+        fragment!("entries.words @@ {words}", words)
+    };
     let cap = i64::from(search.ranking_cap);
-    let mut statement = Fragment::search(
+    fragment!(
         "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
-         FROM context.entries AS entries WHERE ",
-    );
-    statement.append(filter::compile(filter, owner, indexed));
-    statement.push(" AND ").append(filter::of_owner(owner));
-    let with_context = search.context_weight > 0.0;
-    statement
-        .push(if with_context {
-            " AND (entries.words @@ "
-        } else {
-            " AND entries.words @@ "
-        })
-        .append(words.clone());
-    if with_context {
-        statement
-            .push(" OR entries.context @@ ")
-            .append(words.clone())
-            .push(")");
-    }
-    statement
-        .push(" ORDER BY entries.created_at DESC, entries.id DESC")
-        .push(&format!(" LIMIT {}", cap + 1));
-    statement.push(&format!(
-        "), newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), "
-    ));
-    statement.append(bm25(
-        search.context_weight,
-        fts::terms(query, language),
-        owner,
-    ));
-    statement
-        .push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC")
-        .append(limits(page))
-        .push(")");
-    statement
+         FROM context.entries AS entries WHERE {filter} AND {of_owner} AND {matches} \
+         ORDER BY entries.created_at DESC, entries.id DESC LIMIT {cap_and_one}), \
+         newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), {bm25}, \
+         page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC {limits})",
+        filter::compile(filter, owner, indexed),
+        filter::of_owner(owner),
+        matches,
+        Fragment::new((cap + 1).to_string()),
+        Fragment::new(cap.to_string()),
+        bm25(search.context_weight, fts::terms(query, language), owner),
+        limits(page),
+    )
+    .cached()
 }
 
-/// The common table expression `ranked` of a search by words, or by words and neighbours' words: BM25, as the embedded store has
-/// it, of what was matched.
+/// The common table expressions of a full-text search that end with `ranked`: BM25 of the matches, as in the embedded
+/// store. It covers the entries' own words and, optionally, their context windows.
 ///
-/// The server's own functions know nothing of how rare a word is, so that of a question's words the common ones would
-/// bury the one that matters. Here that is learnt from the matches themselves, and so is the average length. `ts_rank` of
-/// one word is 1/1.645 for one occurrence and rises as slowly as BM25 with each further one (`calc_rank_or`).
+/// The server's own ranking functions do not know how rare a word is, so common words of a query would outweigh the
+/// rare one that matters. Here the word frequencies and the average length are computed from the matches. `ts_rank` of
+/// one word is 1/1.645 for one occurrence, and grows as slowly as BM25 with each further one (`calc_rank_or`).
 fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fragment<'v> {
-    let with_context = context_weight > 0.0;
-    let mut ranked = Fragment::new("shape AS (SELECT avg(length(words))::float8 AS length, ");
-    if with_context {
-        // Neighbours' words make most of a thread match, and the defaults of hybrid search were found with this.
-        ranked.push("count(*)::float8 AS entries");
+    let (entries, weighted, or_of_context) = if context_weight > 0.0 {
+        // The words of context windows make most of a thread match. The defaults of hybrid search were tuned with this.
+        let weighted = format!("+ {context_weight:.6} * (m.context @@ t.term)::int");
+        (
+            Fragment::new("count(*)"),
+            Fragment::new(weighted),
+            Fragment::new("OR m.context @@ t.term"),
+        )
     } else {
-        ranked.push(
-            "greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ",
+        let entries = fragment!(
+            "greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?))",
+            Bind::text(owner),
         );
-        ranked.bind(Bind::text(owner)).push("))::float8 AS entries");
-    }
-    ranked.push(
-        " FROM newest), hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
-         1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term)",
-    );
-    if with_context {
-        ranked.push(&format!(
-            " + {context_weight:.6} * (m.context @@ t.term)::int"
-        ));
-    }
-    ranked
-        .push(" AS frequency FROM newest AS m CROSS JOIN unnest(")
-        .append(terms);
-    ranked.push(") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term");
-    if with_context {
-        ranked.push(" OR m.context @@ t.term");
-    }
-    ranked.push(&format!(
-        "), rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM hits AS h CROSS JOIN shape AS s \
-         GROUP BY h.owner_id, h.place, s.entries), \
-         ranked AS (SELECT h.owner_id, h.id, sum(r.idf * {} * h.frequency \
-         / (h.frequency + {K1} * ({} + {B} * (h.length + {PADDING}) / (s.length + {PADDING}))))::float8 AS score \
-         FROM hits AS h JOIN rarity AS r ON r.owner_id = h.owner_id AND r.place = h.place CROSS JOIN shape AS s GROUP BY h.owner_id, h.id), ",
+        (entries, Fragment::new(""), Fragment::new(""))
+    };
+    let score = format!(
+        "sum(r.idf * {} * h.frequency / (h.frequency + {K1} * ({} + {B} * (h.length + {PADDING}) / (s.length + {PADDING}))))",
         K1 + 1.0,
         1.0 - B
-    ));
-    ranked
+    );
+    fragment!(
+        "shape AS (SELECT avg(length(words))::float8 AS length, {entries}::float8 AS entries FROM newest), \
+         hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
+         1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term) {weighted} AS frequency \
+         FROM newest AS m CROSS JOIN unnest({terms}) WITH ORDINALITY AS t(term, place) \
+         WHERE m.words @@ t.term {or_of_context}), \
+         rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf \
+         FROM hits AS h CROSS JOIN shape AS s GROUP BY h.owner_id, h.place, s.entries), \
+         ranked AS (SELECT h.owner_id, h.id, {score}::float8 AS score FROM hits AS h \
+         JOIN rarity AS r ON r.owner_id = h.owner_id AND r.place = h.place CROSS JOIN shape AS s GROUP BY h.owner_id, h.id)",
+        entries,
+        weighted,
+        terms,
+        or_of_context,
+        Fragment::new(score),
+    )
 }

@@ -218,4 +218,4 @@ diesel::table! {
     }
 }
 
-diesel::allow_tables_to_appear_in_same_query!(artifacts, artifact_versions);
+diesel::allow_tables_to_appear_in_same_query!(artifacts, artifact_versions, owners, api_keys);

@@ -1,27 +1,31 @@
-//! Checksums for rows from before there were any, and of versions that a service from before checksums wrote.
+//! Adds missing checksums: to rows from before there were checksums, and to versions written by a service from that
+//! time.
 //!
-//! Every statement names one owner, so that one server has its rows. Rows are locked only where that needs no waiting:
-//! services that seal at once share the work, and no write waits for another row's lock while it is waited for.
+//! Every statement names one owner, so that it runs on one server. It locks only rows that are free. Services that seal
+//! at the same time therefore share the work, and sealing never holds a row lock that a write needs while it waits for
+//! another lock.
 
 use async_trait::async_trait;
 use context_store::seal::{self, Checked, EntrySeal, StoredContent};
-use context_store::{Place, Result, SealStore, SealedPage, StoreError};
-use diesel::QueryableByName;
+use context_store::{Result, ScanCursor, SealStore, SealedPage, StoreError};
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
-use diesel_async::SimpleAsyncConnection as _;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use crate::columns::LossyText;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
+use crate::schema::owners;
 use crate::store::PostgresStore;
 
-/// Rows passed over in one step, and rows sealed in one, at most; images are larger.
+/// Maximum number of rows checked in one step, and maximum number sealed in one. Images are larger.
 const STEP_ROWS: i64 = 2_000;
 const SEALED_ROWS: i64 = 16;
 const SEALED_IMAGES: i64 = 4;
 
-/// The tables with checksums, in the order they are sealed, each with what orders its rows and what a row's checksums are of.
+/// The tables with checksums in the order of sealing. Each has the order of its rows and the content that its checksums
+/// cover.
 const TABLES: [Table; 3] = [
     Table {
         name: "entries",
@@ -48,7 +52,7 @@ const TABLES: [Table; 3] = [
 
 struct Table {
     name: &'static str,
-    /// The id as text, the number behind it, and the columns that order the rows.
+    /// The id as text, its number, and the columns that order the rows.
     key: (&'static str, &'static str, &'static str),
     content: &'static str,
     unsealed: &'static str,
@@ -76,7 +80,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None` when it has checksums that say that it is damaged.
+    /// `None` when existing checksums show that the row is damaged.
     fn seal(&self, table: &Table) -> Option<Vec<u8>> {
         let Self {
             id,
@@ -118,29 +122,23 @@ struct Key {
     number: i64,
 }
 
-#[derive(QueryableByName)]
-struct Owner {
-    #[diesel(sql_type = Text)]
-    owner_id: String,
-}
-
-/// Where sealing has come to.
+/// The position that sealing has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct At {
     table: usize,
     owner: String,
-    /// The last key that was seen of the owner's rows.
+    /// The last key that was read of the owner's rows.
     after: Option<(String, i64)>,
 }
 
 impl At {
-    /// The owner comes last, because it may have spaces in it.
-    fn to_place(&self) -> Place {
+    /// The owner comes last, because its name may contain spaces.
+    fn to_place(&self) -> ScanCursor {
         let (id, number) = self.after.clone().unwrap_or_else(|| ("-".to_owned(), 0));
-        Place::new(format!("{} {id} {number} {}", self.table, self.owner))
+        ScanCursor::new(format!("{} {id} {number} {}", self.table, self.owner))
     }
 
-    fn parse(place: &Place) -> Option<Self> {
+    fn parse(place: &ScanCursor) -> Option<Self> {
         let mut parts = place.as_str().splitn(4, ' ');
         let (table, id, number, owner) = (
             parts.next()?.parse().ok()?,
@@ -156,29 +154,36 @@ impl At {
     }
 }
 
-/// Rows of an owner after a key.
-fn of_owner<'v>(
+/// The condition that a row's key compares this way with this key.
+fn compared<'v>(
     table: &Table,
-    owner: &'v str,
-    after: Option<&'v (String, i64)>,
+    operator: &'static str,
+    (id, number): &'v (String, i64),
 ) -> Result<Fragment<'v>, Failure> {
-    let mut rows = Fragment::new(format!(" FROM context.{} WHERE owner_id = ", table.name));
-    rows.bind(Bind::text(owner));
-    if let Some((id, number)) = after {
-        rows.push(&format!(" AND ({}) > (", table.key.2));
-        if table.name == "artifact_versions" {
-            rows.bind(Bind::text(id.as_str()));
-        } else {
-            rows.bind(Bind::Int(id.parse().map_err(|_| {
-                StoreError::Internal("a place of sealing cannot be read".into())
-            })?));
+    let number = || Bind::Int(*number);
+    let entry_id = || {
+        let id = id.parse().map(Bind::Int);
+        id.map_err(|_| StoreError::Internal("a place of sealing cannot be read".into()))
+    };
+    let operator = Fragment::new(operator);
+    Ok(match table.name {
+        "entries" => fragment!("AND id {operator} ?", operator, entry_id()?),
+        "images" => {
+            let id = entry_id()?;
+            fragment!(
+                "AND (id, position) {operator} (?, ?)",
+                operator,
+                id,
+                number()
+            )
         }
-        if table.name != "entries" {
-            rows.push(", ").bind(Bind::Int(*number));
-        }
-        rows.push(")");
-    }
-    Ok(rows)
+        _ => fragment!(
+            "AND (artifact_id, version) {operator} (?, ?)",
+            operator,
+            Bind::text(id.as_str()),
+            number(),
+        ),
+    })
 }
 
 async fn step(
@@ -187,39 +192,44 @@ async fn step(
     at: &At,
 ) -> Result<(u64, Option<(String, i64)>), Failure> {
     let (id, number, order) = table.key;
-    let owner = at.owner.as_str();
-    // The end of the step, so that a table whose rows are sealed is not read to its end at once.
-    let mut last = Fragment::new(format!("SELECT {id} AS id, {number} AS number"));
-    last.append(of_owner(table, owner, at.after.as_ref())?)
-        .push(&format!(
-            " ORDER BY {order} LIMIT 1 OFFSET {}",
-            STEP_ROWS - 1
-        ));
+    let [id, number, order] = [id, number, order].map(Fragment::new);
+    let (name, owner) = (Fragment::new(table.name), at.owner.as_str());
+    let after = match &at.after {
+        Some(key) => compared(table, ">", key)?,
+        None => Fragment::new(""),
+    };
+    // Raw SQL here and below: the table is one of three. This query finds the end of the step. Without it, a step would
+    // read a sealed table to its end.
+    let last = fragment!(
+        "SELECT {id} AS id, {number} AS number FROM context.{table} WHERE owner_id = ? {after} ORDER BY {order} LIMIT 1 OFFSET ?",
+        id.clone(),
+        number.clone(),
+        name.clone(),
+        Bind::text(owner),
+        after.clone(),
+        order.clone(),
+        Bind::Int(STEP_ROWS - 1),
+    );
     let last: Option<Key> = sql::query(conn, last).await?.pop();
-    let mut select = Fragment::new(format!(
-        "SELECT {id} AS id, {number} AS number, {}, seal",
-        table.content
-    ));
-    select
-        .append(of_owner(table, owner, at.after.as_ref())?)
-        .push(&format!(" AND {}", table.unsealed));
     let end = last.map(|Key { id, number }| (id, number));
-    if let Some((id, number)) = &end {
-        select.push(&format!(" AND ({order}) <= ("));
-        if table.name == "artifact_versions" {
-            select.bind(Bind::text(id.as_str()));
-        } else {
-            select.bind(Bind::Int(id.parse().unwrap_or(i64::MAX)));
-        }
-        if table.name != "entries" {
-            select.push(", ").bind(Bind::Int(*number));
-        }
-        select.push(")");
-    }
-    select.push(&format!(
-        " ORDER BY {order} LIMIT {} FOR UPDATE SKIP LOCKED",
-        table.at_once
-    ));
+    let before = match &end {
+        Some(key) => compared(table, "<=", key)?,
+        None => Fragment::new(""),
+    };
+    let select = fragment!(
+        "SELECT {id} AS id, {number} AS number, {content}, seal FROM context.{table} WHERE owner_id = ? {after} \
+         AND {unsealed} {before} ORDER BY {order} LIMIT ? FOR UPDATE SKIP LOCKED",
+        id,
+        number,
+        Fragment::new(table.content),
+        name,
+        Bind::text(owner),
+        after,
+        Fragment::new(table.unsealed),
+        before,
+        order,
+        Bind::Int(table.at_once),
+    );
     let rows: Vec<Row> = sql::query(conn, select).await?;
     let seals: Vec<(&Row, Vec<u8>)> = rows
         .iter()
@@ -274,17 +284,21 @@ async fn step(
     Ok((sealed as u64, after))
 }
 
-/// The owner after this one.
+/// The next owner, by name.
 async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option<String>, Failure> {
-    let next = "SELECT owner_id FROM context.owners WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
-    let found: Vec<Owner> =
-        sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner)])).await?;
-    Ok(found.into_iter().next().map(|owner| owner.owner_id))
+    Ok(owners::table
+        .filter(owners::owner_id.gt(owner))
+        .order(owners::owner_id)
+        .limit(1)
+        .select(owners::owner_id)
+        .get_result(conn)
+        .await
+        .optional()?)
 }
 
 #[async_trait]
 impl SealStore for PostgresStore {
-    async fn seal(&self, after: Option<&Place>) -> Result<SealedPage> {
+    async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
         let at = match after.and_then(At::parse) {

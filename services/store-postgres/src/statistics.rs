@@ -8,10 +8,10 @@ use diesel::sql_types::BigInt;
 use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
 
-/// The owner's counts, nearly all from its row.
+/// Query for the owner's counts. Nearly all of them are in its row.
 pub(crate) struct Statistics {
     pub connections: ConnectionMetrics,
 }
@@ -57,8 +57,8 @@ impl Reading for Statistics {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, StoreStatistics)>, Failure> {
-        // Tags are counted by going from one to the next in their index. A count kept up to date would make all writers
-        // of a common tag wait for each other.
+        // Raw SQL for the recursive CTE. It counts tags by stepping from one tag to the next in their index. A stored
+        // count would make all writers of a common tag wait for each other.
         const SQL: &str = "WITH RECURSIVE tags AS ((SELECT tag FROM context.entry_tags WHERE owner_id = ? ORDER BY tag LIMIT 1) UNION ALL \
                            SELECT (SELECT next.tag FROM context.entry_tags AS next WHERE next.owner_id = ? AND next.tag > tags.tag \
                            ORDER BY next.tag LIMIT 1) FROM tags WHERE tags.tag IS NOT NULL) \
@@ -77,7 +77,7 @@ impl Reading for Statistics {
     }
 }
 
-/// What the owner has. `octet_length` of a text reads its length alone.
+/// Query for the owner's usage. `octet_length` of a text reads only its length.
 pub(crate) struct CountUsage;
 
 impl Reading for CountUsage {
@@ -103,6 +103,7 @@ impl Reading for CountUsage {
             #[diesel(sql_type = BigInt)]
             bytes: i64,
         }
+        // Raw SQL: the sums are numeric and need a cast. JSON needs a cast before it can be measured.
         const SQL: &str = "SELECT o.revision, o.entry_count AS entries, \
              (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = ?) AS artifacts, \
              ((SELECT coalesce(sum(octet_length(e.text) + octet_length(e.metadata::text)), 0) FROM context.entries AS e \
@@ -128,7 +129,7 @@ impl Reading for CountUsage {
     }
 }
 
-/// The counts of the entries in some threads, and their bytes.
+/// Query for the number and the bytes of the entries in some threads.
 pub(crate) struct StatisticsWithin {
     pub threads: ThreadSet,
     pub connections: ConnectionMetrics,
@@ -158,28 +159,24 @@ impl Reading for StatisticsWithin {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, StoreStatistics)>, Failure> {
-        let mut select = Fragment::new(
+        // Raw SQL for the CTE, which reads the entries only once.
+        let select = fragment!(
             "WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
-             FROM context.entries WHERE owner_id = ",
-        );
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(" AND ")
-            .append(within("thread_id", &self.threads));
-        select.push(
-            ") SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \
+             FROM context.entries WHERE owner_id = ? AND {within}) \
+             SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \
              (SELECT count(*) AS entry_count, count(*) FILTER (WHERE source = 'user') AS user_count, \
               count(*) FILTER (WHERE source = 'agent') AS agent_count, count(*) FILTER (WHERE image_count > 0) AS multimodal_count, \
               coalesce(sum(image_count), 0)::bigint AS image_count, \
               (SELECT count(DISTINCT tag) FROM reached AS r, unnest(r.tags) AS tag) AS tag_count, \
-              (coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM context.images WHERE owner_id = ",
-        );
-        select.bind(Bind::text(owner.as_str()));
-        select.push(
-            " AND id IN (SELECT id FROM reached WHERE image_count > 0)))::bigint AS database_bytes FROM reached) AS counts \
-             WHERE o.owner_id = ",
-        );
-        select.bind(Bind::text(owner.as_str()));
+              (coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM context.images \
+               WHERE owner_id = ? AND id IN (SELECT id FROM reached WHERE image_count > 0)))::bigint AS database_bytes \
+              FROM reached) AS counts WHERE o.owner_id = ?",
+            Bind::text(owner.as_str()),
+            within("thread_id", &self.threads),
+            Bind::text(owner.as_str()),
+            Bind::text(owner.as_str()),
+        )
+        .cached();
         let rows: Vec<Counts> = sql::query(conn, select).await?;
         Ok(rows
             .first()
@@ -211,7 +208,7 @@ impl Statistics {
             },
             total_images: *image_count,
             unique_tags: *tag_count,
-            // Every entry is indexed in the transaction that stores it.
+            // Entries are indexed in the transaction that stores them.
             indexed_entries: *entry_count,
             database_bytes: u64::try_from(*database_bytes).unwrap_or(0),
             connections: self.connections.clone(),

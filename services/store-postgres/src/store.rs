@@ -1,14 +1,17 @@
+#![expect(clippy::disallowed_methods, reason = "the deadlines of reads")]
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use context_model::{
     ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood,
+    ArtifactStore, ContextWindow, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore,
     OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError,
     StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions,
     Written, call,
@@ -32,19 +35,26 @@ use crate::store_entry::StoreEntries;
 use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
 use crate::update_entry::UpdateEntries;
-use crate::vectors::Vectors;
+use crate::vectors::VectorState;
 use crate::{filter, idempotency};
 
-/// Bytes of text that are analyzed on the spot; more goes to a thread of its own.
+/// Maximum bytes of text that are analyzed on the async thread. Longer texts go to a blocking thread.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
-/// Reads of a standby that may wait for a revision at once.
+/// Maximum number of reads that wait on a standby for a revision at the same time.
 const MOST_WAITING: usize = 1000;
-/// How long a read that waits for a revision sleeps between looks, at first and at most.
+/// First and maximum pause between checks of a read that waits for a revision.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(100);
-/// How long closing waits for writes that run.
+/// Pauses after a conflict or a lost connection: 5 ms, 20 ms, 80 ms, …, at most 1 s. Jitter up to doubles a pause, so
+/// that colliding requests do not collide again.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(5))
+    .with_factor(4.0)
+    .with_max_delay(Duration::from_secs(1))
+    .with_jitter();
+/// How long closing waits for running writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a write may take beyond one statement: it has several.
+/// Timeout of a write, in statement timeouts: a write has several statements.
 const STATEMENTS_OF_A_WRITE: u32 = 4;
 
 /// A PostgreSQL database, shared by any number of services.
@@ -55,17 +65,17 @@ pub struct PostgresStore {
 pub(crate) struct Inner {
     pub pool: Pool,
     ids: Ids,
-    pub vectors: Vectors,
-    /// Lost when the server reports damage; nothing is written then.
+    pub vectors: VectorState,
+    /// Lost when the server reports damage. From then on, writes are rejected.
     pub soundness: Soundness,
     pub language: Arc<Language>,
-    neighbourhood: Neighbourhood,
-    /// Whether owners are spread over servers.
+    context_window: ContextWindow,
+    /// Whether Citus distributes owners over servers.
     spread: bool,
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
-    /// Reads that may wait for a revision.
+    /// Limits the reads that wait for a revision.
     waiting: Semaphore,
     committed: AtomicI64,
     running: watch::Sender<usize>,
@@ -81,10 +91,10 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database: makes or updates its schema and its indexes, while other services may do the same.
+    /// Opens the database: creates or updates its schema and indexes, while other services may do the same.
     ///
     /// # Errors
-    /// [`OpenError`], a sentence for whoever starts the service.
+    /// [`OpenError`], whose message is a sentence for the operator.
     pub async fn open(config: Config) -> std::result::Result<Self, OpenError> {
         let opened = open::open(&config).await?;
         let shown = config.target.shown();
@@ -96,10 +106,10 @@ impl PostgresStore {
         let inner = Inner {
             pool,
             ids: Ids::default(),
-            vectors: Vectors::new(opened.has_vectors),
+            vectors: VectorState::new(opened.has_vectors, config.ef_search),
             soundness: Soundness::default(),
             language: Arc::new(opened.language),
-            neighbourhood: config.neighbourhood,
+            context_window: config.context_window,
             spread: opened.spread,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
@@ -114,8 +124,8 @@ impl PostgresStore {
             .get(None)
             .await
             .map_err(|failure| schema(StoreError::from(failure).into()))?;
-        open::refuse_half_moved(lease.conn(), &shown).await?;
-        fts::rebuild(lease.conn(), &inner.language, inner.neighbourhood)
+        open::refuse_incomplete_migration(lease.conn(), &shown).await?;
+        fts::rebuild(lease.conn(), &inner.language, inner.context_window)
             .await
             .map_err(|error| schema(error.into()))?;
         lease.give_back();
@@ -131,8 +141,8 @@ impl PostgresStore {
         work: W,
     ) -> Result<Written<W::Outcome>> {
         self.inner.soundness.check()?;
-        // Whoever gives up waiting for a connection has written nothing. From then on the write runs to its end, whether
-        // or not somebody still waits for it.
+        // A caller that stops waiting for a connection has written nothing. Once the write has a connection, it runs to
+        // its end, whether or not its caller still waits.
         let lease = self.inner.pool.get(Some(owner)).await;
         self.inner.pool.observe(&lease);
         let (lease, inner, owner) = (lease?, Arc::clone(&self.inner), owner.clone());
@@ -148,7 +158,7 @@ impl PostgresStore {
         }
     }
 
-    /// Reads at or after the revision that `read` asks for. On a standby it may wait for it.
+    /// Reads at the revision that `read` requires, or a later one. On a standby, it may wait for that revision.
     pub(crate) async fn read<R: Reading>(
         &self,
         owner: &OwnerId,
@@ -181,7 +191,7 @@ impl PostgresStore {
         }
     }
 
-    /// Runs what takes time linear in texts where it blocks nobody.
+    /// Runs work that takes time linear in texts where it does not block the async threads.
     async fn prepare<T: Send + 'static>(
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
@@ -194,7 +204,7 @@ impl PostgresStore {
             .map_err(|error| StoreError::Internal(error.into()))
     }
 
-    /// How long one statement may take.
+    /// The timeout of one statement.
     pub(crate) fn statement_timeout(&self) -> Duration {
         self.inner.statement_timeout
     }
@@ -215,15 +225,15 @@ impl PostgresStore {
     }
 }
 
-/// What a read that asks for a revision found.
+/// The result of a read that requires a revision.
 enum Seen<T> {
-    /// A state that has it.
+    /// The state has the revision.
     Reached(T),
-    /// A standby that has this one so far.
+    /// The standby has only reached this revision.
     Behind(i64),
 }
 
-/// A standby did not get to the revision in time.
+/// The error when a standby did not reach the revision in time.
 fn behind(read: Read, revision: i64) -> StoreError {
     let wanted = read.min_revision.unwrap_or_default();
     StoreError::Rejected(Error::invalid(
@@ -242,7 +252,7 @@ impl Inner {
         min_revision: Option<i64>,
         work: &R,
     ) -> std::result::Result<Seen<R::Outcome>, Failure> {
-        let mut attempt = 0;
+        let mut pauses = self.pauses();
         loop {
             let lease = self.pool.get(Some(owner)).await;
             self.pool.observe(&lease);
@@ -256,27 +266,31 @@ impl Inner {
                 .await
                 .unwrap_or(Err(Failure::TooSlow));
             self.pool.observe(&read);
-            match read {
+            let failure = match read {
                 Ok(read) => {
                     lease.give_back();
                     return Ok(read);
                 }
-                Err(failure) => {
-                    failure.note_damage(&self.soundness);
-                    if failure.is_unavailability() {
-                        lease.discard();
-                    }
-                    if attempt >= self.retries || !failure.is_retryable() {
-                        return Err(failure);
-                    }
-                }
+                Err(failure) => failure,
+            };
+            failure.note_damage(&self.soundness);
+            if failure.is_unavailability() {
+                lease.discard();
             }
-            attempt += 1;
-            tokio::time::sleep(backoff(attempt)).await;
+            match pauses.next() {
+                Some(pause) if failure.is_retryable() => tokio::time::sleep(pause).await,
+                _ => return Err(failure),
+            }
         }
     }
 
-    /// Reads, and finds out what it means when the revision is not there: a primary has every revision that was given.
+    /// The pauses before each retry.
+    fn pauses(&self) -> ExponentialBackoff {
+        PAUSES.with_max_times(self.retries as usize).build()
+    }
+
+    /// Reads once. If the state does not have the required revision, finds out why: a primary has every revision that
+    /// was ever returned.
     async fn look<R: Reading>(
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
@@ -298,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision, without the turn of the call that reads.
+    /// Waits until this standby has the revision. The call gives up its turn meanwhile, so that other calls can run.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let _waiting = self
             .waiting
@@ -306,8 +320,13 @@ impl Inner {
             .map_err(|_| StoreError::Overloaded)?;
         let until = Instant::now() + read.wait;
         let waiting = async {
-            let mut pause = FIRST_LOOK;
+            let mut pauses = ExponentialBuilder::new()
+                .with_min_delay(FIRST_LOOK)
+                .with_max_delay(LAST_LOOK)
+                .without_max_times()
+                .build();
             loop {
+                let pause = pauses.next().unwrap_or(LAST_LOOK);
                 tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now())))
                     .await;
                 match self.read(owner, read.min_revision, &RevisionAlone).await? {
@@ -315,7 +334,7 @@ impl Inner {
                     Seen::Behind(revision) if Instant::now() >= until => {
                         return Err(behind(read, revision));
                     }
-                    Seen::Behind(_) => pause = (pause * 2).min(LAST_LOOK),
+                    Seen::Behind(_) => {}
                 }
             }
         };
@@ -329,7 +348,7 @@ impl Inner {
         options: &WriteOptions,
         work: &W,
     ) -> std::result::Result<Written<W::Outcome>, Failure> {
-        let mut attempt = 0;
+        let mut pauses = self.pauses();
         loop {
             let written = self.attempt(lease.conn(), owner, options, work).await;
             self.pool.observe(&written);
@@ -354,20 +373,20 @@ impl Inner {
                 Failure::TooSlow => drop(lease),
                 _ => lease.discard(),
             }
-            // With a key a second attempt finds out what became of the first.
+            // With an idempotency key, a second attempt learns the outcome of the first.
             let settled_by_key =
                 matches!(failure, Failure::CommitUnknown(_)) && options.idempotency.is_some();
-            if attempt >= self.retries || !(failure.is_retryable() || settled_by_key) {
-                return Err(failure);
-            }
-            attempt += 1;
-            tracing::debug!(?failure, attempt, "Trying a write again");
-            tokio::time::sleep(backoff(attempt)).await;
+            let pause = match pauses.next() {
+                Some(pause) if failure.is_retryable() || settled_by_key => pause,
+                _ => return Err(failure),
+            };
+            tracing::debug!(?failure, ?pause, "Trying a write again");
+            tokio::time::sleep(pause).await;
             let next = self.pool.get(Some(owner)).await;
             self.pool.observe(&next);
             lease = match next {
                 Ok(lease) => lease,
-                // What matters to the caller is whether the first attempt may have been committed.
+                // The caller must learn that the first attempt may have been committed.
                 Err(_) if settled_by_key => return Err(failure),
                 Err(unreachable) => return Err(unreachable),
             };
@@ -411,7 +430,7 @@ impl Inner {
                 owner,
                 options,
                 &mut ids,
-                self.vectors.are_there(),
+                self.vectors.has_tables(),
                 self.spread,
             );
             let outcome = work.run(&mut transaction).await?;
@@ -435,20 +454,7 @@ impl Inner {
     }
 }
 
-/// 5 ms, 20 ms, 80 ms, …, at most a second, and up to as much again, so that those who collided do not meet again.
-fn backoff(attempt: u32) -> Duration {
-    let base = Duration::from_millis(5 * 4_u64.saturating_pow(attempt.saturating_sub(1).min(4)))
-        .min(Duration::from_secs(1));
-    base + base.mul_f64(chance())
-}
-
-/// A number from 0 to 1 by chance; not from a clock, whose low digits are zeros where it counts microseconds. Without a source
-/// of chance everyone waits equally long.
-fn chance() -> f64 {
-    getrandom::u32().map_or(0.0, |number| f64::from(number) / f64::from(u32::MAX))
-}
-
-/// Counts a write that runs, for closing.
+/// Counts a running write, for closing.
 struct Running(Arc<Inner>);
 
 impl Running {
@@ -483,7 +489,7 @@ impl Store for PostgresStore {
         self.inner.pool.observe(&found);
         let (lease, found) = (lease?, found?);
         lease.give_back();
-        // A newer one is fine: steps are made so that the version before still works.
+        // A newer version is fine: each migration step keeps the previous program version working.
         if found >= SCHEMA_VERSION {
             Ok(())
         } else {
@@ -501,10 +507,10 @@ impl Store for PostgresStore {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let bytes = entries.iter().map(|entry| entry.text.len()).sum();
-        let (language, neighbourhood) =
-            (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let (language, context_window) =
+            (Arc::clone(&self.inner.language), self.inner.context_window);
         let work = Self::prepare(bytes, move || {
-            StoreEntries::new(entries, atomic, &language, neighbourhood)
+            StoreEntries::new(entries, atomic, &language, context_window)
         })
         .await?;
         self.write(owner, options, work).await
@@ -522,10 +528,10 @@ impl Store for PostgresStore {
             .filter_map(|update| update.text.as_ref())
             .map(String::len)
             .sum();
-        let (language, neighbourhood) =
-            (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let (language, context_window) =
+            (Arc::clone(&self.inner.language), self.inner.context_window);
         let work = Self::prepare(bytes, move || {
-            UpdateEntries::new(updates, atomic, &language, neighbourhood)
+            UpdateEntries::new(updates, atomic, &language, context_window)
         })
         .await?;
         self.write(owner, options, work).await
@@ -542,7 +548,7 @@ impl Store for PostgresStore {
             options,
             DeleteEntries {
                 criteria,
-                neighbourhood: self.inner.neighbourhood,
+                context_window: self.inner.context_window,
             },
         )
         .await
@@ -718,13 +724,17 @@ mod tests {
 
     #[test]
     fn pauses_after_a_conflict_grow_and_differ_by_chance() {
+        let backoff = |attempt: usize| PAUSES.with_max_times(9).build().nth(attempt - 1).unwrap();
+        // The library multiplies with 32 bits, which loses some nanoseconds.
+        let rounding = Duration::from_nanos(100);
         for (attempt, shortest) in [(1, 5), (2, 20), (3, 80), (4, 320), (5, 1000), (9, 1000)] {
-            let shortest = Duration::from_millis(shortest);
+            let shortest = Duration::from_millis(shortest) - rounding;
+            let longest = (shortest + rounding) * 2 + rounding;
             let pauses: HashSet<Duration> = (0..100).map(|_| backoff(attempt)).collect();
             assert!(
                 pauses
                     .iter()
-                    .all(|pause| (shortest..=shortest * 2).contains(pause)),
+                    .all(|pause| (shortest..=longest).contains(pause)),
                 "{pauses:?}"
             );
             assert!(

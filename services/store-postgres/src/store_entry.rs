@@ -5,14 +5,14 @@ use context_store::rules::counts::EntryCounts;
 use context_store::rules::retransmit;
 use context_store::rules::thread::{NewestEntry, text_hash};
 use context_store::seal::EntrySeal;
-use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
+use context_store::{ContextWindow, ItemOutcome, StoredBatch};
 
 use crate::batch::Outcomes;
+use crate::context_window::{EntryPosition, context_of_place};
 use crate::entries;
 use crate::filter::folded_json;
-use crate::fts::{Document, Language};
+use crate::fts::{Document, Language, words};
 use crate::images;
-use crate::neighbours::{Place, context_of};
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{ChangeKind, Transaction, Writing};
@@ -21,10 +21,10 @@ use crate::transaction::{ChangeKind, Transaction, Writing};
 pub(crate) struct StoreEntries {
     entries: Vec<Prepared>,
     atomic: bool,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 }
 
-/// An entry and what is stored of it, made before the transaction opens.
+/// An entry and its search document, prepared before the transaction begins.
 struct Prepared {
     entry: NewEntry,
     hash: i64,
@@ -34,12 +34,12 @@ struct Prepared {
 }
 
 impl StoreEntries {
-    /// Analyzes the texts: takes time linear in them.
+    /// Analyzes the texts. Takes time linear in them.
     pub fn new(
         entries: Vec<NewEntry>,
         atomic: bool,
         language: &Language,
-        neighbourhood: Neighbourhood,
+        context_window: ContextWindow,
     ) -> Self {
         let prepare = |entry: NewEntry| {
             let (metadata, metadata_folded) = match &entry.metadata {
@@ -57,7 +57,7 @@ impl StoreEntries {
         Self {
             entries: entries.into_iter().map(prepare).collect(),
             atomic,
-            neighbourhood,
+            context_window,
         }
     }
 }
@@ -78,7 +78,7 @@ impl Writing for StoreEntries {
         transaction.lock_or_create_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
         for (prepared, place) in self.entries.iter().zip(0..) {
-            let outcome = store(transaction, prepared, self.neighbourhood).await;
+            let outcome = store(transaction, prepared, self.context_window).await;
             if let (
                 Ok(ItemOutcome {
                     id,
@@ -96,11 +96,11 @@ impl Writing for StoreEntries {
     }
 }
 
-/// Stores the entry, or finds that it repeats the thread's newest one.
+/// Stores the entry, or finds that it repeats the thread's newest entry.
 async fn store(
     transaction: &mut Transaction<'_>,
     prepared: &Prepared,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 ) -> Result<ItemOutcome, Failure> {
     let Prepared {
         entry,
@@ -152,43 +152,44 @@ async fn store(
     }
 
     let owner = transaction.owner;
-    let head = "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
-                INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
-                summary, metadata, metadata_folded, words_cut, text, seal, words, context) \
-                SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ?, ";
-    let seal = EntrySeal::of(1, text, metadata).to_bytes(id);
-    let mut insert = Fragment::prepared(
-        head,
-        vec![
-            Bind::text(owner.as_str()),
-            Bind::Int(id),
-            Bind::texts(given_tags),
-            Bind::text(owner.as_str()),
-            Bind::Int(id),
-            Bind::text(thread_id),
-            Bind::text(source.as_str()),
-            Bind::Int(image_count),
-            Bind::Int(created_at),
-            Bind::Int(created_at),
-            Bind::texts(given_tags),
-            Bind::text(metadata),
-            Bind::text(metadata_folded),
-            Bind::Bool(document.cut),
-            Bind::text(text),
-            Bind::Bytes(&seal),
-        ],
+    // Raw SQL for the CTE and `unnest`: one statement for an entry and its tags.
+    const SQL: &str = concat!(
+        "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
+         INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
+         summary, metadata, metadata_folded, words_cut, text, seal, words, context) \
+         SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ?, ",
+        words!(),
+        ", ",
+        context_of_place!()
     );
-    let place = Place {
+    let seal = EntrySeal::of(1, text, metadata).to_bytes(id);
+    let mut binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Int(id),
+        Bind::texts(given_tags),
+        Bind::text(owner.as_str()),
+        Bind::Int(id),
+        Bind::text(thread_id),
+        Bind::text(source.as_str()),
+        Bind::Int(image_count),
+        Bind::Int(created_at),
+        Bind::Int(created_at),
+        Bind::texts(given_tags),
+        Bind::text(metadata),
+        Bind::text(metadata_folded),
+        Bind::Bool(document.cut),
+        Bind::text(text),
+        Bind::Bytes(&seal),
+    ];
+    binds.extend(document.binds());
+    let place = EntryPosition {
         owner,
         thread_id,
         created_at,
         id,
     };
-    insert
-        .append(document.expression())
-        .push(", ")
-        .append(context_of(place, neighbourhood));
-    sql::send(transaction.conn, insert).await?;
+    binds.extend(place.binds(context_window));
+    sql::send(transaction.conn, Fragment::prepared(SQL, binds)).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(ChangeKind::Create, id, thread_id, 1);
     transaction.counts += EntryCounts::of_entry(*source, image_count);
@@ -199,7 +200,7 @@ async fn store(
     })
 }
 
-/// The version of the thread's newest entry when `entry` repeats it. That source and hash are the same is known.
+/// The version of the thread's newest entry if `entry` repeats it. The caller has already compared source and hash.
 async fn repeats(
     transaction: &mut Transaction<'_>,
     newest: i64,

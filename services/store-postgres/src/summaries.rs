@@ -1,9 +1,9 @@
-//! Summaries, which come after the entries they are of.
+//! Summaries, which are added after their entries are stored.
 
 use async_trait::async_trait;
 use context_model::Timestamp;
 use context_store::{
-    LateSummary, OwnerId, Place, Read, Result, SummaryStore, Unsummarized, UnsummarizedPage,
+    LateSummary, OwnerId, Read, Result, ScanCursor, SummaryStore, Unsummarized, UnsummarizedPage,
     WriteOptions,
 };
 use diesel::QueryableByName;
@@ -20,14 +20,14 @@ use crate::schema::entries;
 use crate::store::PostgresStore;
 use crate::transaction::{Transaction, Writing};
 
-/// Entries looked at in one read, at most.
+/// Maximum number of entries checked in one read.
 const LOOKED_AT: i64 = 2_000;
 
 #[async_trait]
 impl SummaryStore for PostgresStore {
     async fn unsummarized(
         &self,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         min_chars: u32,
         max_chars: u32,
         limit: u32,
@@ -60,7 +60,7 @@ impl SummaryStore for PostgresStore {
 }
 
 struct Page {
-    /// The last entry of the page before: its owner and its id.
+    /// The last entry of the previous page: its owner and its id.
     after: (String, i64),
     min_chars: u32,
     max_chars: u32,
@@ -75,7 +75,7 @@ struct Row {
     id: i64,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    /// Empty: the last one looked at, which has a summary or a short text.
+    /// Empty only for the last entry that was checked, if it has a summary or a short text.
     #[diesel(sql_type = Text)]
     text: String,
     #[diesel(sql_type = BigInt)]
@@ -97,6 +97,7 @@ impl Reading for Page {
         conn: &mut AsyncPgConnection,
         _owner: &OwnerId,
     ) -> std::result::Result<Option<(i64, UnsummarizedPage)>, Failure> {
+        // Raw SQL for the CTEs: one statement sees one state, and reads only the texts of the page.
         const SQL: &str = "WITH slice AS MATERIALIZED (SELECT owner_id, id, version, summary = '' AND char_length(text) >= ? AS waits \
                            FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ?), \
                            page AS (SELECT owner_id, id, version FROM slice WHERE waits ORDER BY owner_id, id LIMIT ?), \
@@ -118,7 +119,7 @@ impl Reading for Page {
         let Some(last) = rows.pop() else {
             return Ok(Some((0, self.empty())));
         };
-        let place = |row: &Row| Place::new(format!("{} {}", row.id, row.owner_id));
+        let place = |row: &Row| ScanCursor::new(format!("{} {}", row.id, row.owner_id));
         let next = match rows.last() {
             Some(row) if rows.len() == self.limit as usize => Some(place(row)),
             _ => (last.looked_at == LOOKED_AT).then(|| place(&last)),
@@ -172,22 +173,9 @@ impl Reading for Count {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> std::result::Result<Option<(i64, i64)>, Failure> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = BigInt)]
-            count: i64,
-        }
-        // Raw SQL: with '' as a bound value the partial index `entries_with_summary` would not be used.
-        let count =
-            "SELECT count(*) AS count FROM context.entries WHERE owner_id = ? AND summary <> ''";
-        let rows: Vec<Row> = sql::query(
-            conn,
-            Fragment::prepared(count, vec![Bind::text(owner.as_str())]),
-        )
-        .await?;
-        Ok(Some((
-            0,
-            rows.as_slice().first().map_or(0, |row| row.count),
-        )))
+        // Raw SQL: with '' as a bound value, PostgreSQL would not use the partial index `entries_with_summary`.
+        let count = "SELECT count(*) FROM context.entries WHERE owner_id = ? AND summary <> ''";
+        let count = Fragment::prepared(count, vec![Bind::text(owner.as_str())]);
+        Ok(Some((0, sql::number(conn, count).await?)))
     }
 }

@@ -6,7 +6,7 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Adds tags of an entry to the index.
+/// Adds an entry's tags to the index.
 pub(crate) async fn add(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -16,6 +16,7 @@ pub(crate) async fn add(
     if tags.is_empty() {
         return Ok(());
     }
+    // Raw SQL for `unnest`: one text for any number of tags.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)";
     let tags = Bind::Texts(tags.iter().map(|tag| tag.as_str().into()).collect());
     sql::execute(
@@ -29,7 +30,7 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// Takes entries with their tags out of the index.
+/// Removes the entries and their tags from the index.
 pub(crate) async fn remove(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -38,6 +39,7 @@ pub(crate) async fn remove(
     if pairs.is_empty() {
         return Ok(());
     }
+    // Raw SQL for `unnest`: one text for any number of pairs.
     let delete = "DELETE FROM context.entry_tags AS t USING unnest(?, ?) AS gone(id, tag) \
                   WHERE t.owner_id = ? AND t.tag = gone.tag AND t.id = gone.id";
     let ids = Bind::ints(pairs.iter().map(|(id, _)| *id));

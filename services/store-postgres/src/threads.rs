@@ -1,6 +1,6 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
-use context_model::{SourceCounts, Thread, ThreadSet, Timestamp};
+use context_model::{Thread, ThreadSet, Timestamp};
 use context_store::rules::thread::{ThreadEnds, ThreadState};
 use context_store::{OwnerId, Page, ThreadsPage, clock};
 use diesel::prelude::*;
@@ -11,7 +11,7 @@ use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::{PipelineDsl as _, fixed};
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
 use crate::schema::threads;
 
@@ -60,21 +60,22 @@ impl From<ThreadRow> for ThreadState {
     }
 }
 
-/// Locks these threads, which are sorted, and gives their rows; those that do not exist are made, without entries.
+/// Locks these threads, which must be sorted, and returns their rows. Missing threads are created without entries.
 pub(crate) async fn lock_or_create(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     thread_ids: &[String],
 ) -> Result<Vec<ThreadState>, Failure> {
     if thread_ids.len() == 1 {
-        // Most writes are to one thread that is there. The statement below would write a version of its row for nothing.
-        // And for single values the server keeps a plan; for lists, whose length it does not know, it makes one each time.
+        // Most writes go to one existing thread, for which the statement below would write a row version for nothing.
+        // The server also reuses a plan for single values; for lists, whose length it does not know, it plans each
+        // time.
         let there = lock(conn, owner, thread_ids).await?;
         if !there.is_empty() {
             return Ok(there);
         }
     }
-    // Raw SQL for `unnest`: rows are inserted, or else locked, in the order they are given.
+    // Raw SQL for `unnest`: rows are inserted or locked in the given order.
     const SQL: &str = "INSERT INTO context.threads AS t (owner_id, thread_id, entry_count, user_count, agent_count, \
                        multimodal_count, first_entry, last_entry, last_id, last_source, last_hash) \
                        SELECT ?, n.thread_id, 0, 0, 0, 0, 0, 0, 0, '', 0 \
@@ -87,7 +88,7 @@ pub(crate) async fn lock_or_create(
     Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
-/// Locks those of these threads that exist, in order, and gives their rows.
+/// Locks the existing ones of these threads, in order, and returns their rows.
 pub(crate) async fn lock(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -112,7 +113,7 @@ pub(crate) async fn lock(
     Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
-/// Writes rows that changed; threads without entries go.
+/// Writes changed rows. Threads without entries are deleted.
 pub(crate) async fn write(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -135,6 +136,7 @@ pub(crate) async fn write(
         fixed!(update).send(conn).await?;
     } else if !kept.is_empty() {
         let ints = |value: fn(&ThreadState) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
+        // Raw SQL for `unnest`: one text for any number of rows.
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
                       multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \
                       last_source = n.last_source, last_hash = n.last_hash \
@@ -199,8 +201,8 @@ pub(crate) async fn find_ends(
     now: Timestamp,
     rows: &mut [&mut ThreadState],
 ) -> Result<(), Failure> {
-    // The newest entry stays the newest, whatever a wrong clock said when others were stored. The text only where another
-    // entry has become the newest.
+    // Raw SQL for `unnest` and LATERAL. The newest entry stays the newest, even if a wrong clock stamped others later.
+    // The text is read only where another entry has become the newest.
     const SQL: &str = "SELECT n.thread_id, f.created_at AS first_entry, l.created_at AS last_entry, l.id AS last_id, \
                        l.source AS last_source, CASE WHEN l.id <> n.last_id THEN l.text END AS last_text \
                        FROM unnest(?, ?) AS n(thread_id, last_id) \
@@ -251,7 +253,7 @@ pub(crate) async fn find_ends(
 
 /// A page of an owner's threads, latest activity first.
 pub(crate) struct List {
-    /// Of these alone.
+    /// Lists only these threads.
     pub within: Option<ThreadSet>,
     pub page: Page,
 }
@@ -296,23 +298,35 @@ impl Reading for List {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
-        if let Some(threads) = &self.within {
-            return self.read_within(conn, owner, threads).await;
-        }
-        // One statement sees one state of the database.
-        const SQL: &str = "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
-                           (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
-                            FROM context.threads WHERE owner_id = ? ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
-                           ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC";
+        // Raw SQL for LATERAL: one statement sees one state of the database, even for an owner without threads.
+        let of_owner = || Bind::text(owner.as_str());
         let limit = Bind::Int(i64::from(self.page.limit));
         let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
-        let binds = vec![
-            Bind::text(owner.as_str()),
-            limit,
-            offset,
-            Bind::text(owner.as_str()),
-        ];
-        let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
+        let select = match &self.within {
+            None => Fragment::prepared(
+                "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
+                 (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
+                  FROM context.threads WHERE owner_id = ? ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
+                 ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC",
+                vec![of_owner(), limit, offset, of_owner()],
+            ),
+            Some(threads) => fragment!(
+                "SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ? AND {within}) AS thread_count, t.* \
+                 FROM context.owners AS o LEFT JOIN LATERAL \
+                 (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
+                  FROM context.threads WHERE owner_id = ? AND {within} ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
+                 ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC",
+                of_owner(),
+                within("thread_id", threads),
+                of_owner(),
+                within("thread_id", threads),
+                limit,
+                offset,
+                of_owner(),
+            )
+            .cached(),
+        };
+        let rows: Vec<Listed> = sql::query(conn, select).await?;
         let Some(first) = rows.as_slice().first() else {
             return Ok(None);
         };
@@ -322,57 +336,6 @@ impl Reading for List {
             revision,
             ThreadsPage {
                 threads,
-                total,
-                revision,
-            },
-        )))
-    }
-}
-
-impl List {
-    async fn read_within(
-        &self,
-        conn: &mut AsyncPgConnection,
-        owner: &OwnerId,
-        threads: &ThreadSet,
-    ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
-        let mut select = Fragment::new(
-            "SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ",
-        );
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(" AND ")
-            .append(within("thread_id", threads));
-        select.push(
-            ") AS thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
-             (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
-              FROM context.threads WHERE owner_id = ",
-        );
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(" AND ")
-            .append(within("thread_id", threads))
-            .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ");
-        select
-            .bind(Bind::Int(i64::from(self.page.limit)))
-            .push(" OFFSET ");
-        select
-            .bind(Bind::Int(
-                i64::try_from(self.page.offset).unwrap_or(i64::MAX),
-            ))
-            .push(") AS t ON true WHERE o.owner_id = ");
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(" ORDER BY t.last_entry DESC, t.last_id DESC");
-        let rows: Vec<Listed> = sql::query(conn, select).await?;
-        let Some(first) = rows.as_slice().first() else {
-            return Ok(None);
-        };
-        let (revision, total) = (first.revision, first.thread_count);
-        Ok(Some((
-            revision,
-            ThreadsPage {
-                threads: rows.into_iter().filter_map(thread).collect(),
                 total,
                 revision,
             },
@@ -394,15 +357,18 @@ fn thread(row: Listed) -> Option<Thread> {
         last_entry,
         last_id,
     } = row;
-    let (user, agent) = (user_count?, agent_count?);
-    Some(Thread {
+    let state = ThreadState {
         thread_id: thread_id?,
         entry_count: entry_count?,
-        source_types: i64::from(user > 0) + i64::from(agent > 0),
-        sources: SourceCounts { user, agent },
+        user_count: user_count?,
+        agent_count: agent_count?,
         multimodal_count: multimodal_count?,
-        first_entry: Timestamp(first_entry?),
-        last_entry: Timestamp(last_entry?),
+        first_entry: first_entry?,
+        last_entry: last_entry?,
         last_id: last_id?,
-    })
+        // Not read: listed threads do not show them.
+        last_source: String::new(),
+        last_hash: 0,
+    };
+    Some(state.into())
 }

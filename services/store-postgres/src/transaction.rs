@@ -1,4 +1,4 @@
-//! What one write works on.
+//! The transaction of one write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::pg::sql::{self, Bind, Fragment};
 use crate::read;
 use crate::schema::owners;
 use crate::threads;
-use crate::vectors::ToEmbed;
+use crate::vectors::ChunkChanges;
 
-/// A commit must not run into the time limit of a statement: while it waits for a synchronous standby, PostgreSQL would
-/// stop waiting and report success, and a failover would lose what was acknowledged.
+/// A commit must not reach the statement timeout. While it waits for a synchronous standby, PostgreSQL would stop
+/// waiting and report success, and a failover would lose an acknowledged write.
 const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
-/// Changes written with one statement.
+/// Maximum number of changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
 
-/// Adds to the owner's revision and counts.
+/// Adds to the owner's revision and counts. Raw SQL, because [`Transaction::bump`] uses it in a CTE.
 macro_rules! count {
     () => {
         "INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
@@ -40,52 +40,52 @@ macro_rules! count {
     };
 }
 
-/// A write request. It may be run more than once, each time in a transaction of its own.
+/// A write request. It may run more than once, each time in its own transaction.
 pub(crate) trait Writing: Send + Sync + 'static {
-    /// What it gives.
+    /// The result.
     type Outcome: Recorded + Send + Sync + 'static;
 
-    /// How many new ids it may need.
+    /// Maximum number of new ids it needs.
     fn new_ids(&self) -> usize {
         0
     }
 
-    /// Does it.
+    /// Does the work inside the open transaction.
     fn run(
         &self,
         transaction: &mut Transaction<'_>,
     ) -> impl Future<Output = Result<Self::Outcome, Failure>> + Send;
 }
 
-/// An open transaction of one owner: the rows it has locked, and what has to be written before the commit.
+/// An open transaction of one owner: its locked rows, and the rows to write before the commit.
 pub(crate) struct Transaction<'c> {
     pub conn: &'c mut AsyncPgConnection,
     pub owner: &'c OwnerId,
-    /// Now, by the service's clock.
+    /// The service clock's time of this transaction.
     pub now: Timestamp,
-    /// By how much the owner's counts of entries change.
+    /// Changes of the owner's entry counts.
     pub counts: EntryCounts,
-    /// By how much its count of threads changes.
+    /// Change of its thread count.
     thread_count: i64,
     /// The vectors of each item's text, in order.
     pub embeddings: &'c [Embedding],
-    /// What happens to vectors; `None` in a database without any.
-    pub vectors: Option<ToEmbed<'c>>,
+    /// The pending changes of vectors. `None` in a database without vectors.
+    pub vectors: Option<ChunkChanges<'c>>,
     key_id: Option<&'c str>,
     ids: &'c mut std::vec::IntoIter<i64>,
-    /// Whether owners are spread over servers.
+    /// Whether Citus distributes owners over servers.
     spread: bool,
     threads: BTreeMap<String, Held>,
     changes: Vec<Change>,
 }
 
-/// A thread's row as it was and as it will be.
+/// A thread's row before and after the transaction.
 struct Held {
     before: ThreadState,
     now: ThreadState,
 }
 
-/// What happened to an entry or an artifact.
+/// The kind of change of an entry or an artifact.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChangeKind {
     Create,
@@ -161,7 +161,7 @@ impl<'c> Transaction<'c> {
             counts: EntryCounts::default(),
             thread_count: 0,
             embeddings: &options.embeddings,
-            vectors: has_vectors.then(ToEmbed::default),
+            vectors: has_vectors.then(ChunkChanges::default),
             key_id: options.key_id.as_deref(),
             ids,
             spread,
@@ -170,7 +170,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// An id that no entry ever had.
+    /// Returns an id that no entry ever had.
     pub fn new_id(&mut self) -> Result<i64, Failure> {
         self.ids.next().ok_or_else(|| {
             Failure::Rejected(StoreError::Internal(
@@ -179,8 +179,8 @@ impl<'c> Transaction<'c> {
         })
     }
 
-    /// Locks these threads and makes those that do not exist. Every write locks threads before anything else, in the
-    /// order of their names, so that writes wait for each other and never in a circle.
+    /// Locks these threads and creates the missing ones. Every write locks threads before anything else, in the order
+    /// of their names, so that writes cannot deadlock.
     pub async fn lock_or_create_threads(
         &mut self,
         mut thread_ids: Vec<String>,
@@ -192,7 +192,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Locks those of these threads that exist. Later calls must name later threads.
+    /// Locks the existing ones of these threads. Later calls must name later threads.
     pub async fn lock_threads(&mut self, mut thread_ids: Vec<String>) -> Result<(), Failure> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
@@ -213,17 +213,17 @@ impl<'c> Transaction<'c> {
         }));
     }
 
-    /// A thread's row that was locked, to read and to change.
+    /// A locked thread's row, to read and to change.
     pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadState> {
         self.threads.get_mut(thread_id).map(|held| &mut held.now)
     }
 
-    /// The names of the threads that are locked and not yet written.
+    /// The names of the threads that are locked and not written yet.
     pub fn locked_threads(&self) -> Vec<String> {
         self.threads.keys().cloned().collect()
     }
 
-    /// The rows of threads that lost entries and still have some.
+    /// Finds the first and newest entries of threads that lost entries and still have some.
     pub async fn find_ends_of_threads(&mut self) -> Result<(), Failure> {
         let mut shrunk: Vec<&mut ThreadState> = self
             .threads
@@ -239,7 +239,7 @@ impl<'c> Transaction<'c> {
         threads::find_ends(self.conn, self.owner, self.now, &mut shrunk).await
     }
 
-    /// Writes the threads' rows that changed and forgets them; their locks stay.
+    /// Writes the changed rows of threads and removes them from memory. Their locks stay.
     pub async fn write_threads(&mut self) -> Result<(), Failure> {
         let held = std::mem::take(&mut self.threads);
         for Held { before, now } in held.values() {
@@ -253,7 +253,7 @@ impl<'c> Transaction<'c> {
         threads::write(self.conn, self.owner, &changed).await
     }
 
-    /// Notes one change of an entry; it is counted and written at the end.
+    /// Records one change of an entry. The commit counts and writes it.
     pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) {
         let thread_id = match self.changes.last() {
             Some(Change {
@@ -271,7 +271,7 @@ impl<'c> Transaction<'c> {
         });
     }
 
-    /// Notes one change of an artifact.
+    /// Records one change of an artifact.
     pub fn changed_artifact(&mut self, operation: ChangeKind, id: String, version: i64) {
         self.changes.push(Change {
             operation,
@@ -280,8 +280,8 @@ impl<'c> Transaction<'c> {
         });
     }
 
-    /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner. Then commits;
-    /// `committing` is set before the server can know.
+    /// Writes the remaining rows, the owner's row last, because its lock orders the owner's commits. Then commits. It
+    /// sets `committing` before the server can receive the COMMIT.
     pub async fn commit<T: Recorded>(
         mut self,
         outcome: T,
@@ -336,8 +336,8 @@ impl<'c> Transaction<'c> {
         Ok(revision.load_and_end(self.conn, COMMIT).await?.pop())
     }
 
-    /// Counts the changes and writes them, each with a statement of its own. Citus would send what one part of a statement
-    /// hands to the next to every server, and a write would need all of them.
+    /// Counts the changes and writes them, with a statement each. In a single statement, Citus would send the rows that
+    /// one CTE passes to the next to every server, so a write would need all servers.
     async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let count = Fragment::prepared(
             concat!(count!(), " RETURNING revision"),
@@ -348,7 +348,7 @@ impl<'c> Transaction<'c> {
         self.log(changes, revision).await
     }
 
-    /// What `count!` binds.
+    /// The values of `count!`.
     fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
@@ -368,7 +368,8 @@ impl<'c> Transaction<'c> {
             .collect()
     }
 
-    /// Counts the changes and writes the first of them.
+    /// Counts the changes and writes the first of them. Raw SQL for the CTEs and `unnest`: the owner's row stays locked
+    /// only for this statement and the commit behind it.
     fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
@@ -392,7 +393,7 @@ impl<'c> Transaction<'c> {
             Bind::Int(self.now.micros()),
             Bind::OptionalText(self.key_id.map(Into::into)),
         ]);
-        // For single values the server keeps a plan, for lists it makes one each time.
+        // The server reuses a plan for single values. For lists, it plans each time.
         if let [
             Change {
                 operation,
@@ -414,10 +415,11 @@ impl<'c> Transaction<'c> {
         Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
     }
 
-    /// Writes the changes beyond the first ones, the last of which has this revision.
+    /// Writes the remaining changes. The last of them has this revision.
     async fn log(&mut self, later: &[Change], revision: i64) -> Result<(), Failure> {
         let mut before = revision - i64::try_from(later.len()).unwrap_or(i64::MAX);
         for chunk in later.chunks(CHANGES_AT_ONCE) {
+            // Raw SQL for `unnest`: one text for any number of changes.
             let statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
                  SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \

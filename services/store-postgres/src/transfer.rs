@@ -1,4 +1,4 @@
-//! This database as an end of a migration (`context_store::transfer`).
+//! This database as the source or the target of a migration (`context_store::transfer`).
 
 mod predecessor;
 mod read;
@@ -22,22 +22,22 @@ impl From<OpenError> for TransferError {
     }
 }
 
-/// A connection that is used by nobody else, and the database's name.
+/// A connection for the migration alone, and the database's name.
 struct Link {
     conn: AsyncPgConnection,
     shown: String,
-    /// Whether it keeps vectors.
+    /// Whether the database stores vectors.
     has_vectors: bool,
-    /// Whether it keeps those of tokens.
+    /// Whether it stores token vectors.
     has_tokens: bool,
 }
 
 impl Link {
-    /// Statements of a migration may take long, and it may wait long between two.
+    /// Removes the timeouts of the session: a migration's statements may take long, and it may pause long between two.
     async fn patient(mut conn: AsyncPgConnection, shown: &str) -> Result<Self, TransferError> {
         let shown = format!("postgresql://{shown}");
-        let patience = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
-        conn.batch_execute(patience)
+        let no_timeouts = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+        conn.batch_execute(no_timeouts)
             .await
             .map_err(Self::failed(&shown))?;
         let has_vectors = vectors::are_there(&mut conn, "context.chunks")
@@ -54,7 +54,7 @@ impl Link {
         })
     }
 
-    /// What the database can hold of what is moved.
+    /// Whether the database has room for this table: vectors need their tables.
     fn holds(&self, table: &Table) -> bool {
         match table.name {
             "chunks" => self.has_vectors,
@@ -63,7 +63,7 @@ impl Link {
         }
     }
 
-    /// Names the database in an error.
+    /// Wraps an error with the database's name.
     fn failed<E: Into<context_store::BoxError>>(shown: &str) -> impl Fn(E) -> TransferError {
         move |error| TransferError::database(shown, error)
     }

@@ -2,16 +2,16 @@
 
 use context_model::{EntryUpdate, Error};
 use context_store::rules::entry::{self, tag_changes};
-use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
+use context_store::{ContextWindow, ItemOutcome, StoredBatch};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
 use crate::batch::Outcomes;
+use crate::context_window::{self, EntryPositions};
 use crate::entries;
 use crate::filter::folded_json;
-use crate::fts::{Document, Language};
+use crate::fts::{Document, Language, words};
 use crate::images;
-use crate::neighbours::{self, Places};
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
@@ -23,22 +23,22 @@ use crate::transaction::{ChangeKind, Transaction, Writing};
 pub(crate) struct UpdateEntries {
     updates: Vec<Prepared>,
     atomic: bool,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 }
 
-/// An update and the index of its text, made before the transaction opens.
+/// An update and its search document, prepared before the transaction begins.
 struct Prepared {
     update: EntryUpdate,
     document: Option<Document>,
 }
 
 impl UpdateEntries {
-    /// Analyzes the texts: takes time linear in them.
+    /// Analyzes the texts. Takes time linear in them.
     pub fn new(
         updates: Vec<EntryUpdate>,
         atomic: bool,
         language: &Language,
-        neighbourhood: Neighbourhood,
+        context_window: ContextWindow,
     ) -> Self {
         let prepare = |update: EntryUpdate| Prepared {
             document: update
@@ -50,7 +50,7 @@ impl UpdateEntries {
         Self {
             updates: updates.into_iter().map(prepare).collect(),
             atomic,
-            neighbourhood,
+            context_window,
         }
     }
 }
@@ -59,12 +59,12 @@ impl Writing for UpdateEntries {
     type Outcome = StoredBatch;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<StoredBatch, Failure> {
-        // An entry never moves to another thread, so what is read here stays true.
+        // An entry never moves to another thread, so the threads read here stay correct.
         let threads = self.threads(transaction).await?;
         transaction.lock_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
         for (prepared, place) in self.updates.iter().zip(0..) {
-            let outcome = update(transaction, prepared, self.neighbourhood).await;
+            let outcome = update(transaction, prepared, self.context_window).await;
             if let (Ok(_), Some(vectors), Some(_)) =
                 (&outcome, &mut transaction.vectors, &prepared.document)
             {
@@ -92,11 +92,11 @@ impl UpdateEntries {
     }
 }
 
-/// Applies the update. Everything that can refuse it comes before the first write.
+/// Applies the update. Every check that can reject it comes before the first write.
 async fn update(
     transaction: &mut Transaction<'_>,
     prepared: &Prepared,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 ) -> Result<ItemOutcome, Failure> {
     let Prepared { update, document } = prepared;
     let EntryUpdate {
@@ -112,7 +112,7 @@ async fn update(
         return Err(Error::context_not_found(id).into());
     };
     if transaction.thread(&stored.thread_id).is_none() {
-        // It was stored after the threads were read: no caller can have known its id.
+        // The entry was stored after the threads were read, so no caller can have known its id.
         return Err(Error::context_not_found(id).into());
     }
     let before = entry::Stored {
@@ -121,49 +121,51 @@ async fn update(
         image_count: stored.image_count,
     };
     let merged = entry::merge(update, &before, transaction.now)?;
-    let mut change = Fragment::prepared("UPDATE context.entries SET version = ", Vec::new());
-    change
-        .bind(Bind::Int(merged.version))
-        .push(", updated_at = ")
-        .bind(Bind::Int(merged.updated_at));
-    change
-        .push(", image_count = ")
-        .bind(Bind::Int(merged.image_count))
-        .push(", seal = ")
-        .bind(Bind::Bytes(&merged.seal));
-    if let (Some(text), Some(document)) = (text, document) {
-        change
-            .push(", summary = '', text = ")
-            .bind(Bind::text(text))
-            .push(", words = ")
-            .append(document.expression());
-        change.push(", words_cut = ").bind(Bind::Bool(document.cut));
-    }
-    if let Some((metadata, json)) = &merged.metadata {
-        change
-            .push(", metadata = ")
-            .bind(Bind::text(json))
-            .push("::json, metadata_folded = ");
-        change
-            .bind(Bind::text(folded_json(metadata.as_object())))
-            .push("::jsonb");
-    }
-    if let Some(tags) = new_tags {
-        change.push(", tags = ").bind(Bind::texts(tags.as_slice()));
-    }
-    change
-        .push(" WHERE owner_id = ")
-        .bind(Bind::text(owner.as_str()))
-        .push(" AND id = ")
-        .bind(Bind::Int(id));
-    sql::execute(transaction.conn, change).await?;
+    // Raw SQL for the casts to tsvector and JSON. One text serves every update: a field that is not given keeps its
+    // value.
+    const SQL: &str = concat!(
+        "UPDATE context.entries SET version = ?, updated_at = ?, image_count = ?, seal = ?, \
+         summary = CASE WHEN ? THEN '' ELSE summary END, text = coalesce(?, text), words = coalesce(",
+        words!(),
+        ", words), words_cut = coalesce(?, words_cut), metadata = coalesce(?::json, metadata), \
+         metadata_folded = coalesce(?::jsonb, metadata_folded), tags = coalesce(?, tags) WHERE owner_id = ? AND id = ?"
+    );
+    let (document_binds, cut) = match document {
+        Some(document) => (document.binds(), Some(document.cut)),
+        None => (Document::no_binds(), None),
+    };
+    let mut binds = vec![
+        Bind::Int(merged.version),
+        Bind::Int(merged.updated_at),
+        Bind::Int(merged.image_count),
+        Bind::Bytes(&merged.seal),
+        Bind::Bool(text.is_some()),
+        Bind::OptionalText(text.as_deref().map(Into::into)),
+    ];
+    binds.extend(document_binds);
+    let metadata = merged.metadata.as_ref();
+    let json = metadata.map(|(_, json)| json.into());
+    let folded = metadata.map(|(metadata, _)| folded_json(metadata.as_object()).into());
+    let tags = new_tags.as_ref().map(|tags| {
+        let tags = tags.as_slice().iter();
+        tags.map(|tag| tag.as_str().into()).collect()
+    });
+    binds.extend([
+        Bind::OptionalBool(cut),
+        Bind::OptionalText(json),
+        Bind::OptionalText(folded),
+        Bind::OptionalList(tags),
+        Bind::text(owner.as_str()),
+        Bind::Int(id),
+    ]);
+    sql::execute(transaction.conn, Fragment::prepared(SQL, binds)).await?;
     if document.is_some() {
-        let place = Places {
+        let place = EntryPositions {
             threads: vec![stored.thread_id.clone()],
             created_at: vec![stored.created_at],
             ids: vec![id],
         };
-        neighbours::renew_after(transaction.conn, owner, &place, None, neighbourhood).await?;
+        context_window::renew_after(transaction.conn, owner, &place, context_window).await?;
     }
     if let Some(tags) = new_tags {
         let (gone, new) = tag_changes(&stored.tags, tags.as_slice());

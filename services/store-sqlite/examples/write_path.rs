@@ -1,5 +1,7 @@
-//! How many durable writes a second the store takes from concurrent callers, and what one costs:
+//! Measures how many durable writes per second the store accepts from concurrent callers, and what one write costs:
 //! `cargo run --release --example write_path -- <callers> <seconds> [directory]`.
+
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,14 +82,14 @@ async fn measure(
     Ok(())
 }
 
-/// Text of about 600 characters, a few tags and some metadata, in ten threads at a time.
+/// Text of about 600 characters, a few tags and some metadata, distributed over ten threads.
 fn entry(n: u64) -> NewEntry {
     let mut state = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = |bound: f64| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        // About Zipf's law.
+        // Approximately Zipf's law.
         bound.powf((state >> 11) as f64 / (1u64 << 53) as f64) as u64
     };
     let mut text = String::new();
@@ -116,7 +118,7 @@ fn entry(n: u64) -> NewEntry {
     }
 }
 
-/// Microseconds of processor time of this process so far.
+/// CPU time of this process so far, in microseconds.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat

@@ -1,4 +1,4 @@
-//! Artifacts: a row for each, a row for each of their versions, and the current texts folded for search.
+//! Artifacts: one row per artifact, one row per version, and the folded texts of the current versions for search.
 
 mod read;
 mod store;

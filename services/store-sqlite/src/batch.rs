@@ -1,14 +1,14 @@
-//! What `atomic` means for the items of a batch.
+//! The meaning of `atomic` for the items of a batch.
 
 use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
 
 use crate::failure::Failure;
 use crate::transaction::Transaction;
 
-/// Applies the items in order. With `atomic` the first refusal is the error, and the request's savepoint undoes the
-/// items before it; without it the refusal is that item's outcome.
+/// Applies the items in order. If `atomic`, the first rejection is returned as the error, and the request's savepoint
+/// undoes the earlier items. Otherwise the rejection becomes the outcome of its item.
 ///
-/// `apply` must refuse an item before its first write, so that a refused item has nothing to undo.
+/// `apply` must reject an item before its first write, so that a rejected item leaves nothing to undo.
 pub(crate) fn apply<I>(
     transaction: &mut Transaction<'_>,
     items: &[I],

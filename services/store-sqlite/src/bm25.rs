@@ -1,8 +1,8 @@
-//! How well an entry matches by words: BM25 as an FTS5 auxiliary function
+//! The BM25 score of an entry as an FTS5 auxiliary function
 //! (<https://sqlite.org/fts5.html#custom_auxiliary_functions>).
 //!
-//! It takes the place of FTS5's own `bm25`, whose constants are fixed ([`context_store::bm25`]), which counts the scope as
-//! part of the text's length, and which looks up in the whole index how rare the scope is.
+//! It replaces FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the scope as
+//! part of the text's length, and searches the whole index to determine how rare the scope is.
 #![expect(
     unsafe_code,
     reason = "FTS5 takes auxiliary functions as C functions only"
@@ -16,21 +16,22 @@ use libsqlite3_sys as ffi;
 
 use crate::cancel;
 
-/// What a word weighs that is in more than half of the entries.
+/// The inverse document frequency of a word that occurs in more than half of the entries.
 const LEAST_IDF: f64 = 1e-6;
-/// Rows that are counted between two questions whether anyone still waits: some 100 µs.
+/// Number of rows that are counted between two cancellation checks, about 100 µs.
 const ROWS_BETWEEN_CHECKS: i64 = 4096;
 /// Columns of the full-text table.
 const TEXT: c_int = 0;
 const CONTEXT: c_int = 1;
 
-/// Makes `match_score(table, words, weight)` known to a connection: the score of the row, higher for better matches. The
-/// first `words` phrases of the expression count, in the text 1 and among the words of neighbours `weight`.
+/// Registers `match_score(table, words, weight)` on a connection: the score of the row, higher for better matches. Only
+/// the first `words` phrases of the expression count. A match in the text counts 1, a match among the context keywords
+/// `weight`.
 ///
 /// # Safety
-/// `api` is FTS5's, of an open connection.
+/// `api` must be the FTS5 API of an open connection.
 pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let Some(create_function) = (unsafe { api.as_ref() }).and_then(|api| api.xCreateFunction)
     else {
         return ffi::SQLITE_ERROR;
@@ -47,11 +48,11 @@ pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
     }
 }
 
-/// What is the same for every row of a query.
+/// Values that are the same for every row of a query.
 struct Query {
-    /// How rare each phrase is.
+    /// Inverse document frequency of each phrase.
     idf: Vec<f64>,
-    /// The average length of a text, in words.
+    /// Average length of a text, in words.
     average: f64,
 }
 
@@ -62,7 +63,7 @@ unsafe extern "C" fn match_score(
     count: c_int,
     arguments: *mut *mut ffi::sqlite3_value,
 ) {
-    // SAFETY: FTS5 hands over its interface, the row it is at and `count` values.
+    // SAFETY: FTS5 passes its interface, the current row and `count` values.
     unsafe {
         if count != 2 {
             return ffi::sqlite3_result_error_code(result, ffi::SQLITE_MISUSE);
@@ -77,7 +78,7 @@ unsafe extern "C" fn match_score(
 }
 
 /// # Safety
-/// `api` and `row` are what FTS5 called an auxiliary function with.
+/// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.
 unsafe fn score(
     api: &ffi::Fts5ExtensionApi,
     row: *mut ffi::Fts5Context,
@@ -89,7 +90,7 @@ unsafe fn score(
     else {
         return Err(ffi::SQLITE_ERROR);
     };
-    // SAFETY: the caller's; the pointers handed over are to locals that outlive each call.
+    // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
     unsafe {
         let query = query(api, row, words)?;
         let mut length = 0;
@@ -97,18 +98,18 @@ unsafe fn score(
         let norm = K1 * (1.0 - B + B * (f64::from(length) + PADDING) / (query.average + PADDING));
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
-            let mut places = ffi::Fts5PhraseIter {
+            let mut positions = ffi::Fts5PhraseIter {
                 a: ptr::null(),
                 b: ptr::null(),
             };
-            let (mut column, mut place) = (0, 0);
+            let (mut column, mut position) = (0, 0);
             let mut frequency = 0.0;
             done(phrase_first(
                 row,
                 phrase,
-                &raw mut places,
+                &raw mut positions,
                 &raw mut column,
-                &raw mut place,
+                &raw mut position,
             ))?;
             while column >= 0 {
                 frequency += match column {
@@ -116,7 +117,7 @@ unsafe fn score(
                     CONTEXT => weight,
                     _ => 0.0,
                 };
-                phrase_next(row, &raw mut places, &raw mut column, &raw mut place);
+                phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);
             }
             score += idf * frequency * (K1 + 1.0) / (frequency + norm);
         }
@@ -124,10 +125,10 @@ unsafe fn score(
     }
 }
 
-/// Finds out what is the same for every row, once.
+/// The values that are the same for every row. They are computed once per query.
 ///
 /// # Safety
-/// As of [`score`]. The reference is valid until FTS5 calls again.
+/// As for [`score`]. The reference is valid until FTS5 calls again.
 unsafe fn query<'q>(
     api: &ffi::Fts5ExtensionApi,
     row: *mut ffi::Fts5Context,
@@ -151,7 +152,7 @@ unsafe fn query<'q>(
     else {
         return Err(ffi::SQLITE_ERROR);
     };
-    // SAFETY: the caller's. What `set` keeps is a box of ours, which `forget` takes back when the query ends.
+    // SAFETY: guaranteed by the caller. `set` stores a box of ours, which `forget` frees when the query ends.
     unsafe {
         if let Some(known) = get(row, 0).cast::<Query>().as_ref() {
             return Ok(known);
@@ -162,27 +163,27 @@ unsafe fn query<'q>(
         let rows = (rows as f64).max(1.0);
         let mut idf = Vec::new();
         for phrase in 0..words.min(phrase_count(row)) {
-            let mut with_it = 0_i64;
+            let mut matching = 0_i64;
             done(query_phrase(
                 row,
                 phrase,
-                (&raw mut with_it).cast::<c_void>(),
+                (&raw mut matching).cast::<c_void>(),
                 Some(count_row),
             ))?;
-            let with_it = with_it as f64;
+            let matching = matching as f64;
             idf.push(
-                ((rows - with_it + 0.5) / (with_it + 0.5))
+                ((rows - matching + 0.5) / (matching + 0.5))
                     .ln()
                     .max(LEAST_IDF),
             );
         }
-        let made = Box::into_raw(Box::new(Query {
+        let boxed = Box::into_raw(Box::new(Query {
             idf,
             average: total as f64 / rows,
         }));
-        // It takes the box also when it fails.
-        done(set(row, made.cast::<c_void>(), Some(forget)))?;
-        Ok(&*made)
+        // `set` takes ownership of the box even when it fails.
+        done(set(row, boxed.cast::<c_void>(), Some(forget)))?;
+        Ok(&*boxed)
     }
 }
 
@@ -191,10 +192,10 @@ unsafe extern "C" fn count_row(
     _: *mut ffi::Fts5Context,
     count: *mut c_void,
 ) -> c_int {
-    // SAFETY: `query` hands over its counter, which nobody else uses meanwhile.
+    // SAFETY: `query` passes its counter, which nothing else uses during the call.
     let count = unsafe { &mut *count.cast::<i64>() };
     *count += 1;
-    // SQLite does not ask while FTS5 goes through the rows of a word.
+    // SQLite does not call the progress handler while FTS5 iterates over the rows of a word.
     if *count % ROWS_BETWEEN_CHECKS == 0 {
         cancel::code()
     } else {
@@ -203,7 +204,7 @@ unsafe extern "C" fn count_row(
 }
 
 unsafe extern "C" fn forget(query: *mut c_void) {
-    // SAFETY: `query` made the box, and FTS5 gives it back once.
+    // SAFETY: `query` allocated the box, and FTS5 passes it here exactly once.
     drop(unsafe { Box::from_raw(query.cast::<Query>()) });
 }
 

@@ -1,8 +1,9 @@
-//! Whether anyone still waits for the read that runs on this thread.
+//! Cancellation of the read that runs on this thread.
 //!
-//! SQLite asks every few thousand steps of a statement (<https://sqlite.org/c3ref/progress_handler.html>), and so does what
-//! loops outside of it. The answer belongs to the read and not to its connection, so that a read that was stopped cannot
-//! stop the next one.
+//! SQLite checks every few thousand steps of a statement whether the caller still waits
+//! (<https://sqlite.org/c3ref/progress_handler.html>). Our own loops check too. The state belongs to the read and not
+//! to its connection, so that a cancelled read cannot cancel the next one.
+#![expect(clippy::disallowed_methods, reason = "the deadlines of reads")]
 #![expect(
     unsafe_code,
     reason = "SQLite takes a progress handler as a C function only"
@@ -19,22 +20,22 @@ use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use libsqlite3_sys as ffi;
 
-/// Steps of SQLite's virtual machine between two questions: some 50 to 100 µs, or a few dozen parsed texts.
+/// Steps of SQLite's virtual machine between two checks: about 50 to 100 µs, or a few dozen parsed texts.
 const STEPS: c_int = 2000;
 
-/// What SQLite says of a statement that was interrupted.
+/// SQLite's message for an interrupted statement.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 thread_local! {
     static WAITER: RefCell<Option<Waiter>> = const { RefCell::new(None) };
 }
 
-/// The end of a read at which its caller waits. When it is dropped no one waits any more.
+/// The caller's end of a read. Dropping it cancels the read.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Arc<AtomicBool>);
 
 impl Waiting {
-    /// The end at which the read is made, which is to be done at the deadline.
+    /// Creates the reader's end. The read must finish before the deadline.
     pub fn waiter(&self, deadline: Option<Instant>) -> Waiter {
         Waiter {
             gone: Arc::clone(&self.0),
@@ -49,7 +50,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Who waits for a read.
+/// The reader's end of a read.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     gone: Arc<AtomicBool>,
@@ -57,12 +58,12 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Whether no one takes the answer any more.
+    /// Whether the caller is gone.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether the answer comes in time.
+    /// Whether the caller still waits and the deadline has not passed.
     pub fn waits(&self) -> bool {
         !self.is_gone()
             && self
@@ -70,7 +71,7 @@ impl Waiter {
                 .is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// Runs `work`, which ends early when this one does not wait any more.
+    /// Runs `work`, which is cancelled when the caller no longer waits.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
         struct Ended;
         impl Drop for Ended {
@@ -88,10 +89,10 @@ fn is_given_up() -> bool {
     WAITER.with_borrow(|waiter| waiter.as_ref().is_some_and(|waiter| !waiter.waits()))
 }
 
-/// To be called now and then by what loops outside of SQLite.
+/// Cancellation check for loops outside of SQLite. They must call it regularly.
 ///
 /// # Errors
-/// The one that SQLite gives for an interrupted statement, when no one waits any more.
+/// The error that SQLite returns for an interrupted statement, when the caller no longer waits.
 pub(crate) fn check() -> QueryResult<()> {
     if is_given_up() {
         return Err(DieselError::DatabaseError(
@@ -102,7 +103,7 @@ pub(crate) fn check() -> QueryResult<()> {
     Ok(())
 }
 
-/// As [`check`], for C: a result code.
+/// Like [`check`], for C: returns a result code.
 pub(crate) fn code() -> c_int {
     if is_given_up() {
         ffi::SQLITE_INTERRUPT
@@ -111,12 +112,12 @@ pub(crate) fn code() -> c_int {
     }
 }
 
-/// Lets SQLite ask while it runs statements on this connection.
+/// Lets SQLite check for cancellation while it runs statements on this connection.
 ///
 /// # Safety
-/// `db` is an open connection.
+/// `db` must be an open connection.
 pub(crate) unsafe fn register(db: *mut ffi::sqlite3) {
-    // SAFETY: the caller's; the handler takes no argument and does not use the connection.
+    // SAFETY: guaranteed by the caller. The handler takes no argument and does not use the connection.
     unsafe { ffi::sqlite3_progress_handler(db, STEPS, Some(progress), ptr::null_mut()) };
 }
 
@@ -156,7 +157,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             drop(waiting);
         });
-        // Hours of counting.
+        // This would count for hours.
         let error = waiter.run(|| count_to(&mut conn, i64::MAX)).unwrap_err();
         assert_eq!(error.to_string(), INTERRUPTED);
         leaving.join().unwrap();

@@ -1,10 +1,10 @@
-//! Columns that are read even when they are damaged, so that one row keeps no other from being read.
+//! Column types that can be read even when they are damaged, so that one damaged row does not prevent reading others.
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::Text;
 use diesel::sqlite::{Sqlite, SqliteValue};
 
-/// A column of text, with U+FFFD for what is no UTF-8: its checksum says that it is damaged.
+/// A text column. Invalid UTF-8 is replaced by U+FFFD, and the checksum then reveals the damage.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct LossyText(String);
 

@@ -1,40 +1,42 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use context_store::Neighbourhood;
+use context_store::ContextWindow;
 
-/// How the embedded database is opened.
+/// How the SQLite database is opened.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The database file (`DB_PATH`). It and its directory are created when missing, for the user alone.
+    /// The database file (`DB_PATH`). If missing, the file and its directory are created, accessible only to the user.
     pub path: PathBuf,
-    /// The language of stemming (`FTS_LANGUAGE`), as a [`context_text::Language`] has its name; any other name means
-    /// that words are not stemmed.
+    /// The language for stemming (`FTS_LANGUAGE`), by the name of a [`context_text::Language`]. With any other name,
+    /// words are not stemmed.
     pub language: String,
-    /// Which entries help hybrid search to find those after them.
-    pub neighbourhood: Neighbourhood,
-    /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
+    /// The context window of hybrid search.
+    pub context_window: ContextWindow,
+    /// Indexed metadata fields (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
-    /// Threads that read, at least 1. As many again, at most 2, serve full-text and unindexed searches.
+    /// Number of reader threads, at least 1. The same number again, but at most 2, serve full-text and unindexed
+    /// searches.
     pub readers: usize,
-    /// Writes that may wait; one more is refused with `OVERLOADED`.
+    /// Maximum number of queued writes. Further ones are rejected with `OVERLOADED`.
     pub write_queue: usize,
-    /// How long a connection waits for a lock that another one holds.
+    /// How long a connection waits for a lock held by another.
     pub busy_timeout: Duration,
-    /// Bytes the database file may grow to; a write beyond it is refused as on a full disk. `None`: as the disk allows.
+    /// Maximum size of the database file in bytes. A write that would exceed it fails as on a full disk. `None`: no
+    /// limit.
     pub max_file_bytes: Option<u64>,
-    /// How this process came to run, for whoever finds the database held.
+    /// How this process was started. It is reported to other processes that find the database locked.
     pub started: Started,
 }
 
 impl Config {
-    /// The defaults for this file.
+    /// The default configuration for this file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             language: "english".to_owned(),
-            neighbourhood: Neighbourhood::default(),
+            context_window: ContextWindow::default(),
             indexed_fields: Vec::new(),
             readers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
             write_queue: 4096,
@@ -45,12 +47,12 @@ impl Config {
     }
 }
 
-/// How the process that holds a database came to run.
+/// How the process that holds a database was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
-    /// Somebody started it.
+    /// It was started directly, not by a gateway.
     ByHand,
-    /// A gateway started it; it gives way to one started by hand.
+    /// A gateway started it. It gives way to a process that was started directly.
     Automatically,
 }
 

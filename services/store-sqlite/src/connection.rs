@@ -10,16 +10,16 @@ use diesel::sqlite::SqliteConnection;
 /// `"Ctxs"`: marks a database file as ours.
 pub(crate) const APPLICATION_ID: i32 = 0x4374_7873;
 
-/// Bytes of the write-ahead log that are kept for reuse after a checkpoint.
-const KEPT_WAL_BYTES: u32 = 64 * 1024 * 1024;
+/// Size of the write-ahead log that is kept for reuse after a checkpoint, in bytes.
+const WAL_SIZE_LIMIT_BYTES: u32 = 64 * 1024 * 1024;
 
-/// Pages (of 4 KiB) in the write-ahead log before a commit moves them into the database.
+/// Number of pages (of 4 KiB) in the write-ahead log at which a commit runs a checkpoint.
 const CHECKPOINT_PAGES: u32 = 4000;
 
-/// Bytes of the database that a connection reads through the page cache of the system.
+/// Number of bytes of the database that a connection maps into memory.
 const MMAP_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// What kept a connection from being opened, with the driver's message.
+/// Why a connection could not be opened, with the driver's message.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("{0}")]
@@ -32,7 +32,7 @@ pub(crate) enum ConnectError {
     JournalMode(String),
 }
 
-/// What the writing connection is opened with, also when it has to be opened again.
+/// The settings of the writing connection, kept for reopening it.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterSettings {
     pub path: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct WriterSettings {
     pub max_file_bytes: Option<u64>,
 }
 
-/// The one connection that writes.
+/// Opens the writing connection. There is only one.
 pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, ConnectError> {
     let WriterSettings {
         path,
@@ -52,10 +52,11 @@ pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, Conn
     if mode != "wal" {
         return Err(ConnectError::JournalMode(mode));
     }
-    // FULL: a commit returns after the log reached the disk, so that an acknowledged write survives a power cut.
+    // FULL: a commit returns after the log has reached the disk, so that an acknowledged write survives a power
+    // failure.
     conn.batch_execute(&format!(
         "PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; \
-         PRAGMA journal_size_limit = {KEPT_WAL_BYTES}; PRAGMA analysis_limit = 400"
+         PRAGMA journal_size_limit = {WAL_SIZE_LIMIT_BYTES}; PRAGMA analysis_limit = 400"
     ))?;
     if let Some(bytes) = max_file_bytes {
         let page_size = pragma_int(&mut conn, "PRAGMA page_size")?;
@@ -71,7 +72,7 @@ pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, Conn
     Ok(conn)
 }
 
-/// A connection that only reads.
+/// Opens a connection that only reads.
 pub(crate) fn reader(
     path: &Path,
     busy_timeout: Duration,
@@ -82,14 +83,14 @@ pub(crate) fn reader(
 }
 
 fn connect(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
-    // Absolute, so that no file name is taken for a URI.
+    // An absolute path is never interpreted as a URI.
     let path = std::path::absolute(path).ok();
     let path = path
         .as_deref()
         .and_then(Path::to_str)
         .ok_or(ConnectError::Path)?;
     let mut conn = SqliteConnection::establish(path)?;
-    // First of all: every other statement may meet a lock.
+    // This comes first because every other statement may encounter a lock.
     conn.batch_execute(&format!(
         "PRAGMA busy_timeout = {}",
         busy_timeout.as_millis()
@@ -100,16 +101,16 @@ fn connect(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, Conn
     Ok(conn)
 }
 
-/// Gives back the pages a connection keeps, which is all it does when nobody asks for anything.
+/// Frees the page cache of a connection. Called when the service is idle.
 pub(crate) fn release_memory(conn: &mut SqliteConnection) {
     if let Err(error) = conn.batch_execute("PRAGMA shrink_memory") {
-        tracing::debug!(error = %error, "An idle connection kept its memory");
+        tracing::debug!(error = %error, "Could not free the memory of an idle connection");
     }
 }
 
-/// The integer a PRAGMA gives.
+/// The integer that a PRAGMA returns.
 pub(crate) fn pragma_int(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
-    // A PRAGMA's column has the PRAGMA's name, which the table-valued form lets us choose.
+    // A raw expression, because a PRAGMA cannot be written in diesel's query language.
     diesel::dsl::sql::<diesel::sql_types::BigInt>(sql).get_result(conn)
 }
 

@@ -8,12 +8,12 @@ use context_store::rules::counts::EntryCounts;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
+use crate::context_window::EntryPosition;
 use crate::entries::{parse_source, parse_tags};
 use crate::failure::Failure;
 use crate::filter::within;
 use crate::full_text::FullTextChange;
 use crate::images;
-use crate::neighbours::Place;
 use crate::owners::id_of_row;
 use crate::schema::entries as table;
 use crate::sql::{self, Bind, Fragment};
@@ -22,7 +22,7 @@ use crate::threads;
 use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
-/// Entries held in memory at a time.
+/// Maximum number of entries held in memory at a time.
 const CHUNK: usize = 1000;
 
 #[derive(QueryableByName)]
@@ -43,22 +43,22 @@ struct Doomed {
     tags: String,
 }
 
-/// Deletes what the criteria select and gives how many entries that were.
+/// Deletes the entries that match the criteria and returns their number.
 pub(crate) fn delete(
     transaction: &mut Transaction<'_>,
     criteria: &DeleteCriteria,
 ) -> Result<u64, Failure> {
     let select = select(transaction, criteria);
-    let mut touched: BTreeMap<String, Leaving> = BTreeMap::new();
+    let mut touched: BTreeMap<String, Deleted> = BTreeMap::new();
     let mut deleted = 0u64;
     loop {
         let doomed: Vec<Doomed> = sql::query(transaction.conn, &select)?;
         let last = doomed.len() < CHUNK;
         for entry in doomed {
             let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
-            let leaving = touched.entry(entry.thread_id.clone()).or_default();
-            leaving.removed += EntryCounts::of_entry(source, entry.image_count);
-            leaving.places.push((entry.created_at, entry.row_id));
+            let of_thread = touched.entry(entry.thread_id.clone()).or_default();
+            of_thread.removed += EntryCounts::of_entry(source, entry.image_count);
+            of_thread.positions.push((entry.created_at, entry.row_id));
             delete_entry(transaction, &entry, source)?;
             deleted += 1;
         }
@@ -66,39 +66,40 @@ pub(crate) fn delete(
             break;
         }
     }
-    for (thread_id, Leaving { removed, places }) in touched {
+    for (thread_id, Deleted { removed, positions }) in touched {
         let gone = threads::after_removal(transaction, &thread_id, removed)?;
         transaction.owner.thread_count -= i64::from(gone);
         if !gone {
-            take_words_along(transaction, &thread_id, places)?;
+            reindex_following(transaction, &thread_id, positions)?;
         }
     }
     Ok(deleted)
 }
 
-/// What leaves a thread.
+/// The entries deleted from one thread.
 #[derive(Default)]
-struct Leaving {
+struct Deleted {
     removed: EntryCounts,
-    /// When each entry was made, and its row.
-    places: Vec<(i64, i64)>,
+    /// Creation time and row id of each entry.
+    positions: Vec<(i64, i64)>,
 }
 
-/// Leaves the entries after deleted ones to be indexed without their words.
-fn take_words_along(
+/// Schedules the entries that follow deleted ones for reindexing without the deleted entries' words.
+fn reindex_following(
     transaction: &mut Transaction<'_>,
     thread_id: &str,
-    mut places: Vec<(i64, i64)>,
+    mut positions: Vec<(i64, i64)>,
 ) -> Result<(), Failure> {
-    places.sort_unstable();
+    positions.sort_unstable();
     let owner = transaction.owner.owner;
     let mut next = None;
-    for (created_at, row_id) in places {
-        // Those after it are those after the one before: nothing between the two is left.
+    for (created_at, row_id) in positions {
+        // The following entries are the same as for the previous deleted entry, because no entry between the two is
+        // left.
         if next.is_some_and(|next| (created_at, row_id) < next) {
             continue;
         }
-        next = transaction.neighbour_changed(&Place {
+        next = transaction.schedule_following(&EntryPosition {
             owner,
             thread_id,
             created_at,
@@ -120,7 +121,7 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
         "SELECT row_id, thread_id, source, image_count, created_at, version, tags FROM entries",
     );
     if ids.is_some() {
-        // Without statistics the planner may think that an owner has fewer entries than there are ids.
+        // Without statistics the planner may assume that the owner has fewer entries than there are ids.
         select.push(" NOT INDEXED");
     }
     select
@@ -160,7 +161,7 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
             .bind(Bind::Int(before.micros()));
     }
     if ids.is_none() && threads.is_none() && created_before.is_none() {
-        // A source alone would delete half of everything; the operation refuses it, and so does the store.
+        // The source alone would select about half of all entries. The operation rejects it, and so does the store.
         select.push(" AND 0");
     }
     select.push(&format!(" LIMIT {CHUNK}"));

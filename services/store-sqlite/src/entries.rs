@@ -1,4 +1,4 @@
-//! The rows of entries and how they become entries.
+//! The rows of entries and their conversion to entries.
 
 use context_model::{ContentType, Error, JsonObject, ObjectText, Reason, Source, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
@@ -13,7 +13,7 @@ use crate::images::{self, Images};
 use crate::owners::id_of_row;
 use crate::schema::entries;
 
-/// An entry's row, without what only conditions need.
+/// An entry's row, without the columns that are only used in conditions.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = entries)]
 pub(crate) struct EntryRow {
@@ -42,7 +42,7 @@ impl EntryRow {
             + self.thread_id.len()) as u64
     }
 
-    /// What its checksums cover.
+    /// The content that the checksums cover.
     pub fn content(&self) -> StoredContent<'_> {
         let Self {
             row_id,
@@ -125,11 +125,11 @@ pub(crate) fn tags_json(tags: &[String]) -> String {
 }
 
 diesel::define_sql_function! {
-    /// SQLite's `substr`, which counts characters.
+    /// SQLite's `substr`, which counts in characters.
     fn substr(text: diesel::sql_types::Text, start: diesel::sql_types::BigInt, length: diesel::sql_types::BigInt) -> diesel::sql_types::Text;
 }
 
-/// The row with this row id and the first characters of its text.
+/// The row with this row id. The text is truncated to its first characters.
 fn find_start(
     conn: &mut SqliteConnection,
     row_id: i64,
@@ -164,10 +164,10 @@ pub(crate) fn find(conn: &mut SqliteConnection, row_id: i64) -> QueryResult<Opti
         .optional()
 }
 
-/// The entries with these row ids, in the same order; unknown ones are skipped.
+/// The entries with these row ids, in the same order. Unknown ids are skipped.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
+/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection. Reading stops there.
 pub(crate) fn load(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -178,7 +178,7 @@ pub(crate) fn load(
     let mut with_images = Vec::new();
     let mut bytes = 0u64;
     for &row_id in row_ids {
-        // Each row is a statement of its own, too short for SQLite to ask.
+        // Each row is a statement of its own, too short for SQLite's own cancellation check.
         cancel::check().map_err(store_error)?;
         let row = match selection.text_chars {
             None => find(conn, row_id),

@@ -1,4 +1,4 @@
-//! Why something failed: the one place that reads SQLite's messages.
+//! Conversion of SQLite's errors. This is the only place that interprets SQLite's messages.
 
 use context_model::{Error, Reason};
 use context_store::{Soundness, StoreError};
@@ -6,12 +6,12 @@ use diesel::result::Error as DieselError;
 
 use crate::cancel;
 
-/// Why a write did not happen.
+/// Why a write failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The request contradicts what is stored. Only this request is undone.
     Rejected(StoreError),
-    /// Anything else. What the transaction did so far is in doubt.
+    /// Any other error. The whole transaction must be undone.
     Database(DieselError),
 }
 
@@ -42,20 +42,20 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// What SQLite's result codes mean to us.
+/// The meaning of SQLite's result codes for the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Full,
     ReadOnly,
     Corrupt,
     Unavailable,
-    /// No one waited any more.
+    /// The caller no longer waited.
     Interrupted,
     Internal,
 }
 
-/// diesel hides SQLite's result codes and keeps `sqlite3_errmsg`, whose texts for these codes are fixed (`sqlite3ErrStr`
-/// in main.c). FTS5 has its own for a damaged index.
+/// Classifies a message. diesel hides SQLite's result codes and only exposes `sqlite3_errmsg`, whose texts for these
+/// codes are fixed (`sqlite3ErrStr` in main.c). FTS5 has its own texts for a damaged index.
 pub(crate) fn kind(message: &str) -> Kind {
     let message = message.to_ascii_lowercase();
     let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
@@ -91,14 +91,14 @@ pub(crate) fn kind(message: &str) -> Kind {
     }
 }
 
-/// A driver error as the store's callers see it.
+/// Converts a driver error into the error for the store's callers.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
     if matches!(&error, DieselError::DeserializationError(source) if source.is::<std::str::Utf8Error>())
     {
         return unreadable("text", None);
     }
     if error.to_string() == "malformed JSON" {
-        // Of a function that reads metadata: one row is damaged, not the database.
+        // The error comes from a function that reads metadata. One row is damaged, not the database.
         return unreadable("metadata", None);
     }
     match kind(&error.to_string()) {
@@ -116,7 +116,7 @@ pub(crate) fn note_damage(soundness: &Soundness, error: &StoreError) {
     if let StoreError::Corrupt(source) = error
         && soundness.lost()
     {
-        tracing::error!(error = %source, "The database reports damage: from now on writes are refused and the service is not ready");
+        tracing::error!(error = %source, "The database reported damage: writes are rejected from now on, and the service is not ready");
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Unreadable {
     pub source: Option<serde_json::Error>,
 }
 
-/// The database holds something that cannot have been written by this program.
+/// The error for a stored value that this program cannot have written.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
     let sentence = format!("a stored {what} cannot be read: it is damaged");
     StoreError::Rejected(

@@ -1,8 +1,8 @@
-//! A filter as SQLite sees it. What it means is defined by `context_store::oracle`; what is written here must agree
-//! with it, and the property test of this crate holds the two against each other.
+//! Compiles filters to SQL. `context_store::oracle` defines what a filter means. The SQL must agree with it, and the
+//! property test of this crate compares the two.
 //!
-//! Values are always bound. Metadata paths stand in the text, because SQLite uses an expression index only for a
-//! literal path; their segments are `[A-Za-z0-9_-]+` by construction.
+//! Values are always bound. Metadata paths are part of the SQL text, because SQLite uses an expression index only for a
+//! literal path. Their segments are `[A-Za-z0-9_-]+` by construction.
 
 mod condition;
 mod index;
@@ -20,7 +20,7 @@ use context_model::{
 
 use crate::sql::{self, Bind, Fragment};
 
-/// The condition on rows of `entries` that an owner's entry satisfies the filter.
+/// The condition on rows of `entries` that selects the owner's entries that satisfy the filter.
 pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
     let Filter {
         within: reach,
@@ -77,12 +77,12 @@ pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
     all
 }
 
-/// Whether an index answers a part of the condition, given the fields that have one.
+/// Whether an index can serve part of the condition, given the indexed fields.
 pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool {
     indexed.contains(&condition.path) && condition::index_term(condition).is_some()
 }
 
-/// The condition that the thread in this column is one of these.
+/// The condition that the thread in this column matches one of these patterns.
 pub(crate) fn within(column: &str, threads: &ThreadSet) -> Fragment {
     let mut any = Fragment::new("(");
     for (i, pattern) in threads.patterns().iter().enumerate() {
@@ -93,7 +93,7 @@ pub(crate) fn within(column: &str, threads: &ThreadSet) -> Fragment {
     any
 }
 
-/// The condition that the thread in this column satisfies one pattern; an index can answer it.
+/// The condition that the thread in this column matches one pattern. An index can serve it.
 fn one_of(column: &str, pattern: &ThreadPattern) -> Fragment {
     let mut one = Fragment::default();
     match pattern {

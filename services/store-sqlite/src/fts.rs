@@ -1,9 +1,9 @@
-//! Full text: one FTS5 table for each owner, so that one owner's words never move another's scores.
+//! Full-text search with one FTS5 table per owner, so that the words of one owner never affect another owner's scores.
 //!
-//! `fts_<owner>(text, ctx, scope)` holds no text of its own (contentless), and its rowid is `entries.row_id`. `scope`
-//! holds what a filter compares for equality (thread, source, content type, tags) as hashed tokens, so that such a
-//! filter intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds words of the
-//! entry's neighbours (`neighbours.rs`), for hybrid search alone, and always has the length 1.
+//! `fts_<owner>(text, ctx, scope)` is contentless: it stores no text. Its rowid is `entries.row_id`. `scope` holds the
+//! values that a filter compares for equality (thread, source, content type, tags) as hashed tokens. Such a filter then
+//! intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds the context keywords of the
+//! preceding entries (`context_window.rs`). Only hybrid search uses it. Its length is always 1.
 //!
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 

@@ -1,16 +1,16 @@
-//! Keeps the full-text index in step with the entries.
+//! Keeps the full-text index consistent with the entries.
 
 use context_model::{ContentType, Source};
 use context_text::Language;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::context_window::{ContextWindows, EntryPosition};
 use crate::entries;
 use crate::fts::{self, Document};
 use crate::indexable::Indexable;
-use crate::neighbours::{Neighbours, Place};
 
-/// A change of the full-text index that waits for the end of the transaction.
+/// A pending change of the full-text index, applied at the end of the transaction.
 #[derive(Debug)]
 pub(crate) enum FullTextChange {
     Insert {
@@ -27,8 +27,8 @@ pub(crate) enum FullTextChange {
         owner: i64,
         row_id: i64,
     },
-    /// The entry's neighbours changed. It may be gone by now.
-    Renew {
+    /// The preceding entries changed. The entry may have been deleted since.
+    Reindex {
         owner: i64,
         row_id: i64,
     },
@@ -41,31 +41,35 @@ pub(crate) struct FullText {
 }
 
 impl FullText {
-    /// Makes the table of an owner that has none.
+    /// Creates the table of an owner that has none.
     pub fn create(self, conn: &mut SqliteConnection, owner: i64) -> QueryResult<()> {
         fts::create_table(conn, owner, self.language)
     }
 }
 
 impl FullTextChange {
-    /// Whose entry it is about.
+    /// The owner of the changed entry.
     pub const fn owner(&self) -> i64 {
         self.row().0
     }
 
-    /// What the change is about.
+    /// The changed row.
     const fn row(&self) -> (i64, i64) {
         match self {
             Self::Insert { owner, row_id, .. }
             | Self::Delete { owner, row_id }
-            | Self::Renew { owner, row_id } => (*owner, *row_id),
+            | Self::Reindex { owner, row_id } => (*owner, *row_id),
         }
     }
 
-    fn apply(self, conn: &mut SqliteConnection, neighbours: &Neighbours) -> QueryResult<()> {
+    fn apply(
+        self,
+        conn: &mut SqliteConnection,
+        context_windows: &ContextWindows,
+    ) -> QueryResult<()> {
         match self {
             Self::Delete { owner, row_id } => fts::delete(conn, owner, row_id),
-            Self::Renew { owner, row_id } => renew(conn, owner, row_id, neighbours),
+            Self::Reindex { owner, row_id } => reindex(conn, owner, row_id, context_windows),
             Self::Insert {
                 owner,
                 row_id,
@@ -91,23 +95,23 @@ impl FullTextChange {
     }
 }
 
-/// Indexes an entry again, as it is now.
-fn renew(
+/// Indexes an entry again in its current state.
+fn reindex(
     conn: &mut SqliteConnection,
     owner: i64,
     row_id: i64,
-    neighbours: &Neighbours,
+    context_windows: &ContextWindows,
 ) -> QueryResult<()> {
     let Some(row) = entries::find(conn, row_id)? else {
         return Ok(());
     };
-    let place = Place {
+    let place = EntryPosition {
         owner,
         thread_id: &row.thread_id,
         created_at: row.created_at,
         row_id,
     };
-    let context = neighbours.of_old(conn, &place)?;
+    let context = context_windows.of_old(conn, &place)?;
     let unreadable =
         |_| diesel::result::Error::DeserializationError("a stored entry cannot be read".into());
     let document = Document {
@@ -123,15 +127,16 @@ fn renew(
     fts::insert(conn, owner, &document)
 }
 
-/// Makes the waiting changes; those of one row in order.
+/// Applies the pending changes. Changes of the same row are applied in order.
 pub(crate) fn apply(
     conn: &mut SqliteConnection,
     changes: &mut Vec<FullTextChange>,
-    neighbours: &Neighbours,
+    context_windows: &ContextWindows,
 ) -> QueryResult<()> {
-    // FTS5 writes its pending words to disk whenever a row id is lower than the one before (`sqlite3Fts5IndexBeginWrite`).
+    // FTS5 flushes its pending words to disk whenever a row id is lower than the previous one
+    // (`sqlite3Fts5IndexBeginWrite`).
     changes.sort_by_key(FullTextChange::row);
     changes
         .drain(..)
-        .try_for_each(|change| change.apply(conn, neighbours))
+        .try_for_each(|change| change.apply(conn, context_windows))
 }

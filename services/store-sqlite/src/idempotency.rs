@@ -1,4 +1,4 @@
-//! What became of requests with an idempotency key, for 24 hours.
+//! The outcomes of requests with an idempotency key, stored for 24 hours.
 
 use context_model::Timestamp;
 use context_store::{Idempotency, Recorded, Written};
@@ -10,10 +10,10 @@ use crate::failure::{Failure, unreadable};
 use crate::schema::idempotency;
 use crate::sql::{self, Bind, Fragment};
 
-/// What the first request with this key gave.
+/// The outcome of the first request with this key.
 ///
 /// # Errors
-/// `IDEMPOTENCY_KEY_REUSED` when that request was another one.
+/// `IDEMPOTENCY_KEY_REUSED` when that was a different request.
 pub(crate) fn find<T: Recorded>(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -40,7 +40,7 @@ pub(crate) fn find<T: Recorded>(
     Ok(Some(Written { outcome, revision }))
 }
 
-/// Whether there is an outcome under this key.
+/// Whether an outcome is stored under this key.
 pub(crate) fn is_recorded(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -53,7 +53,7 @@ pub(crate) fn is_recorded(
     diesel::select(diesel::dsl::exists(found)).get_result(conn)
 }
 
-/// Bytes of the owner's outcomes.
+/// Size of the owner's stored outcomes in bytes.
 pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, now: Timestamp) -> QueryResult<i64> {
     #[derive(QueryableByName)]
     struct Sum {
@@ -71,7 +71,7 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, now: Timestamp) -> 
         .map_or(0, |sum| sum.bytes))
 }
 
-/// Keeps the outcome, and forgets the owner's old ones.
+/// Stores the outcome and deletes the owner's expired ones.
 pub(crate) fn record<T: Recorded>(
     conn: &mut SqliteConnection,
     owner: i64,

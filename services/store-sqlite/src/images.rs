@@ -1,4 +1,4 @@
-//! The bytes of images, read only when asked for.
+//! The bytes of images, which are only read when requested.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,16 @@ use crate::schema::images;
 type ImageRow = (i64, LossyText, Option<String>, Vec<u8>, Option<Vec<u8>>);
 
 define_sql_function! {
-    /// Bytes of a value; of a stored blob without reading it, because its length is in the row's header.
+    /// Length of a value in bytes. The length of a stored blob is in the row's header, so the blob is not read.
     fn octet_length(data: Binary) -> BigInt;
 }
 
-/// An entry's images.
+/// The images of an entry.
 #[derive(Debug)]
 pub(crate) struct Images {
-    /// In order.
+    /// The images, in order.
     pub images: Vec<ImageInput>,
-    /// Whether each is what was stored.
+    /// Whether each image matches its checksum.
     pub sound: bool,
 }
 
@@ -40,7 +40,7 @@ impl Default for Images {
     }
 }
 
-/// Stores an entry's images in order.
+/// Stores the images of an entry, in order.
 pub(crate) fn insert(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -75,7 +75,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Deletes an entry's images.
+/// Deletes the images of an entry.
 pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> QueryResult<()> {
     diesel::delete(
         images::table
@@ -86,7 +86,7 @@ pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> Qu
     Ok(())
 }
 
-/// An entry's images, in order.
+/// The images of an entry, in order.
 pub(crate) fn of_entry(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -96,10 +96,10 @@ pub(crate) fn of_entry(
     Ok(images.unwrap_or_default().images)
 }
 
-/// Bytes of the images of these entries, without reading them.
+/// Total size of the images of these entries in bytes, without reading them.
 pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> QueryResult<u64> {
     let mut bytes = 0;
-    // A statement for one entry stays prepared; one for a list would be prepared for each.
+    // A statement for one entry stays prepared. A statement for a list would be prepared for every call.
     for &row_id in row_ids {
         let of_entry = images::table
             .filter(images::owner.eq(owner))
@@ -113,7 +113,7 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) ->
     Ok(bytes)
 }
 
-/// The images of these entries by row id, each entry's in order.
+/// The images of these entries by row id, in order.
 pub(crate) fn load(
     conn: &mut SqliteConnection,
     owner: i64,

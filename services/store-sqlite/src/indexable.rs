@@ -1,7 +1,7 @@
 //! A text on its way into the full-text index.
 //!
-//! Splitting and stemming are a good part of what storing an entry costs. There is one writer, and many threads that
-//! bring it work, so a request brings its texts analyzed and the tokenizer only hands the tokens on.
+//! Splitting and stemming are a large part of the cost of storing an entry. There is one writer but many threads that
+//! send it work, so a request analyzes its texts before it is queued, and the tokenizer only passes the tokens on.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use context_text::{Analyzer, Language};
 
 use crate::tokenizer::{COLOCATED, READY, VERBATIM, colocated};
 
-/// Bytes of the texts of a request that are analyzed before it is queued, at most: that happens on a thread that serves
-/// other requests too. The writer does the rest.
+/// Maximum number of text bytes that a request analyzes before it is queued, because its thread serves other requests
+/// too. The writer analyzes the rest.
 const BEFORE_QUEUED: usize = 16 * 1024;
 
-/// What the tokenizer is given for a text.
+/// The input of the tokenizer for one text.
 #[derive(Debug, Clone)]
 pub(crate) struct Indexable(Arc<str>);
 
 impl Indexable {
-    /// A text that the tokenizer analyzes.
+    /// A text that the tokenizer will analyze.
     pub fn plain(text: &str) -> Self {
-        // Nothing of it is stored, so a space in front is not seen.
+        // The table stores no text, so the additional space is never visible.
         let marked = text.starts_with([VERBATIM, READY]);
         Self(if marked {
             format!(" {text}").into()
@@ -29,7 +29,7 @@ impl Indexable {
         })
     }
 
-    /// A text that is analyzed here.
+    /// A text that is analyzed now.
     pub fn analyzed(analyzer: &Analyzer, text: &str) -> Self {
         let mut tokens = String::with_capacity(2 * text.len());
         tokens.push(READY);
@@ -46,13 +46,13 @@ impl Indexable {
         Self(tokens.into())
     }
 
-    /// What is bound.
+    /// The value to bind.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Makes the texts of one request ready.
+/// Prepares the texts of one request.
 #[derive(Debug)]
 pub(crate) struct Preparation {
     analyzer: Analyzer,
@@ -67,7 +67,7 @@ impl Preparation {
         }
     }
 
-    /// The next text.
+    /// Prepares the next text.
     pub fn next(&mut self, text: &str) -> Indexable {
         match self.bytes_left.checked_sub(text.len()) {
             Some(left) => {

@@ -1,8 +1,10 @@
-//! Lookups on the thread that asks, without the way to a reader thread and back.
+//! Lookups on the calling thread, without a round trip to a reader thread.
 //!
-//! A lookup reads a few pages that are in memory nearly always, in a tenth of the time that it takes to wake a reader
-//! thread and be woken by it. But a thread that serves requests must not wait for a disk: after a lookup that was slow,
-//! all of them go through the reader threads for a while. So a disk holds up one request in that while, at most.
+//! A lookup reads a few pages that are nearly always in memory, in a tenth of the time needed to wake a reader thread
+//! and be woken by it. But a thread that serves requests must not wait for a disk. After a slow lookup, all lookups use
+//! the reader threads for a while. A slow disk therefore delays at most one request per pause.
+
+#![expect(clippy::disallowed_methods, reason = "how long lookups take")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,38 +16,39 @@ use diesel::sqlite::SqliteConnection;
 use crate::connection;
 use crate::readers::in_transaction;
 
-/// A lookup that takes longer has waited for something: from memory it takes some 20 to 50 µs.
+/// A lookup that takes longer than this has waited for something. From memory it takes about 20 to 50 µs.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// How long lookups go through the reader threads after a slow one.
-const REST: Duration = Duration::from_millis(100);
+/// How long lookups use the reader threads after a slow one.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections for lookups, each used by one thread at a time.
+/// Connections for lookups. Each is used by one thread at a time.
 pub(crate) struct Inline {
     connections: Mutex<Vec<SqliteConnection>>,
     epoch: Instant,
-    /// Microseconds after `epoch` until which nothing runs here.
-    resting_until: AtomicU64,
+    /// Time, in microseconds after `epoch`, until which no lookup runs here.
+    paused_until: AtomicU64,
 }
 
 impl Inline {
-    /// Lookups through these connections, which must not wait for locks.
+    /// Runs lookups on these connections, which must not wait for locks.
     pub fn new(connections: Vec<SqliteConnection>) -> Self {
         Self {
             connections: Mutex::new(connections),
             epoch: Instant::now(),
-            resting_until: AtomicU64::new(0),
+            paused_until: AtomicU64::new(0),
         }
     }
 
-    /// Runs `work` in a transaction of its own. `None` when it has to go through a reader thread: lookups rest, no
-    /// connection is free, `work` itself says so, or it failed, perhaps only because it did not wait for a lock.
+    /// Runs `work` in a transaction of its own. `None` means that the caller must use a reader thread: lookups are
+    /// paused, no connection is free, `work` returned `None`, or it failed, perhaps only because it did not wait for a
+    /// lock.
     pub fn try_read<T>(
         &self,
         work: impl FnOnce(&mut SqliteConnection) -> Result<Option<T>, StoreError>,
     ) -> Option<T> {
         let started = Instant::now();
-        if self.since_epoch(started) < self.resting_until.load(Ordering::Relaxed) {
+        if self.since_epoch(started) < self.paused_until.load(Ordering::Relaxed) {
             return None;
         }
         let mut conn = self.lock().pop()?;
@@ -53,18 +56,18 @@ impl Inline {
         self.lock().push(conn);
         let ended = Instant::now();
         if ended.duration_since(started) > SLOW {
-            self.resting_until
-                .store(self.since_epoch(ended + REST), Ordering::Relaxed);
+            self.paused_until
+                .store(self.since_epoch(ended + PAUSE), Ordering::Relaxed);
         }
         outcome.ok().flatten()
     }
 
-    /// Gives back the pages that the connections keep.
+    /// Frees the page caches of the connections.
     pub fn release_memory(&self) {
         self.lock().iter_mut().for_each(connection::release_memory);
     }
 
-    /// Closes the connections; later lookups go through the reader threads.
+    /// Closes the connections. Later lookups use the reader threads.
     pub fn close(&self) {
         let connections = std::mem::take(&mut *self.lock());
         drop(connections);
@@ -118,7 +121,7 @@ mod tests {
             "its own answer counts"
         );
         assert_eq!(inline.try_read(|_| Ok(Some(3))), None);
-        inline.resting_until.store(0, Ordering::Relaxed);
+        inline.paused_until.store(0, Ordering::Relaxed);
         assert_eq!(
             inline.try_read(|_| Ok(Some(4))),
             Some(4),

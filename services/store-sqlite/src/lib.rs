@@ -1,8 +1,9 @@
-//! The embedded database: SQLite in one file, owned by one process.
+//! The SQLite store: one database file, owned by one process.
 //!
-//! [`SqliteStore`] implements [`context_store::Store`]. One thread writes and commits everything that waits as one
-//! transaction, each request in a savepoint of its own; other threads read, each read in one transaction. Nothing here
-//! runs on an async worker.
+//! [`SqliteStore`] implements [`context_store::Store`]. One thread writes. It commits all queued requests as one
+//! transaction, with savepoints for requests that may need to be undone individually. Other threads read, each read in
+//! one transaction. Except for short lookups that are expected to be served from memory, nothing runs on an async
+//! worker.
 //!
 //! ```no_run
 //! use context_store_sqlite::{Config, SqliteStore};
@@ -18,6 +19,7 @@ mod cancel;
 mod columns;
 mod config;
 mod connection;
+mod context_window;
 mod delete_entries;
 mod entries;
 mod failure;
@@ -30,7 +32,6 @@ mod indexable;
 mod inline;
 mod keys;
 mod lock;
-mod neighbours;
 mod open;
 mod owners;
 mod queue;

@@ -1,5 +1,5 @@
-//! One process owns a database file: it holds a lock on `<file>.lock`, and one on the file itself under whatever name, as long
-//! as it lives.
+//! File locks that guarantee that one process owns a database file. For its lifetime the process holds a lock on
+//! `<file>.lock`, and one on the file itself under any name.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 
 use crate::config::Started;
 
-/// Who holds a database, as far as its lock file tells.
+/// The process that holds a database, according to its lock file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// Its process id.
     pub pid: Option<u32>,
-    /// How it came to run.
+    /// How it was started.
     pub started: Option<Started>,
 }
 
@@ -37,15 +37,15 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// The lock, until it is dropped or the process ends. Its file beside the database stays: removing it would let two processes
-/// lock two files of the same name.
+/// A lock, held until it is dropped or the process ends. The lock file beside the database is never removed: otherwise
+/// two processes could lock two different files of the same name.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _by_name: File,
     by_inode: Option<InodeLock>,
 }
 
-/// Why the lock was not taken.
+/// Why the lock was not acquired.
 #[derive(Debug)]
 pub(crate) enum LockError {
     Held(Holder),
@@ -53,14 +53,14 @@ pub(crate) enum LockError {
 }
 
 impl Lock {
-    /// The lock file of a database.
+    /// Path of the lock file of a database.
     pub fn path(database: &Path) -> PathBuf {
         let mut name = database.as_os_str().to_owned();
         name.push(".lock");
         name.into()
     }
 
-    /// Locks the name and, where the file exists, the file.
+    /// Locks the name and, if the file exists, the file.
     pub fn acquire(database: &Path, started: Started) -> Result<Self, LockError> {
         let by_name = locked(&Self::path(database), started)?;
         let mut lock = Self {
@@ -73,8 +73,9 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Locks the file that has the name by now, so that no other process owns it under another one. SQLite's log is named after
-    /// the name: two of them for one file damage it (<https://www.sqlite.org/howtocorrupt.html>, section 2.5).
+    /// Locks the file that has this name now, so that no other process can own it under another name. SQLite names its
+    /// log after the database, and two logs for one file damage it (<https://www.sqlite.org/howtocorrupt.html>, section
+    /// 2.5).
     pub fn acquire_inode(&mut self, database: &Path, started: Started) -> Result<(), LockError> {
         if self.by_inode.is_none() {
             self.by_inode = InodeLock::acquire(database, started)?;
@@ -83,17 +84,17 @@ impl Lock {
     }
 }
 
-/// A lock in the runtime directory, named after device and inode of the database.
+/// A lock in the runtime directory, named after the device and inode of the database.
 #[derive(Debug)]
 struct InodeLock {
     path: PathBuf,
     _file: File,
-    /// Keeps the inode from being used again for a new file, which this lock would then keep closed. Dropped last.
+    /// Prevents reuse of the inode for a new file, which this lock would then block. Dropped last.
     _database: Option<OwnedFd>,
 }
 
 impl InodeLock {
-    /// `None` where there is no runtime directory, but then the file must have one name only.
+    /// `None` when there is no runtime directory. In that case the file must have only one name.
     fn acquire(database: &Path, started: Started) -> Result<Option<Self>, LockError> {
         let pinned = pin(database).map_err(LockError::Io)?;
         let found = std::fs::metadata(database).map_err(LockError::Io)?;
@@ -112,7 +113,7 @@ impl InodeLock {
         let path = directory.join(format!("{:x}-{:x}.lock", found.dev(), found.ino()));
         loop {
             let file = locked(&path, started)?;
-            // The holder before removes the file at its end; what was locked may be that one.
+            // The previous holder removes the file when it ends, so the locked file may be the removed one.
             let same = |there: std::fs::Metadata, held: std::fs::Metadata| {
                 (there.dev(), there.ino()) == (held.dev(), held.ino())
             };
@@ -131,13 +132,13 @@ impl InodeLock {
 
 impl Drop for InodeLock {
     fn drop(&mut self) {
-        // Still locked: one who has the file open already finds that it is gone.
+        // The file is still locked. A process that has it open will find that it was removed.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Keeps the inode of this file in use. Closing such a descriptor does not end the locks that SQLite holds on the file, as
-/// closing any other one would.
+/// Keeps the inode of this file in use. Closing such a descriptor does not release the locks that SQLite holds on the
+/// file, unlike closing an ordinary one.
 #[cfg(target_os = "linux")]
 fn pin(path: &Path) -> std::io::Result<Option<OwnedFd>> {
     Ok(Some(rustix::fs::open(
@@ -147,13 +148,13 @@ fn pin(path: &Path) -> std::io::Result<Option<OwnedFd>> {
     )?))
 }
 
-/// Other systems have no such descriptors; where APFS is used, an inode number is never used again.
+/// Other systems have no such descriptors. APFS never reuses inode numbers.
 #[cfg(not(target_os = "linux"))]
 fn pin(_path: &Path) -> std::io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Opens and locks this file, and writes into it who holds it.
+/// Opens and locks this file, and writes the holder into it.
 fn locked(path: &Path, started: Started) -> Result<File, LockError> {
     let mut options = OpenOptions::new();
     let mut file = options
@@ -169,7 +170,7 @@ fn locked(path: &Path, started: Started) -> Result<File, LockError> {
         Err(Errno::WOULDBLOCK) => return Err(LockError::Held(read_holder(&mut file))),
         Err(error) => return Err(LockError::Io(error.into())),
     }
-    // The lock is what counts; on a full disk the note is missing and the database still opens.
+    // Only the lock matters. On a full disk the holder is missing, but the database still opens.
     let _ = write_holder(&mut file, started);
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! Opening a database file: whose it is, which schema it has, and one process at a time.
+//! Opening a database file: checks that it is ours, checks its schema, and locks it for this process.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use context_model::MetadataPath;
 use context_store::StoreError;
-use context_store::transfer::{HALF_MOVED, MARK};
+use context_store::transfer::{INCOMPLETE_MIGRATION, MARK};
 use diesel::connection::SimpleConnection as _;
 use diesel::dsl::sql;
 use diesel::prelude::*;
@@ -23,10 +23,11 @@ use crate::schema::meta;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
 
-/// The `user_version` that the newest migration leaves.
+/// The `user_version` after the newest migration.
 pub(crate) const SCHEMA_VERSION: i64 = 8;
 
-/// Why a database was not opened. Each message is a sentence for whoever started the service, and names the file.
+/// Why a database was not opened. Each message is a sentence for the operator who started the service, and names the
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process holds the file.
@@ -34,7 +35,7 @@ pub enum OpenError {
     Held {
         /// The file.
         path: PathBuf,
-        /// Who holds it.
+        /// The process that holds it.
         holder: Holder,
     },
     /// A newer version of the service wrote the file.
@@ -50,7 +51,7 @@ pub enum OpenError {
         /// The newest version this program knows.
         known: i64,
     },
-    /// The file is a database of something else. It was not touched.
+    /// The file is a database of another program. It was not modified.
     #[error(
         "the database {} was not made by this service and was left untouched; name another file, or, if an mcp-context-server \
          made it, import it with `context-service migrate-data --from sqlite://{} --to sqlite://<new file>`",
@@ -61,13 +62,13 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// A migration into it has not ended.
-    #[error("the database {} {HALF_MOVED}", path.display())]
-    HalfMoved {
+    /// The database holds an incomplete migration.
+    #[error("the database {} {INCOMPLETE_MIGRATION}", path.display())]
+    IncompleteMigration {
         /// The file.
         path: PathBuf,
     },
-    /// The schema is not this program's, and the file is not to be written.
+    /// The schema is not this program's, and the file must not be written.
     #[error(
         "the database {} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again",
         path.display()
@@ -76,12 +77,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is damaged, or no database at all.
+    /// The file is damaged or not a database.
     #[error("the database {} is damaged or not an SQLite database; restore it from a backup", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// SQLite's error.
         #[source]
         source: context_store::BoxError,
     },
@@ -90,7 +91,7 @@ pub enum OpenError {
     Full {
         /// The file.
         path: PathBuf,
-        /// What SQLite or the system says.
+        /// The error of SQLite or of the system.
         #[source]
         source: context_store::BoxError,
     },
@@ -99,7 +100,7 @@ pub enum OpenError {
     NotWritable {
         /// The file.
         path: PathBuf,
-        /// What SQLite or the system says.
+        /// The error of SQLite or of the system.
         #[source]
         source: context_store::BoxError,
     },
@@ -111,12 +112,12 @@ pub enum OpenError {
         /// The field as given.
         field: String,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("the database {} cannot be opened: {source}", path.display())]
     Other {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: context_store::BoxError,
     },
@@ -178,7 +179,7 @@ impl OpenError {
     }
 }
 
-/// A database file that is ours, locked and migrated.
+/// A database file of this service, locked and migrated.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub lock: Lock,
@@ -186,7 +187,7 @@ pub(crate) struct Opened {
     pub indexed: Vec<MetadataPath>,
 }
 
-/// Locks the file, makes sure that it is ours, and brings its schema up to date over the connection it gives back.
+/// Locks the file, checks that it is ours, and migrates its schema over the returned connection.
 pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenError> {
     let path = context_model::local::absolute(&config.path);
     if let Some(directory) = path.parent() {
@@ -228,16 +229,16 @@ pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenEr
     ))
 }
 
-/// Whose a file is that is only read.
+/// The kind of a file that is opened for reading.
 #[derive(Debug)]
 pub(crate) enum Readable {
-    /// Ours, and nobody else opens it while the lock is held.
+    /// A file of this service. Nothing else opens it while the lock is held.
     Ours(Lock),
-    /// Something else's.
+    /// A file of another program.
     Foreign,
 }
 
-/// Opens a file that is there, to read it and nothing more.
+/// Opens an existing file for reading only.
 pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), OpenError> {
     let path = context_model::local::absolute(path);
     std::fs::File::open(&path).map_err(|error| OpenError::Other {
@@ -245,7 +246,7 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), 
         source: error.into(),
     })?;
     let driver = |e: diesel::result::Error| OpenError::from_driver(&path, e);
-    let mut conn = untouching(&path).map_err(|e| OpenError::from_driver(&path, e))?;
+    let mut conn = open_read_only(&path).map_err(|e| OpenError::from_driver(&path, e))?;
     if pragma_int(&mut conn, "PRAGMA application_id").map_err(driver)? != i64::from(APPLICATION_ID)
     {
         return Ok((Readable::Foreign, conn));
@@ -253,17 +254,17 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), 
     let lock = Lock::acquire(&path, Started::ByHand)
         .map_err(|error| OpenError::from_lock(&path, error))?;
     require_this_schema(&mut conn, &path)?;
-    refuse_half_moved(&mut conn, &path)?;
+    refuse_incomplete_migration(&mut conn, &path)?;
     Ok((Readable::Ours(lock), conn))
 }
 
-/// Opens a file of ours, to read it and nothing more, beside a service that may be running on it.
+/// Opens a file of this service for reading only, while a service may be running on it.
 pub(crate) fn open_to_examine(path: &Path) -> Result<SqliteConnection, OpenError> {
     std::fs::File::open(path).map_err(|error| OpenError::Other {
         path: path.to_owned(),
         source: error.into(),
     })?;
-    let mut conn = untouching(path).map_err(|e| OpenError::from_driver(path, e))?;
+    let mut conn = open_read_only(path).map_err(|e| OpenError::from_driver(path, e))?;
     let application = pragma_int(&mut conn, "PRAGMA application_id")
         .map_err(|e| OpenError::from_driver(path, e))?;
     if application != i64::from(APPLICATION_ID) {
@@ -275,7 +276,7 @@ pub(crate) fn open_to_examine(path: &Path) -> Result<SqliteConnection, OpenError
     Ok(conn)
 }
 
-/// Refuses a schema of another version than this program's.
+/// Rejects a schema of a different version than this program's.
 fn require_this_schema(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     let found =
         pragma_int(conn, "PRAGMA user_version").map_err(|e| OpenError::from_driver(path, e))?;
@@ -292,18 +293,21 @@ fn require_this_schema(conn: &mut SqliteConnection, path: &Path) -> Result<(), O
     }
 }
 
-/// Refuses a database that a migration has begun to fill and not ended.
-pub(crate) fn refuse_half_moved(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+/// Rejects a database with an incomplete migration.
+pub(crate) fn refuse_incomplete_migration(
+    conn: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
     match mark(conn) {
         Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(OpenError::HalfMoved {
+        Ok(Some(_)) => Err(OpenError::IncompleteMigration {
             path: path.to_owned(),
         }),
         Err(error) => Err(OpenError::from_driver(path, error)),
     }
 }
 
-/// What a migration that has not ended left.
+/// The mark of an incomplete migration.
 pub(crate) fn mark(conn: &mut SqliteConnection) -> QueryResult<Option<String>> {
     meta::table
         .find(MARK)
@@ -312,7 +316,7 @@ pub(crate) fn mark(conn: &mut SqliteConnection) -> QueryResult<Option<String>> {
         .optional()
 }
 
-/// Makes the indexes of these metadata fields and drops those of other ones.
+/// Creates the missing indexes of these metadata fields and drops all others.
 fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryResult<()> {
     let wanted: Vec<(String, String)> = indexed.iter().map(filter::index_statement).collect();
     let present: Vec<String> =
@@ -323,7 +327,7 @@ fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryR
         .filter(|name| !wanted.iter().any(|(wanted, _)| wanted == *name))
     {
         tracing::info!(
-            "Dropping the index `{name}`: METADATA_INDEXED_FIELDS names its field no more"
+            "Dropping the index `{name}`: METADATA_INDEXED_FIELDS no longer lists its field"
         );
         conn.batch_execute(&format!("DROP INDEX \"{name}\""))?;
     }
@@ -334,15 +338,15 @@ fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryR
     Ok(())
 }
 
-/// Whose a database file is.
+/// The program that a database file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Identity {
     Ours,
     Empty,
 }
 
-/// Tells a file of ours from an empty one, and refuses everything else, without opening it for writing: SQLite would
-/// move the log of a foreign database into it.
+/// Distinguishes our files from empty ones, and rejects all others. The file is not opened for writing, because SQLite
+/// would then checkpoint the log of a foreign database.
 fn identify(path: &Path) -> Result<Identity, OpenError> {
     let io = |e| OpenError::from_io(path, e);
     let mut options = std::fs::OpenOptions::new();
@@ -376,9 +380,9 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
     if header[68..72] == APPLICATION_ID.to_be_bytes() {
         return Ok(Identity::Ours);
     }
-    // What the log holds counts too: our own mark may not have left it.
+    // The log counts too, because our application id may still be only in the log.
     drop(file);
-    let (application, tables) = look_inside(path).map_err(|e| OpenError::from_driver(path, e))?;
+    let (application, tables) = read_identity(path).map_err(|e| OpenError::from_driver(path, e))?;
     match (application, tables) {
         (id, _) if id == i64::from(APPLICATION_ID) => Ok(Identity::Ours),
         (0, 0) => Ok(Identity::Empty),
@@ -388,9 +392,9 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
     }
 }
 
-/// Whether a rollback journal says that the database was empty before the transaction that a killed process or a power
-/// cut left open: its first page is then what creating it wrote, and opening it for writing takes that back. Opened only
-/// for reading, such a file is an error.
+/// Whether a rollback journal shows that the database was empty before a transaction that was cut off by a killed
+/// process or a power failure. The first page then contains the result of creating it. Opening the file for writing
+/// rolls that back. Opening it for reading only is an error.
 fn creation_was_cut_short(path: &Path) -> bool {
     let mut journal = path.as_os_str().to_owned();
     journal.push("-journal");
@@ -402,10 +406,10 @@ fn creation_was_cut_short(path: &Path) -> bool {
         && header[16..] == [0; 4]
 }
 
-/// A connection that cannot write, whatever the file is.
-fn untouching(path: &Path) -> Result<SqliteConnection, ConnectError> {
+/// Opens a connection that cannot write to the file.
+fn open_read_only(path: &Path) -> Result<SqliteConnection, ConnectError> {
     let text = path.to_str().ok_or(ConnectError::Path)?;
-    // https://www.sqlite.org/uri.html: these three would end the path.
+    // https://www.sqlite.org/uri.html: these three characters would end the path.
     let escaped = text
         .replace('%', "%25")
         .replace('?', "%3f")
@@ -417,8 +421,8 @@ fn untouching(path: &Path) -> Result<SqliteConnection, ConnectError> {
     Ok(conn)
 }
 
-fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
-    let mut conn = untouching(path)?;
+fn read_identity(path: &Path) -> Result<(i64, i64), ConnectError> {
+    let mut conn = open_read_only(path)?;
     Ok((
         pragma_int(&mut conn, "PRAGMA application_id")?,
         pragma_int(&mut conn, "SELECT count(*) FROM sqlite_schema")?,
@@ -436,7 +440,7 @@ fn migrate(conn: &mut SqliteConnection, path: &Path, identity: Identity) -> Resu
         });
     }
     if identity == Identity::Empty {
-        // Before the first table, so that a start that is cut short leaves a file that is recognised as ours.
+        // Set before the first table, so that the file of an interrupted first start is recognised as ours.
         conn.batch_execute(&format!("PRAGMA application_id = {APPLICATION_ID}"))
             .map_err(driver)?;
     }

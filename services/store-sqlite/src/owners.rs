@@ -1,4 +1,4 @@
-//! The owners' rows: revision, next id and counts.
+//! The rows of owners: revision, next id and counts.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use diesel::sqlite::SqliteConnection;
 use crate::schema::owners;
 use crate::statement::{self, Value};
 
-/// Bits of a row id that hold the entry's id; the owner's number has the rest.
+/// Number of low bits of a row id that hold the entry's id. The high bits hold the owner's number.
 const ID_BITS: u32 = 40;
-/// Owners' numbers stay below this.
+/// Owners' numbers are less than this.
 const OWNERS: i64 = 1 << (62 - ID_BITS);
 
-/// One owner's row.
+/// The row of one owner.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
 #[diesel(table_name = owners)]
 pub(crate) struct Owner {
@@ -33,7 +33,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Applies a change of the counts of entries.
+    /// Applies a change to the counts of entries.
     pub fn count(&mut self, change: EntryCounts) {
         let EntryCounts {
             entries,
@@ -49,19 +49,19 @@ impl Owner {
         self.image_count += images;
     }
 
-    /// The private row id of this owner's entry; `None` for an id that no entry can have.
+    /// The row id of this owner's entry. `None` for an id that no entry can have.
     pub fn row_id(&self, id: i64) -> Option<i64> {
         ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS)
             .then_some(self.owner << ID_BITS | id)
     }
 }
 
-/// The entry's id in a private row id.
+/// The entry's id in a row id.
 pub(crate) const fn id_of_row(row_id: i64) -> i64 {
     row_id & ((1 << ID_BITS) - 1)
 }
 
-/// The owner's row, when it ever wrote.
+/// The owner's row. `None` if the owner has never written.
 pub(crate) fn find(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
     owners::table
         .filter(owners::owner_id.eq(id.as_str()))
@@ -70,8 +70,8 @@ pub(crate) fn find(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Opt
         .optional()
 }
 
-/// The rows the writer changed in the transaction that is open, and those it read before. Each changed row is written
-/// once, as the last statement before the commit, however many requests share the transaction.
+/// A cache of owners' rows: those changed in the open transaction, and those read before. Each changed row is written
+/// once, immediately before the commit, however many requests share the transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     rows: HashMap<String, (Owner, Written)>,
@@ -83,11 +83,11 @@ enum Written {
     Not,
 }
 
-/// Rows kept between transactions, at most.
+/// Maximum number of rows cached between transactions.
 const CACHED_ROWS: usize = 10_000;
 
 impl Owners {
-    /// The row as the transaction that is open sees it.
+    /// The row as seen by the open transaction.
     pub fn find(
         &mut self,
         conn: &mut SqliteConnection,
@@ -104,7 +104,7 @@ impl Owners {
         Ok(found)
     }
 
-    /// Makes the row of an owner that has none.
+    /// Creates the row of an owner.
     pub fn create(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
         let last: Option<i64> = owners::table
             .select(owners::owner)
@@ -130,7 +130,7 @@ impl Owners {
         Ok(owner)
     }
 
-    /// Takes the row as a request left it.
+    /// Stores the row as changed by a request.
     pub fn put(&mut self, owner: Owner) {
         let unchanged = self
             .rows
@@ -142,7 +142,7 @@ impl Owners {
         }
     }
 
-    /// Forgets the row of an owner that is gone.
+    /// Removes the row of a deleted owner.
     pub fn forget(&mut self, id: &str) {
         self.rows.remove(id);
     }
@@ -193,12 +193,12 @@ impl Owners {
         Ok(())
     }
 
-    /// Forgets everything: the transaction was undone.
+    /// Clears the cache, because the transaction was undone.
     pub fn clear(&mut self) {
         self.rows.clear();
     }
 
-    /// Keeps memory bounded; called between transactions.
+    /// Bounds the size of the cache. Called between transactions.
     pub fn trim(&mut self) {
         if self.rows.len() > CACHED_ROWS {
             self.rows.clear();

@@ -1,19 +1,24 @@
-//! The bounded queue between async callers and the thread that writes.
+//! The bounded queue between async callers and the writer thread.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long the group-commit window is open"
+)]
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a queued item weighs.
+/// The weight of a queued item.
 pub(crate) trait Weight {
-    /// Bytes of payload it keeps in memory.
+    /// Size of its payload in memory, in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// How long no item has to come until the thread that waits for one is idle.
+/// How long a thread waits for an item before it counts as idle.
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
-/// Bounded in items and in bytes; an item heavier than the whole bound still fits into an empty queue.
+/// A queue bounded in items and in bytes. An item heavier than the byte limit still fits into an empty queue.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     ready: Condvar,
@@ -25,11 +30,11 @@ struct State<T> {
     items: VecDeque<T>,
     bytes: usize,
     closed: bool,
-    /// Items below which nobody is woken.
+    /// Number of items at which the waiting thread is woken.
     wanted: usize,
 }
 
-/// Why an item was not taken.
+/// Why an item was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Full,
@@ -73,10 +78,10 @@ impl<T: Weight> Queue<T> {
         Ok(())
     }
 
-    /// Waits until so many items are queued, the queue is closed, or `patience` is over. For the only thread that
-    /// takes items: while it waits here, a push wakes nobody until there are enough.
-    pub fn gather(&self, wanted: usize, patience: Duration) {
-        let deadline = Instant::now() + patience;
+    /// Waits until `wanted` items are queued, the queue is closed, or `timeout` has passed. Only for the thread that
+    /// takes items: while it waits here, a push wakes it only when there are enough items.
+    pub fn gather(&self, wanted: usize, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         state.wanted = wanted.min(self.max_items);
         while !state.closed && state.items.len() < state.wanted {
@@ -93,8 +98,8 @@ impl<T: Weight> Queue<T> {
         state.wanted = 1;
     }
 
-    /// Waits for an item, and takes with it what is queued behind it, up to these bounds. `None` when the queue is
-    /// closed and empty. `idle` is called once when none came for a while.
+    /// Waits for an item and takes it together with the items queued behind it, within these limits. `None` when the
+    /// queue is closed and empty. `idle` is called once when no item came for a while.
     pub fn take(
         &self,
         max_items: usize,
@@ -142,12 +147,12 @@ impl<T: Weight> Queue<T> {
         Some(taken)
     }
 
-    /// Items that wait now.
+    /// Number of queued items.
     pub fn len(&self) -> usize {
         self.lock().items.len()
     }
 
-    /// Drops what is queued.
+    /// Drops all queued items.
     pub fn clear(&self) {
         let mut state = self.lock();
         state.bytes = 0;
@@ -156,7 +161,7 @@ impl<T: Weight> Queue<T> {
         drop(items);
     }
 
-    /// Refuses new items; what is queued is still handed out.
+    /// Rejects new items. Queued items can still be taken.
     pub fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();

@@ -51,7 +51,7 @@ pub(crate) fn get(
     })
 }
 
-/// Entries by id like [`get`], unless images have to be read for them, which can be many bytes.
+/// Like [`get`]. `None` when images would have to be read, which can be many bytes.
 pub(crate) fn get_without_images(
     conn: &mut SqliteConnection,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! Threads that read, each with a connection of its own.
+//! Reader threads, each with its own connection.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::failure::{note_damage, store_error};
 use crate::queue::IDLE;
 use crate::statement::{Begin, Commit, Rollback};
 
-/// Reads that may wait in each lane.
+/// Maximum number of queued reads per lane.
 const QUEUED_READS: usize = 4096;
 
-/// Threads that share a queue of reads. There are two lanes, so that a lookup never waits behind a search.
+/// A group of reader threads with a common queue. There are two lanes, so that a lookup never waits behind a search.
 pub(crate) struct Lane {
     handle: LaneHandle,
     stopped: Vec<oneshot::Receiver<()>>,
@@ -53,7 +53,8 @@ impl Reads {
         Ok(())
     }
 
-    /// Waits for a read; `None` when the lane is closed and none waits. `idle` is called once when none came for a while.
+    /// Waits for a read. `None` when the lane is closed and its queue is empty. `idle` is called once when no read came
+    /// for a while.
     fn next(&self, mut idle: impl FnMut()) -> Option<(Sharer, ReadJob)> {
         let mut state = self.lock();
         let mut was_idle = false;
@@ -91,7 +92,7 @@ impl Reads {
 }
 
 impl Lane {
-    /// A thread for each connection. A thread that had nothing to do for a while calls `idle`.
+    /// Starts one thread per connection. A thread that was idle for a while calls `idle`.
     pub fn start(
         name: &str,
         connections: Vec<SqliteConnection>,
@@ -149,7 +150,7 @@ impl Lane {
     }
 }
 
-/// Where reads are handed in.
+/// Submits reads to a lane.
 #[derive(Clone)]
 pub(crate) struct LaneHandle {
     queue: Arc<Reads>,
@@ -157,8 +158,9 @@ pub(crate) struct LaneHandle {
 }
 
 impl LaneHandle {
-    /// Runs `work` in a transaction of its own, so that all it reads belongs to one state of the database. Owners take
-    /// turns; `None` is the service itself. It ends early when the future is dropped, and at the deadline of the call.
+    /// Runs `work` in a transaction of its own, so that all its reads see the same state of the database. Owners take
+    /// turns. `None` is the service itself. The read is cancelled when the future is dropped, and at the deadline of
+    /// the call.
     pub async fn read<T, W>(&self, owner: Option<&OwnerId>, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -195,19 +197,19 @@ impl LaneHandle {
     }
 }
 
-/// Runs `work` in a transaction; its panic becomes an error.
+/// Runs `work` in a transaction. A panic becomes an error.
 pub(crate) fn in_transaction<T>(
     conn: &mut SqliteConnection,
     work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     if Begin.execute(conn).is_err() {
-        // The read before may have failed in a way that left its transaction open.
+        // The previous read may have failed and left its transaction open.
         let _ = Rollback.execute(conn);
         Begin.execute(conn).map_err(store_error)?;
     }
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(conn)))
         .unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())));
-    // Nothing was written, so that either end of the transaction will do. SQLite ends it itself on some errors.
+    // Nothing was written, so commit and rollback are equivalent. SQLite ends the transaction itself on some errors.
     if let Err(error) = Commit.execute(conn)
         && Rollback.execute(conn).is_err()
         && outcome.is_ok()

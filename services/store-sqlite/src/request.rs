@@ -1,4 +1,4 @@
-//! One write request: its work, its idempotency key and its answer.
+//! A write request: its work, its idempotency key and its reply.
 
 use context_store::{OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryResult;
@@ -13,12 +13,12 @@ use crate::queue::Weight;
 use crate::transaction::Transaction;
 use crate::writer::{Job, Open};
 
-/// A request whose work gives a `T`.
+/// A request whose work returns a `T`.
 pub(crate) struct Request<T, W> {
     pub owner: OwnerId,
     pub options: WriteOptions,
     pub bytes: usize,
-    /// Whether it may be refused after it has written something.
+    /// Whether it may be rejected after it has written something.
     pub may_need_undo: bool,
     pub work: W,
     pub reply: oneshot::Sender<Result<Written<T>, StoreError>>,
@@ -69,7 +69,7 @@ where
             owner,
             &self.options,
             &mut open.pending,
-            &mut open.neighbours,
+            &mut open.context_windows,
             &mut open.vectors,
         );
         let outcome = (self.work)(&mut transaction)?;

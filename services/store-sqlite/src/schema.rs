@@ -1,5 +1,5 @@
-//! The tables as the newest migration leaves them (`migrations/sqlite`). The full-text tables, one for each owner,
-//! belong to `fts`.
+//! The tables after the newest migration (`migrations/sqlite`). The full-text tables, one per owner, are defined in
+//! `fts`.
 
 diesel::table! {
     meta (key) {

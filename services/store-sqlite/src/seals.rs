@@ -1,8 +1,8 @@
-//! Checksums for rows from before there were any.
+//! Sealing: adds checksums to rows that were stored before checksums existed.
 
 use async_trait::async_trait;
 use context_store::seal::{self, EntrySeal};
-use context_store::{Place, Result, SealStore, SealedPage};
+use context_store::{Result, ScanCursor, SealStore, SealedPage};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
@@ -13,18 +13,18 @@ use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 
-/// The key, among the database's own settings, of the note that every row has checksums. Nothing writes a row without them
-/// after that: no older program opens this schema, and a migration takes the note away.
+/// The key in `meta` that records that every row has checksums. After that, nothing writes a row without them: no older
+/// program opens this schema, and a migration removes the key.
 pub(crate) const SEALED: &str = "sealed";
 
-/// Rows passed over in one step, and bytes of content sealed in one, at most (one larger row is sealed alone).
+/// Maximum number of rows read in one step, and of content bytes sealed in one step. A larger row is sealed alone.
 const STEP_ROWS: i64 = 500;
 const STEP_BYTES: usize = 1024 * 1024;
 
-/// The tables with checksums, in the order they are sealed.
+/// The tables with checksums, in the order in which they are sealed.
 const TABLES: [&str; 3] = ["entries", "images", "artifact_versions"];
 
-/// A row's key as the updates name it, and its checksums.
+/// A row's key, in the form used by the updates, and its checksums.
 type Sealed = ([i64; 3], Vec<u8>);
 
 #[derive(QueryableByName)]
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// Rows of a table after this key, the content of those that are sealed left out. `k1` is an entry's row id.
+/// Rows of a table after this key. The content of sealed rows is omitted. `k1` is an entry's row id.
 fn rows(table: &str, [k0, k1, k2]: [i64; 3]) -> Fragment {
     let (columns, from) = match table {
         "entries" => (
@@ -118,7 +118,7 @@ fn rows(table: &str, [k0, k1, k2]: [i64; 3]) -> Fragment {
     select
 }
 
-/// The checksums of the next rows that have none, and the key of the last row that was seen; `None` at the end of the table.
+/// The checksums for the next rows without any, and the key of the last row read. `None` at the end of the table.
 fn next(
     conn: &mut SqliteConnection,
     table: &'static str,
@@ -139,7 +139,7 @@ fn next(
     Ok((sealed, last))
 }
 
-/// Writes checksums of rows that have none still; content without checksums has not changed since it was read.
+/// Stores checksums of rows that still have none. Content without checksums has not changed since it was read.
 fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) -> QueryResult<u64> {
     let mut changed = 0;
     for ([k0, k1, k2], seal) in sealed {
@@ -169,8 +169,8 @@ fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) ->
     Ok(changed as u64)
 }
 
-/// A table's place in [`TABLES`] and a key in it.
-fn parse(place: &Place) -> Option<(usize, [i64; 3])> {
+/// Parses a cursor into an index of [`TABLES`] and a key in that table.
+fn parse(place: &ScanCursor) -> Option<(usize, [i64; 3])> {
     let mut parts = place
         .as_str()
         .split(' ')
@@ -181,10 +181,10 @@ fn parse(place: &Place) -> Option<(usize, [i64; 3])> {
 
 #[async_trait]
 impl SealStore for SqliteStore {
-    async fn seal(&self, after: Option<&Place>) -> Result<SealedPage> {
+    async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage> {
         let (at, key) = after.and_then(parse).unwrap_or((0, [0; 3]));
         let Some(table) = TABLES.get(at).copied() else {
-            self.aside(|conn, _| {
+            self.write_without_owner(|conn, _| {
                 diesel::replace_into(meta::table)
                     .values((meta::key.eq(SEALED), meta::value.eq("all")))
                     .execute(conn)?;
@@ -218,13 +218,13 @@ impl SealStore for SqliteStore {
         let sealed = if rows.is_empty() {
             0
         } else {
-            self.aside(move |conn, _| Ok(write(conn, table, &rows)?))
+            self.write_without_owner(move |conn, _| Ok(write(conn, table, &rows)?))
                 .await?
         };
         let (at, [k0, k1, k2]) = last.map_or((at + 1, [0; 3]), |key| (at, key));
         Ok(SealedPage {
             sealed,
-            next: Some(Place::new(format!("{at} {k0} {k1} {k2}"))),
+            next: Some(ScanCursor::new(format!("{at} {k0} {k1} {k2}"))),
         })
     }
 }

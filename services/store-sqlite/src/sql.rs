@@ -1,4 +1,4 @@
-//! SQL put together at run time: text with `?` for every value, and the values.
+//! SQL assembled at run time: text with a `?` for every value, and the values.
 
 use diesel::QueryResult;
 use diesel::connection::DefaultLoadingMode;
@@ -8,33 +8,32 @@ use diesel::query_builder::BoxedSqlQuery;
 use diesel::sql_types::{BigInt, Binary, Double, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 
-/// A value that SQLite gets apart from the SQL.
+/// A bound value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bind {
     /// TEXT.
     Text(String),
     /// INTEGER.
     Int(i64),
-    /// REAL; never NaN, which SQLite would store as NULL.
+    /// REAL. Never NaN, which SQLite would store as NULL.
     Float(f64),
     /// BLOB.
-    #[allow(dead_code, reason = "for vectors")]
     Blob(Vec<u8>),
 }
 
 /// SQL text and the values of its `?` placeholders, in order.
 ///
-/// The text holds nothing a caller wrote: every value of a caller is a bind.
+/// The text contains no input of a caller. Every value of a caller is bound.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Fragment {
-    /// The text.
+    /// The SQL text.
     pub sql: String,
-    /// The values.
+    /// The bound values.
     pub binds: Vec<Bind>,
 }
 
 impl Fragment {
-    /// SQL without values yet.
+    /// SQL without values.
     pub fn new(sql: impl Into<String>) -> Self {
         Self {
             sql: sql.into(),
@@ -62,7 +61,7 @@ impl Fragment {
         self
     }
 
-    /// The plan SQLite makes for this query, a line each.
+    /// SQLite's plan for this query, one line per element.
     pub fn explain(&self, conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
         #[derive(QueryableByName)]
         struct Step {
@@ -78,7 +77,7 @@ impl Fragment {
     }
 }
 
-/// The rows of a query.
+/// Loads the rows of a query.
 pub(crate) fn query<Row>(conn: &mut SqliteConnection, fragment: &Fragment) -> QueryResult<Vec<Row>>
 where
     Row: QueryableByName<Sqlite> + 'static,
@@ -86,7 +85,7 @@ where
     boxed(fragment).load(conn)
 }
 
-/// The rows of a query as they are read.
+/// Iterates over the rows of a query as they are read.
 pub(crate) fn each<'c, Row>(
     conn: &'c mut SqliteConnection,
     fragment: &'c Fragment,

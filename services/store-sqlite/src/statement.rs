@@ -1,9 +1,9 @@
 //! Statements that stay prepared where diesel's own do not.
 //!
-//! diesel prepares an `UPDATE` and an `ON CONFLICT DO UPDATE` anew each time (`UpdateStatement` is "unsafe to cache"), and
-//! SQLite itself prepares a statement with `LIMIT ?` anew whenever the limit is bound (`sqlite3ExprIsInteger` notes that
-//! the plan depends on it), which is what `.first()` makes. Together that was a quarter of the cost of a store. So the
-//! write path updates through [`Prepared`] and looks rows up with `.get_result()`.
+//! diesel prepares an `UPDATE` and an `ON CONFLICT DO UPDATE` every time (`UpdateStatement` is "unsafe to cache").
+//! SQLite itself prepares a statement with `LIMIT ?` again whenever the limit is bound (`sqlite3ExprIsInteger` notes
+//! that the plan depends on it), which affects `.first()`. Together that was a quarter of the cost of a store.
+//! Therefore the write path updates through [`Prepared`] and looks rows up with `.get_result()`.
 
 use diesel::QueryResult;
 use diesel::prelude::*;
@@ -20,7 +20,7 @@ pub(crate) enum Value<'v> {
     Null,
 }
 
-/// A statement of which there are few texts. Its `?` are the values in order; it has no other question mark.
+/// A statement with one of a few fixed texts. Its `?` are the values in order. It contains no other question mark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prepared<'v> {
     pub sql: &'v str,
@@ -44,7 +44,7 @@ impl QueryFragment<Sqlite> for Prepared<'_> {
     }
 }
 
-// The text tells one from another, not the type.
+// The text identifies the statement, not the type.
 impl QueryId for Prepared<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -52,7 +52,7 @@ impl QueryId for Prepared<'_> {
 
 impl RunQueryDsl<SqliteConnection> for Prepared<'_> {}
 
-/// Runs a statement of fixed text and gives the number of rows it changed.
+/// Runs a statement with a fixed text and returns the number of changed rows.
 pub(crate) fn execute(
     conn: &mut SqliteConnection,
     sql: &'static str,
@@ -80,18 +80,18 @@ macro_rules! statements {
 }
 
 statements! {
-    /// Starts a transaction that reads one state of the database.
+    /// Starts a read transaction.
     Begin = "BEGIN";
-    /// Starts a transaction that writes.
+    /// Starts a write transaction.
     BeginImmediate = "BEGIN IMMEDIATE";
-    /// Ends a transaction.
+    /// Commits a transaction.
     Commit = "COMMIT";
-    /// Undoes a transaction.
+    /// Rolls back a transaction.
     Rollback = "ROLLBACK";
-    /// Starts a part of a transaction that can be undone alone.
+    /// Starts a part of a transaction that can be rolled back separately.
     Savepoint = "SAVEPOINT part";
-    /// Keeps what the innermost part did.
+    /// Keeps the changes of the innermost part.
     Release = "RELEASE part";
-    /// Undoes what the innermost part did; it stays open.
+    /// Rolls back the innermost part, which stays open.
     RollbackTo = "ROLLBACK TO part";
 }

@@ -14,7 +14,7 @@ use crate::filter;
 use crate::owners::Owner;
 use crate::sql::{self, Bind, Fragment};
 
-/// The owner's counts, all from its row; `None` for an owner that never wrote.
+/// The owner's counts, all from its row. `None` for an owner that has never written.
 pub(crate) fn read(
     conn: &mut SqliteConnection,
     path: &Path,
@@ -123,7 +123,7 @@ pub(crate) fn within(
     })
 }
 
-/// What the owner has. `octet_length` reads the length alone, not what lies on overflow pages.
+/// The storage that the owner uses. `octet_length` reads only the length, not the overflow pages.
 pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage, StoreError> {
     #[derive(QueryableByName)]
     struct Sums {

@@ -8,8 +8,8 @@ use context_model::{
     ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency, KeyStore,
-    Neighbourhood, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore, SearchPage,
+    ArtifactStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency,
+    KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore, SearchPage,
     Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage,
     VectorStore, WriteOptions, Written,
 };
@@ -19,11 +19,11 @@ use tokio::sync::{oneshot, watch};
 
 use crate::config::Config;
 use crate::connection::{self, pragma_int};
+use crate::context_window::ContextWindows;
 use crate::failure::{Failure, store_error};
 use crate::full_text::FullText;
 use crate::indexable::Preparation;
 use crate::inline::Inline;
-use crate::neighbours::Neighbours;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::{self, Owner, Owners};
 use crate::queue::{Queue, Refused};
@@ -32,45 +32,46 @@ use crate::request::Request;
 use crate::transaction::Transaction;
 use crate::vectors::{self, Vectors};
 use crate::weigh;
-use crate::writer::{BoxJob, Company, Counters, Open, Writer};
+use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
     batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry,
     threads, tokenizer, update_entry,
 };
 
-/// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
+/// Maximum number of payload bytes queued for writing. Further requests are rejected with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
 
-/// Entries of a lookup that is sure to be short, at most.
+/// Maximum number of entries of a lookup that is certainly short.
 const SHORT_LOOKUP: usize = 8;
 
-/// The embedded database.
+/// A database in an SQLite file.
 ///
-/// Reads and writes run on threads of their own; the returned futures only wait, or read a few pages that are in memory.
+/// Reads and writes run on threads of their own. The returned futures only wait, or read a few pages that are in
+/// memory.
 pub struct SqliteStore {
     path: PathBuf,
     pub(crate) indexed: Arc<[MetadataPath]>,
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
-    /// Lost when the database reports damage; nothing is written then.
+    /// Records damage reported by the database. Writes are rejected after that.
     soundness: Arc<Soundness>,
-    /// Lookups that are sure to be short.
+    /// Connections for lookups that are certainly short.
     inline: Arc<Inline>,
-    /// Lookups.
+    /// The lane for lookups.
     pub(crate) points: LaneHandle,
-    /// Searches.
+    /// The lane for searches.
     pub(crate) searches: LaneHandle,
     pub(crate) vectors: Arc<Vectors>,
     language: Language,
-    /// Whether entries help to find those after them.
-    neighbours: bool,
+    /// Whether entries have a context window.
+    has_context_window: bool,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
     closed: watch::Sender<bool>,
 }
 
-/// What `close` waits for.
+/// The threads that `close` waits for.
 struct Running {
     points: Lane,
     searches: Lane,
@@ -86,22 +87,23 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database, which is created when the file is missing or empty, and starts its threads.
+    /// Opens the database and starts its threads. The database is created when the file is missing or empty.
     ///
     /// # Errors
-    /// [`OpenError`], a sentence for whoever starts the service.
+    /// [`OpenError`], a sentence for the operator who starts the service.
     pub fn open(config: Config) -> std::result::Result<Self, OpenError> {
         tokenizer::register();
         let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
         let (opened, mut conn) = open::open(&config)?;
         let path = opened.settings.path.clone();
-        open::refuse_half_moved(&mut conn, &path)?;
-        if fts::rebuild(&mut conn, language, config.neighbourhood)
+        open::refuse_incomplete_migration(&mut conn, &path)?;
+        if fts::rebuild(&mut conn, language, config.context_window)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?
         {
             tracing::info!(
                 language = language.name(),
-                "The full-text index is made for this language and neighbourhood"
+                context_window = config.context_window.entries,
+                "Full-text index built"
             );
         }
         let open_vectors =
@@ -147,13 +149,16 @@ impl SqliteStore {
                 owners: Owners::default(),
                 full_text: FullText { language },
                 pending: Vec::new(),
-                neighbours: Neighbours::new(config.neighbourhood, Analyzer::new(language)),
+                context_windows: ContextWindows::new(
+                    config.context_window,
+                    Analyzer::new(language),
+                ),
                 vectors: open_vectors,
             },
             counters: Arc::clone(&counters),
             soundness: Arc::clone(&soundness),
             lock: opened.lock,
-            company: Company::default(),
+            group_window: GroupWindow::default(),
         };
         let (stop, stopped) = oneshot::channel();
         std::thread::Builder::new()
@@ -174,7 +179,7 @@ impl SqliteStore {
             searches: searches.handle(),
             vectors: shared_vectors,
             language,
-            neighbours: config.neighbourhood.entries > 0,
+            has_context_window: config.context_window.entries > 0,
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running {
@@ -201,8 +206,8 @@ impl SqliteStore {
         self.write_items(owner, options, bytes, true, work).await
     }
 
-    /// Like [`Self::write`]. Without `may_need_undo`, `work` refuses before it writes anything, as a rule: where it does not,
-    /// requests beside it suffer a delay.
+    /// Like [`Self::write`]. With `may_need_undo` false, `work` normally rejects a request before it writes anything.
+    /// If it rejects one later, the requests in the same transaction are delayed.
     pub(crate) async fn write_items<T, W>(
         &self,
         owner: &OwnerId,
@@ -237,7 +242,7 @@ impl SqliteStore {
         })
     }
 
-    /// Reads on this thread, when that is sure to be short. `None`: it is not, or the revision is not reached.
+    /// Reads on this thread if the read is certainly short. `None` if it is not, or if the revision is not reached.
     fn read_inline<T>(
         &self,
         owner: &OwnerId,
@@ -254,8 +259,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` asks for. One process owns the file: no revision was ever given that is
-    /// not here.
+    /// Reads at or after the revision that `read` requires. One process owns the file, so a revision that is not here
+    /// was never returned to a caller.
     pub(crate) async fn read<T, W>(
         &self,
         lane: &LaneHandle,
@@ -281,7 +286,7 @@ impl SqliteStore {
         .await
     }
 
-    /// The same with a filter, of which a read that is too slow says what no index serves.
+    /// Like [`Self::read`], with a filter. If the read is too slow, the error names the condition that no index serves.
     pub(crate) async fn filtered<T, W>(
         &self,
         lane: &LaneHandle,
@@ -361,8 +366,8 @@ impl Store for SqliteStore {
         let mut preparation = Preparation::new(self.language);
         let (analyzer, words) = (
             Analyzer::new(self.language),
-            if self.neighbours {
-                Neighbourhood::WORDS
+            if self.has_context_window {
+                ContextWindow::WORDS
             } else {
                 0
             },
@@ -370,14 +375,14 @@ impl Store for SqliteStore {
         let prepare = |entry: NewEntry| {
             (
                 preparation.next(&entry.text),
-                context_text::gist(&entry.text, &analyzer, words),
+                context_text::context_keywords(&entry.text, &analyzer, words),
                 entry,
             )
         };
         let entries: Vec<_> = entries.into_iter().map(prepare).collect();
-        let weights = entries
-            .iter()
-            .map(|(text, gist, entry)| text.as_str().len() + gist.len() + weigh::entry(entry));
+        let weights = entries.iter().map(|(text, context_keywords, entry)| {
+            text.as_str().len() + context_keywords.len() + weigh::entry(entry)
+        });
         let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && entries.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
@@ -385,12 +390,12 @@ impl Store for SqliteStore {
                 transaction,
                 &entries,
                 atomic,
-                |transaction, index, (text, gist, entry)| {
+                |transaction, index, (text, context_keywords, entry)| {
                     store_entry::store(
                         transaction,
                         entry,
                         text,
-                        gist,
+                        context_keywords,
                         embeddings.get(index).unwrap_or(&Embedding::Later),
                     )
                 },
@@ -489,7 +494,7 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<SearchPage> {
-        // Without conditions an index gives the page as it is.
+        // Without conditions an index yields the page directly.
         let light = filter.conditions.is_empty()
             && filter.within.is_none()
             && filter.tags.is_none()
@@ -671,13 +676,13 @@ impl Store for SqliteStore {
             writer,
         }) = running
         else {
-            // Another call closes it.
+            // Another call is already closing it.
             let _ = closed.wait_for(|closed| *closed).await;
             return;
         };
         self.writes.close();
         self.inline.close();
-        // Readers first: the log is emptied only when nobody reads from it.
+        // Readers first, because the log is only truncated when nothing reads from it.
         points.stop().await;
         searches.stop().await;
         let _ = writer.await;
@@ -693,7 +698,7 @@ impl Drop for SqliteStore {
     }
 }
 
-/// Whether the owner's revision is the one that `read` asks for, or later.
+/// Whether the owner's revision is at least the one that `read` requires.
 fn reaches(read: Read, owner: Option<&Owner>) -> bool {
     read.min_revision
         .is_none_or(|wanted| owner.map_or(0, |owner| owner.revision) >= wanted)

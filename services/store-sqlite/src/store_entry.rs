@@ -8,20 +8,20 @@ use context_store::seal::EntrySeal;
 use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
+use crate::context_window::EntryPosition;
 use crate::entries::{self, tags_json};
 use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
 use crate::indexable::Indexable;
-use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads;
 use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
-/// Stores the entry, or finds that it repeats the thread's newest one. `keywords` is what its text contributes to the
-/// context of those after it.
+/// Stores the entry, or detects that it repeats the thread's newest one. `keywords` are the context keywords of its
+/// text.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     entry: &NewEntry,
@@ -103,14 +103,14 @@ pub(crate) fn store(
     tags::add(transaction, row_id, given_tags)?;
     images::insert(transaction.conn, owner, row_id, given_images)?;
     vectors::insert(transaction, row_id, embedding)?;
-    let place = Place {
+    let place = EntryPosition {
         owner,
         thread_id,
         created_at,
         row_id,
     };
     let context = transaction
-        .neighbours
+        .context_windows
         .of_new(transaction.conn, &place, before, |_| keywords.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
@@ -134,7 +134,7 @@ pub(crate) fn store(
     })
 }
 
-/// The version of the thread's newest entry when `entry` repeats it. That source and hash are the same is known.
+/// The version of the thread's newest entry if `entry` repeats it. Source and hash are known to be equal.
 fn repeats(
     transaction: &mut Transaction<'_>,
     newest: i64,

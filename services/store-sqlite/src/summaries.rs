@@ -1,9 +1,9 @@
-//! Summaries, which come after the entries they are of.
+//! Summaries, which are generated after their entries are stored.
 
 use async_trait::async_trait;
 use context_model::Timestamp;
 use context_store::{
-    LateSummary, OwnerId, Place, Read, Result, StoreError, SummaryStore, Unsummarized,
+    LateSummary, OwnerId, Read, Result, ScanCursor, StoreError, SummaryStore, Unsummarized,
     UnsummarizedPage, WriteOptions,
 };
 use diesel::prelude::*;
@@ -17,8 +17,8 @@ use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 use crate::transaction::Transaction;
 
-/// Entries looked at in one read, at most.
-const LOOKED_AT: i64 = 2_000;
+/// Maximum number of entries scanned in one read.
+const MAX_SCANNED: i64 = 2_000;
 
 #[derive(QueryableByName)]
 struct Row {
@@ -37,7 +37,7 @@ struct Slice {
     #[diesel(sql_type = BigInt)]
     last: i64,
     #[diesel(sql_type = BigInt)]
-    looked_at: i64,
+    scanned: i64,
 }
 
 #[derive(QueryableByName)]
@@ -50,7 +50,7 @@ struct Count {
 impl SummaryStore for SqliteStore {
     async fn unsummarized(
         &self,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         min_chars: u32,
         max_chars: u32,
         limit: u32,
@@ -105,14 +105,14 @@ fn page(
     limit: u32,
 ) -> Result<UnsummarizedPage, StoreError> {
     let mut slice = Fragment::new(
-        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS looked_at FROM (SELECT row_id FROM entries WHERE row_id > ",
+        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned FROM (SELECT row_id FROM entries WHERE row_id > ",
     );
     slice
         .bind(Bind::Int(after))
         .push(" ORDER BY row_id LIMIT ")
-        .bind(Bind::Int(LOOKED_AT))
+        .bind(Bind::Int(MAX_SCANNED))
         .push(")");
-    let Some(Slice { last, looked_at }) = query::<Slice>(conn, &slice).map_err(store_error)?.pop()
+    let Some(Slice { last, scanned }) = query::<Slice>(conn, &slice).map_err(store_error)?.pop()
     else {
         return Ok(UnsummarizedPage {
             entries: Vec::new(),
@@ -139,7 +139,7 @@ fn page(
     let rows = query::<Row>(conn, &found).map_err(store_error)?;
     let next = match rows.last() {
         Some(row) if rows.len() == limit as usize => Some(row.row_id),
-        _ => (looked_at == LOOKED_AT).then_some(last),
+        _ => (scanned == MAX_SCANNED).then_some(last),
     };
     let entry = |row: Row| Unsummarized {
         owner: OwnerId::new(row.owner_id),
@@ -149,7 +149,7 @@ fn page(
     };
     Ok(UnsummarizedPage {
         entries: rows.into_iter().map(entry).collect(),
-        next: next.map(|row| Place::new(row.to_string())),
+        next: next.map(|row| ScanCursor::new(row.to_string())),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The index from tags to entries, and how many entries have each tag.
+//! The index from tags to entries, and the number of entries per tag.
 
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -41,7 +41,7 @@ pub(crate) fn add<'t>(
     Ok(())
 }
 
-/// Takes an entry's tags out of the index.
+/// Removes an entry's tags from the index.
 pub(crate) fn remove<'t>(
     transaction: &mut Transaction<'_>,
     row_id: i64,
@@ -55,7 +55,7 @@ pub(crate) fn remove<'t>(
     Ok(())
 }
 
-/// Counts one entry less and gives whether the tag is used no more.
+/// Decrements the count of a tag. Returns whether the tag is no longer used.
 fn release(conn: &mut SqliteConnection, owner: i64, tag: &str) -> QueryResult<bool> {
     let of_tag = [Value::Int(owner), Value::Text(tag)];
     statement::execute(

@@ -1,4 +1,4 @@
-//! The threads' rows: counts, first and last times, and the newest entry.
+//! The rows of threads: counts, first and last times, and the newest entry.
 
 use context_model::{Thread, ThreadSet};
 use context_store::rules::counts::EntryCounts;
@@ -16,7 +16,7 @@ use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
 use crate::transaction::Transaction;
 
-/// One thread's row.
+/// The row of one thread.
 #[derive(Debug, Queryable, QueryableByName, Selectable)]
 #[diesel(table_name = threads)]
 struct ThreadRow {
@@ -61,7 +61,7 @@ impl From<ThreadRow> for ThreadState {
     }
 }
 
-/// Makes a thread's row.
+/// Inserts a thread's row.
 pub(crate) fn insert(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -97,7 +97,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Writes a thread's row that exists.
+/// Updates an existing thread's row.
 pub(crate) fn update(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -137,7 +137,7 @@ pub(crate) fn update(
     Ok(())
 }
 
-/// The thread, when it has entries.
+/// The thread. `None` when it has no entries.
 pub(crate) fn find(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -151,7 +151,7 @@ pub(crate) fn find(
     Ok(row.map(ThreadState::from))
 }
 
-/// Brings a thread's row in line with its entries after some were deleted. Returns whether the thread is gone.
+/// Updates a thread's row after some of its entries were deleted. Returns whether the thread is gone.
 pub(crate) fn after_removal(
     transaction: &mut Transaction<'_>,
     thread_id: &str,
@@ -175,8 +175,9 @@ pub(crate) fn after_removal(
     Ok(false)
 }
 
-/// The first and the newest entry of a thread that has some. The newest stays the newest, whatever a wrong clock said
-/// when others were stored; when it is gone, the latest one with a plausible time is, or else the latest one.
+/// The first and the newest entry of a thread that has entries. The recorded newest entry stays the newest, even if
+/// entries stored with a wrong clock have a later time. If it was deleted, the newest is the latest entry with a
+/// plausible time, or else the latest one.
 fn find_ends(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -249,7 +250,7 @@ pub(crate) fn list(
     })
 }
 
-/// The same, of these threads alone.
+/// Like [`list`], for these threads only.
 pub(crate) fn list_within(
     conn: &mut SqliteConnection,
     owner: &Owner,

@@ -1,8 +1,8 @@
-//! The full-text tokenizer: our analyzer behind SQLite's FTS5 interface (<https://sqlite.org/fts5.html#custom_tokenizers>).
+//! The full-text tokenizer: our analyzer behind the FTS5 interface (<https://sqlite.org/fts5.html#custom_tokenizers>).
 //!
-//! Used as `tokenize='context <language>'`. A document's word becomes its stem and, at the same place, the word itself
-//! where that differs, so that a prefix finds words and not only stems. A query is not analyzed here: its tokens were
-//! made by the same analyzer before, and stemming a stem again could give another one.
+//! Used as `tokenize='context <language>'`. A word of a document becomes its stem and, if different, also the word
+//! itself at the same position, so that a prefix matches words and not only stems. Queries are not analyzed here. Their
+//! tokens were produced by the same analyzer before, and stemming a stem again could yield a different one.
 #![expect(unsafe_code, reason = "FTS5 takes tokenizers as C functions only")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -15,42 +15,43 @@ use libsqlite3_sys as ffi;
 
 use crate::{bm25, cancel};
 
-/// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
-/// place, so that their number does not count as the length of the document.
+/// A text that begins with this character holds tokens separated by spaces. They are indexed unchanged and all at one
+/// position, so that their number does not add to the length of the document.
 pub(crate) const VERBATIM: char = '\u{1}';
 
 /// A text that begins with this character holds the tokens of an analyzed text, separated by spaces.
 pub(crate) const READY: char = '\u{2}';
 
-/// A ready token that begins with this character stands at the place of the one before it.
+/// A token of an analyzed text that begins with this character has the position of the previous token.
 pub(crate) const COLOCATED: char = '\u{3}';
 
 type TokenCallback =
     unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
 
-/// Makes the tokenizer known to every connection opened from now on in this process. To be called before the first one.
+/// Registers the tokenizer for all connections that this process opens later. Must be called before the first one.
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Counting the memory in use takes a lock for every allocation of every thread, and nobody reads the count.
-        // Refused when SQLite runs already, which does no harm.
-        // SAFETY: the option takes one int (https://sqlite.org/c3ref/c_config_covering_index_scan.html#sqliteconfigmemstatus).
+        // Memory statistics take a lock for every allocation of every thread, and nothing reads them. The call fails
+        // when SQLite is already initialised, which is harmless.
+        // SAFETY: the option takes one int
+        // (https://sqlite.org/c3ref/c_config_covering_index_scan.html#sqliteconfigmemstatus).
         unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0) };
-        // SAFETY: `initialise` has the signature that SQLite calls automatic extensions with; the declared one is only
+        // SAFETY: `initialise` has the signature with which SQLite calls automatic extensions. The declared one is only
         // a placeholder (https://sqlite.org/c3ref/auto_extension.html).
         let code = unsafe { ffi::sqlite3_auto_extension(Some(initialise)) };
         assert_eq!(code, ffi::SQLITE_OK, "SQLite has no memory for one pointer");
     });
 }
 
-/// Registers the tokenizer on a new connection, lets its prepared statements stay prepared, and its reads be stopped.
+/// Prepares a new connection: registers the tokenizer, keeps statements prepared, and makes reads cancellable.
 unsafe extern "C" fn initialise(
     db: *mut ffi::sqlite3,
     _message: *mut *mut c_char,
     _api: *const ffi::sqlite3_api_routines,
 ) -> c_int {
-    // SAFETY: `db` is an open connection; the statement is finalised before it is used elsewhere, and the pointer that
-    // `fts5(?1)` fills in is valid as long as the connection.
+    // SAFETY: `db` is an open connection. The statement is finalised before the connection is used elsewhere. The
+    // pointer that `fts5(?1)` fills in is valid as long as the connection.
     unsafe {
         let mut statement = ptr::null_mut();
         let code = ffi::sqlite3_prepare_v2(
@@ -79,8 +80,9 @@ unsafe extern "C" fn initialise(
         let Some(create_tokenizer) = api.as_ref().and_then(|api| api.xCreateTokenizer) else {
             return ffi::SQLITE_ERROR;
         };
-        // Without it SQLite compiles a statement a second time at its first step when a limit is bound, because the plan
-        // might depend on the value (`sqlite3ExprIsInteger`, `SQLITE_DBCONFIG_ENABLE_QPSG`). Our plans do not.
+        // Without this option SQLite compiles a statement again at its first step when a limit is bound, because the
+        // plan might depend on the value (`sqlite3ExprIsInteger`, `SQLITE_DBCONFIG_ENABLE_QPSG`). Our plans do not
+        // depend on it.
         let code = ffi::sqlite3_db_config(
             db,
             ffi::SQLITE_DBCONFIG_ENABLE_QPSG,
@@ -110,7 +112,7 @@ unsafe extern "C" fn initialise(
     }
 }
 
-/// Makes the tokenizer of a table; its one argument is the language.
+/// Creates the tokenizer of a table. Its single argument is the language.
 unsafe extern "C" fn create(
     _context: *mut c_void,
     arguments: *mut *const c_char,
@@ -120,19 +122,19 @@ unsafe extern "C" fn create(
     if count != 1 {
         return ffi::SQLITE_ERROR;
     }
-    // SAFETY: SQLite hands over `count` C strings and a place for the result.
+    // SAFETY: SQLite passes `count` C strings and a location for the result.
     let name = unsafe { CStr::from_ptr(*arguments) };
     let Some(language) = name.to_str().ok().and_then(Language::parse) else {
         return ffi::SQLITE_ERROR;
     };
-    // SAFETY: as above; `delete` takes the box back.
+    // SAFETY: as above. `delete` frees the box.
     unsafe { *tokenizer = Box::into_raw(Box::new(Analyzer::new(language))).cast() };
     ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn delete(tokenizer: *mut ffi::Fts5Tokenizer) {
     if !tokenizer.is_null() {
-        // SAFETY: `create` made it, and SQLite deletes it once.
+        // SAFETY: `create` allocated it, and SQLite deletes it exactly once.
         drop(unsafe { Box::from_raw(tokenizer.cast::<Analyzer>()) });
     }
 }
@@ -151,14 +153,14 @@ unsafe extern "C" fn tokenize(
     if text.is_null() || length == 0 {
         return ffi::SQLITE_OK;
     }
-    // SAFETY: `create` made the tokenizer, nobody else writes to it, and SQLite hands over `length` bytes.
+    // SAFETY: `create` made the tokenizer, nothing else writes to it, and SQLite passes `length` bytes.
     let (analyzer, bytes) = unsafe {
         (
             &*tokenizer.cast::<Analyzer>(),
             std::slice::from_raw_parts(text.cast::<u8>(), length),
         )
     };
-    // Every text that reaches the store is a Rust string; damaged bytes in the file must not become a panic.
+    // Every text that reaches the store is a Rust string, but damaged bytes in the file must not cause a panic.
     let text = String::from_utf8_lossy(bytes);
     let mut sink = Sink {
         callback,
@@ -200,7 +202,7 @@ unsafe extern "C" fn tokenize(
     }
 }
 
-/// Where tokens go, and the first error that came back.
+/// Receives the tokens, and records the first error of the callback.
 struct Sink {
     callback: TokenCallback,
     context: *mut c_void,
@@ -208,10 +210,10 @@ struct Sink {
 }
 
 impl Sink {
-    /// Hands over a token; false when SQLite wants no more.
+    /// Passes a token on. Returns false when SQLite wants no more.
     fn emit(&mut self, flags: c_int, token: &str, start: usize, end: usize) -> bool {
         let int = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
-        // SAFETY: the callback copies the token before it returns; context and callback belong to the same call.
+        // SAFETY: the callback copies the token before it returns. Context and callback belong to the same call.
         self.code = unsafe {
             (self.callback)(
                 self.context,
@@ -226,7 +228,8 @@ impl Sink {
     }
 }
 
-/// The unstemmed word, which is indexed at the place of its stem, so that a prefix finds words and not only stems.
+/// The unstemmed word, if it differs from the stem. It is indexed at the same position, so that a prefix matches words
+/// and not only stems.
 pub(crate) fn colocated<'t>(token: &Token<'t>) -> Option<std::borrow::Cow<'t, str>> {
     if token.kind != TokenKind::Word || token.word == token.stem {
         return None;

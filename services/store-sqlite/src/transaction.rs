@@ -1,4 +1,4 @@
-//! What one write request works on.
+//! The state that a write request works on.
 
 use context_model::Timestamp;
 use context_store::rules::ids;
@@ -6,31 +6,31 @@ use context_store::{StoreError, WriteOptions};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::context_window::{ContextWindows, EntryPosition};
 use crate::full_text::FullTextChange;
-use crate::neighbours::{Neighbours, Place};
 use crate::owners::Owner;
 use crate::schema::changes;
 use crate::vectors::OpenVectors;
 
-/// One request's part of a transaction: the connection, the owner's row, and what has to be done before the commit.
+/// One request's part of a transaction: the connection, the owner's row, and the work to do before the commit.
 pub(crate) struct Transaction<'c> {
     pub conn: &'c mut SqliteConnection,
-    /// The owner as this request sees and changes it.
+    /// The owner's row with this request's changes.
     pub owner: Owner,
-    /// Now, by the service's clock.
+    /// The current time of the service's clock.
     pub now: Timestamp,
-    /// The API key behind the request.
+    /// The API key that made the request.
     pub key_id: Option<String>,
     full_text: &'c mut Vec<FullTextChange>,
-    /// What neighbours contribute to the full-text index.
-    pub neighbours: &'c mut Neighbours,
-    /// The vectors, and what changes of them.
+    /// The context windows of entries.
+    pub context_windows: &'c mut ContextWindows,
+    /// The vector index and its pending changes.
     pub vectors: &'c mut OpenVectors,
-    /// Whether the owner is gone.
+    /// Whether the owner was deleted.
     pub erased: bool,
 }
 
-/// What happened to an entry.
+/// The kind of change of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChangeKind {
     Create,
@@ -54,7 +54,7 @@ impl<'c> Transaction<'c> {
         owner: Owner,
         options: &WriteOptions,
         full_text: &'c mut Vec<FullTextChange>,
-        neighbours: &'c mut Neighbours,
+        context_windows: &'c mut ContextWindows,
         vectors: &'c mut OpenVectors,
     ) -> Self {
         Self {
@@ -63,13 +63,13 @@ impl<'c> Transaction<'c> {
             now: options.now,
             key_id: options.key_id.clone(),
             full_text,
-            neighbours,
+            context_windows,
             vectors,
             erased: false,
         }
     }
 
-    /// The row id of an id that was just assigned.
+    /// Assigns a new id. Returns the id and its row id.
     ///
     /// # Errors
     /// `Internal` when the owner has used up its ids (2^40).
@@ -80,7 +80,7 @@ impl<'c> Transaction<'c> {
         Ok((id, row_id))
     }
 
-    /// Counts one change of an entry and writes it down.
+    /// Counts one change of an entry and records it in `changes`.
     pub fn changed(
         &mut self,
         operation: ChangeKind,
@@ -105,29 +105,32 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Notes that everything of the owner was removed, its row and its full-text table included.
+    /// Records that everything of the owner was deleted, including its row and its full-text table.
     pub fn erased(&mut self) {
         let gone = self.owner.owner;
         self.full_text.retain(|change| change.owner() != gone);
-        self.neighbours.forget();
+        self.context_windows.forget();
         self.erased = true;
     }
 
-    /// Leaves the entries that have the words of this one, or had them, to be indexed anew: its text changed, or it went.
-    /// Gives the time and row of the first of them.
-    pub fn neighbour_changed(&mut self, place: &Place<'_>) -> QueryResult<Option<(i64, i64)>> {
-        self.neighbours.forget();
-        let after = self.neighbours.after(self.conn, place)?;
+    /// Schedules the entries whose context window contains this one for reindexing, because its text was changed or
+    /// deleted. Returns the creation time and row id of the first of them.
+    pub fn schedule_following(
+        &mut self,
+        place: &EntryPosition<'_>,
+    ) -> QueryResult<Option<(i64, i64)>> {
+        self.context_windows.forget();
+        let after = self.context_windows.after(self.conn, place)?;
         let owner = place.owner;
         self.full_text.extend(
             after
                 .iter()
-                .map(|&(_, row_id)| FullTextChange::Renew { owner, row_id }),
+                .map(|&(_, row_id)| FullTextChange::Reindex { owner, row_id }),
         );
         Ok(after.first().copied())
     }
 
-    /// Leaves a change of the full-text index for the end of the transaction.
+    /// Schedules a change of the full-text index for the end of the transaction.
     pub fn full_text(&mut self, change: FullTextChange) {
         self.full_text.push(change);
     }

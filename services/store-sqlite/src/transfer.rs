@@ -1,4 +1,4 @@
-//! This database as an end of a migration (`context_store::transfer`).
+//! This database as the source or the target of a migration (`context_store::transfer`).
 
 mod predecessor;
 mod read;
@@ -22,9 +22,9 @@ impl From<OpenError> for TransferError {
     }
 }
 
-/// A connection that works on threads of its own, one call at a time.
+/// A connection whose calls run on blocking threads, one at a time.
 struct Worker {
-    /// Gone for the time of a call, and for good when one panicked.
+    /// `None` during a call, and forever after a call panicked.
     conn: Option<SqliteConnection>,
     shown: String,
 }

@@ -5,19 +5,19 @@ use context_store::rules::entry::{self, Merged, tag_changes};
 use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
+use crate::context_window::EntryPosition;
 use crate::entries::{self, EntryRow, parse_source, parse_tags, tags_json};
 use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
 use crate::indexable::Indexable;
-use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads;
 use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
-/// Applies the update. Everything that can refuse it comes before the first write.
+/// Applies the update. Everything that can reject it comes before the first write.
 ///
 /// `indexable` is the new text, if there is one.
 pub(crate) fn update(
@@ -78,15 +78,17 @@ pub(crate) fn update(
     transaction.owner.count(merged.counts);
     update_thread(transaction, &stored, id, text.as_deref(), &merged)?;
     if text.is_some() || new_tags.is_some() || merged.counts.multimodal != 0 {
-        let place = Place {
+        let place = EntryPosition {
             owner,
             thread_id: &stored.thread_id,
             created_at: stored.created_at,
             row_id,
         };
-        let context = transaction.neighbours.of_old(transaction.conn, &place)?;
+        let context = transaction
+            .context_windows
+            .of_old(transaction.conn, &place)?;
         if text.is_some() {
-            transaction.neighbour_changed(&place)?;
+            transaction.schedule_following(&place)?;
         }
         transaction.full_text(FullTextChange::Delete { owner, row_id });
         transaction.full_text(FullTextChange::Insert {
@@ -119,12 +121,13 @@ fn write(
     text: Option<&str>,
     tags: &[String],
 ) -> QueryResult<()> {
-    // A summary is one of the text.
+    // A summary belongs to its text, so a new text has none.
     let summary = match text {
         Some(_) => "",
         None => stored.summary.as_str(),
     };
-    // One statement whatever is given: SQLite writes the whole row anyway. Metadata apart, for the sake of its indexes.
+    // One statement for all cases, because SQLite writes the whole row anyway. Metadata is separate because of its
+    // indexes.
     diesel::update(table::table.find(row_id))
         .set((
             table::version.eq(merged.version),

@@ -1,9 +1,9 @@
-//! Vectors: `chunks` and `vectors` hold them, and an index in memory finds those worth reading. `chunk_tokens` holds those
-//! of their tokens, where they are kept.
+//! Vectors. `chunks` and `vectors` store them, `chunk_tokens` stores token vectors if enabled, and an in-memory index
+//! finds the vectors worth reading.
 //!
-//! The index is derived: a start loads it from the codes in `chunks`, and every commit that changes chunks changes it
-//! before anybody hears of the commit. A search may see the two in different states; the database's counts: an entry whose
-//! chunk is not there is looked up by its own number.
+//! The index is derived data. At start it is loaded from the codes in `chunks`. Every commit that changes chunks
+//! updates it before the commit is acknowledged. A search may see the index and the database in different states. The
+//! database decides: an entry whose chunk is not found there is looked up by its id.
 
 mod job;
 mod load;

@@ -1,10 +1,10 @@
-//! How much memory a write request keeps while it waits.
+//! Memory used by a queued write request.
 
 use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags};
 use context_store::{DeleteCriteria, Embedded, Embedding};
 use serde_json::Value;
 
-/// What every request takes beside its payload.
+/// Memory used by every request in addition to its payload.
 const OVERHEAD: usize = 256;
 
 pub(crate) fn entry(entry: &NewEntry) -> usize {
@@ -107,7 +107,7 @@ fn metadata_bytes(metadata: &Metadata) -> usize {
         .sum()
 }
 
-/// Metadata is at most 64 levels deep, and so is the recursion.
+/// Metadata has at most 64 levels, which also bounds the recursion.
 fn value_bytes(value: &Value) -> usize {
     size_of::<Value>()
         + match value {

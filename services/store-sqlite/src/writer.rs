@@ -1,5 +1,7 @@
-//! The one thread that writes. It takes everything that is queued and commits it as one transaction, so that many
-//! requests share one wait for the disk.
+//! The writer thread. It takes everything that is queued and commits it as one transaction, so that many requests share
+//! one disk flush.
+
+#![expect(clippy::disallowed_methods, reason = "how long a commit takes")]
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,41 +15,42 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sqlite::SqliteConnection;
 
 use crate::connection::{self, WriterSettings};
+use crate::context_window::ContextWindows;
 use crate::failure::{Failure, note_damage, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
-use crate::neighbours::Neighbours;
 use crate::owners::Owners;
 use crate::queue::{Queue, Weight};
 use crate::statement::{BeginImmediate, Commit, Release, Rollback, RollbackTo, Savepoint};
 use crate::vectors::OpenVectors;
 
-/// Requests in one transaction, at most.
+/// Maximum number of requests in one transaction.
 const GROUP_REQUESTS: usize = 256;
-/// Bytes of payload in one transaction, at most (one heavier request has a transaction of its own).
+/// Maximum number of payload bytes in one transaction. A heavier request gets its own transaction.
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// The share of a commit's time that the writer waits for more requests after it, at most, and the most of all.
-const PATIENCE_SHARE: u32 = 2;
-const MAX_PATIENCE: Duration = Duration::from_millis(5);
+/// Divisor of the previous commit's duration for the time that the writer waits for more requests, and the maximum
+/// wait.
+const GROUP_WAIT_DIVISOR: u32 = 2;
+const MAX_GROUP_WAIT: Duration = Duration::from_millis(5);
 
-/// A write request in the queue. It may run more than once, and answers once, after the commit.
+/// A write request in the queue. It may run more than once, but replies only once, after the commit.
 pub(crate) trait Job: Weight + Send {
-    /// Whether nobody waits for the answer any more.
+    /// Whether no caller waits for the reply any more.
     fn is_abandoned(&self) -> bool;
-    /// Whether it may be refused after it has written something.
+    /// Whether it may be rejected after it has written something.
     fn may_need_undo(&self) -> bool {
         true
     }
-    /// Makes sure that the owner exists. That stays, also when the request is refused.
+    /// Ensures that the owner exists. This is kept even if the request is rejected.
     fn prepare(&mut self, _conn: &mut SqliteConnection, _open: &mut Open) -> QueryResult<()> {
         Ok(())
     }
     /// Does the work inside the open transaction.
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
-    /// Keeps the answer of a request that was undone, until the others are committed.
+    /// Stores the error of a request that was undone, until the others are committed.
     fn reject(&mut self, error: StoreError);
-    /// Sends the answer.
+    /// Sends the reply.
     fn answer(self: Box<Self>);
 }
 
@@ -60,14 +63,15 @@ impl Weight for BoxJob {
     }
 }
 
-/// What the writer carries through a transaction.
+/// The writer's state of the open transaction.
 pub(crate) struct Open {
     pub owners: Owners,
     pub full_text: FullText,
-    /// Changes of the full-text index, made together before the commit: FTS5 writes its pending words to disk at every
-    /// SAVEPOINT (`fts5SavepointMethod`), which would cost each request as much as a transaction of its own.
+    /// Pending changes of the full-text index. They are applied together before the commit, because FTS5 flushes its
+    /// pending words to disk at every SAVEPOINT (`fts5SavepointMethod`), which would cost each request as much as its
+    /// own transaction.
     pub pending: Vec<FullTextChange>,
-    pub neighbours: Neighbours,
+    pub context_windows: ContextWindows,
     pub vectors: OpenVectors,
 }
 
@@ -79,30 +83,30 @@ pub(crate) struct Counters {
 }
 
 pub(crate) struct Writer {
-    /// `None` after a failure that left the connection in doubt.
+    /// `None` after a failure that left the connection in an unknown state.
     pub conn: Option<SqliteConnection>,
     pub settings: WriterSettings,
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
-    /// Lost when the database reports damage.
+    /// Records damage reported by the database.
     pub soundness: Arc<Soundness>,
-    /// Given back when the writer ends.
+    /// Released when the writer ends.
     pub lock: Lock,
-    /// How many requests the next transaction could have, and how long to wait for them.
-    pub company: Company,
+    /// The expected size of the next transaction, and how long to wait for it.
+    pub group_window: GroupWindow,
 }
 
-/// Callers that write one request after the other come back when they are answered. The writer that took what is there
-/// at once would have them in two halves that take turns, each paying for a commit of its own; it waits a little for
-/// those it has just answered. A caller that writes alone never waits.
+/// The group-commit window. Callers that write one request after the other send the next one as soon as they receive
+/// the reply. A writer that immediately took what is queued would split them into two alternating halves, each with its
+/// own commit. It therefore waits briefly for the callers it has just served. A caller that writes alone never waits.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct GroupWindow {
     expected: usize,
-    patience: Duration,
+    wait: Duration,
 }
 
-/// Closes the queue and lets go of what waits in it.
+/// Closes and clears the queue when dropped.
 struct Closes(Arc<Queue<BoxJob>>);
 
 impl Drop for Closes {
@@ -113,27 +117,27 @@ impl Drop for Closes {
 }
 
 impl Writer {
-    /// Works until the queue is closed and empty, then moves the log into the database.
+    /// Runs until the queue is closed and empty, then checkpoints the log.
     pub fn run(mut self) {
-        // Whoever waits hears of it, should this thread ever panic.
+        // If this thread panics, waiting callers are informed.
         let _closes = Closes(Arc::clone(&self.queue));
         while let Some(jobs) = self.next() {
             self.commit(jobs);
         }
         if let Some(conn) = &mut self.conn {
-            // Apart, because the first needs room on the disk and the second can do without.
-            for (statement, left_undone) in [
+            // Separate, because the first statement needs disk space and the second can succeed without.
+            for (statement, message) in [
                 (
                     "PRAGMA optimize",
-                    "The statistics of the database were not brought up to date",
+                    "Could not update the statistics of the query planner",
                 ),
                 (
                     "PRAGMA wal_checkpoint(TRUNCATE)",
-                    "The log was not moved into the database; the next start does it",
+                    "Could not checkpoint the log; the next start does it",
                 ),
             ] {
                 if let Err(error) = conn.batch_execute(statement) {
-                    tracing::warn!(error = %error, "{left_undone}");
+                    tracing::warn!(error = %error, "{message}");
                 }
             }
         }
@@ -141,20 +145,20 @@ impl Writer {
         drop(self.lock);
     }
 
-    /// Moves the log into the database while nobody writes, so that the next start and the next burst are short.
+    /// Checkpoints the log while nothing is written, so that the next start and the next burst of writes are fast.
     fn idle(&mut self) {
         let Some(conn) = &mut self.conn else { return };
         if let Err(error) = conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE)") {
-            tracing::warn!(error = %error, "The log was not moved into the database; a later commit does it");
+            tracing::warn!(error = %error, "Could not checkpoint the log; a later commit does it");
         }
         connection::release_memory(conn);
     }
 
-    /// The requests of the next transaction; `None` when the queue is closed and empty.
+    /// The requests of the next transaction. `None` when the queue is closed and empty.
     fn next(&mut self) -> Option<Vec<BoxJob>> {
-        let Company { expected, patience } = std::mem::take(&mut self.company);
+        let GroupWindow { expected, wait } = std::mem::take(&mut self.group_window);
         if expected > 1 {
-            self.queue.gather(expected.min(GROUP_REQUESTS), patience);
+            self.queue.gather(expected.min(GROUP_REQUESTS), wait);
         }
         let queue = Arc::clone(&self.queue);
         queue.take(GROUP_REQUESTS, GROUP_BYTES, || self.idle())
@@ -166,18 +170,22 @@ impl Writer {
         match self.attempt(&mut jobs, Savepoints::WhereExpected) {
             Ok(()) => {
                 if jobs.len() > 1 {
-                    let patience = (started.elapsed() / PATIENCE_SHARE).min(MAX_PATIENCE);
-                    self.company = Company {
+                    let wait = (started.elapsed() / GROUP_WAIT_DIVISOR).min(MAX_GROUP_WAIT);
+                    self.group_window = GroupWindow {
                         expected: jobs.len() + self.queue.len(),
-                        patience,
+                        wait,
                     };
                 }
                 self.committed(jobs);
             }
-            // One request spoilt the transaction of all. Each gets one of its own.
+            // One request made the shared transaction fail. Each request gets its own.
             Err(error) => {
                 if jobs.len() > 1 {
-                    tracing::warn!(error = %error, requests = jobs.len(), "A shared transaction failed; its requests run singly");
+                    tracing::warn!(
+                        error = %error,
+                        requests = jobs.len(),
+                        "A shared transaction failed; its requests run one by one"
+                    );
                 }
                 jobs.into_iter().for_each(|job| self.commit_alone(job));
             }
@@ -208,7 +216,7 @@ impl Writer {
         }
     }
 
-    /// One transaction for all of them; nothing of it stays when it fails.
+    /// Runs all jobs in one transaction. If it fails, nothing of it is kept.
     fn attempt(&mut self, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
         if jobs.is_empty() {
             return Ok(());
@@ -220,8 +228,8 @@ impl Writer {
         let outcome = transact(&mut conn, &mut self.open, jobs, savepoints);
         if outcome.is_err() {
             self.open.owners.clear();
-            self.open.neighbours.forget();
-            // SQLite ends the transaction itself on some errors, and then there is nothing to undo.
+            self.open.context_windows.forget();
+            // SQLite ends the transaction itself on some errors. Then there is nothing to roll back.
             let undone = Rollback.execute(&mut conn);
             if undone.is_err_and(|error| !error.to_string().contains("no transaction is active")) {
                 return outcome;
@@ -234,13 +242,13 @@ impl Writer {
     }
 }
 
-/// Which requests of a transaction can be undone alone. Behind a savepoint SQLite keeps a copy of every page as it was,
-/// which is a tenth of the cost of storing an entry.
+/// Which requests of a transaction get a savepoint. With a savepoint SQLite keeps a copy of every changed page, which
+/// takes a tenth of the time to store an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Savepoints {
-    /// Those that say so. If another one is refused after it has written something, the transaction fails.
+    /// Requests that ask for one. If another request is rejected after it has written something, the transaction fails.
     WhereExpected,
-    /// All.
+    /// All requests.
     Always,
 }
 
@@ -273,8 +281,8 @@ fn transact(
             Ok(()) => {}
             Err(Failure::Rejected(error)) => {
                 open.pending.truncate(pending);
-                open.neighbours.forget();
-                open.vectors.back_to(vectors);
+                open.context_windows.forget();
+                open.vectors.roll_back_to(vectors);
                 match changes {
                     None => _ = RollbackTo.execute(conn)?,
                     Some(before) if total_changes(conn)? != before => {
@@ -290,14 +298,14 @@ fn transact(
             Release.execute(conn)?;
         }
     }
-    full_text::apply(conn, &mut open.pending, &open.neighbours)?;
+    full_text::apply(conn, &mut open.pending, &open.context_windows)?;
     open.owners.flush(conn)?;
     Commit.execute(conn)?;
     open.vectors.publish();
     Ok(())
 }
 
-/// Rows that were inserted, updated or deleted on this connection, ever.
+/// Number of rows that were inserted, updated or deleted on this connection since it was opened.
 fn total_changes(conn: &mut SqliteConnection) -> QueryResult<i64> {
     diesel::select(total_changes_function()).get_result(conn)
 }
@@ -351,9 +359,9 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("store.db");
             let store = SqliteStore::open(Config::new(&path)).unwrap();
-            let owner = OwnerId::new("somebody");
+            let owner = OwnerId::new("owner");
             let (go, wait) = std::sync::mpsc::channel::<()>();
-            // While the first waits in its transaction, the others gather for the next.
+            // While the first request waits in its transaction, the others are queued for the next.
             let first = store.write_items(&owner, options(), 0, false, move |transaction| {
                 let _ = wait.recv();
                 change(transaction, 1)

@@ -1,4 +1,4 @@
-//! What a database must do for artifacts.
+//! What a database must implement for artifacts.
 
 use async_trait::async_trait;
 use context_model::{ArtifactId, ArtifactUpdate, JsonObject, NewArtifact, Timestamp};
@@ -18,34 +18,34 @@ pub struct StoredArtifact {
     pub metadata: JsonObject,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When the current version was made.
+    /// When the current version was stored.
     pub updated_at: Timestamp,
     /// The number of the current version.
     pub version: i64,
 }
 
-/// Going back to an earlier version.
+/// A request to restore an earlier version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactRestore {
     /// The artifact.
     pub id: ArtifactId,
     /// The version whose title, content and metadata become the new version's.
     pub version: i64,
-    /// Refuse when the artifact is at another version.
+    /// If set, the write is rejected when the artifact is at another version.
     pub expected_version: Option<i64>,
 }
 
-/// Which part of a list is read.
+/// The page of a list to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactPage {
-    /// Artifacts at most.
+    /// Maximum number of artifacts.
     pub limit: u32,
     /// Where the page begins.
     pub start: PageStart,
-    /// Characters of each content that are read, at most.
+    /// Maximum number of characters read of each content.
     pub preview_chars: u32,
-    /// Bytes of metadata the page may hold, at most; a single artifact is never refused. Beyond it the read is
-    /// `RESULT_TOO_LARGE`.
+    /// Maximum number of metadata bytes on the page. A larger page is rejected with `RESULT_TOO_LARGE`, except when it
+    /// has only one artifact.
     pub max_bytes: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct ArtifactPage {
 pub enum PageStart {
     /// After this many artifacts.
     Offset(u64),
-    /// After the artifact with this time and id, whether it still exists or not.
+    /// After the artifact with this time and id. The artifact need not exist any more.
     After {
-        /// When it was created.
+        /// Its creation time.
         created_at: Timestamp,
         /// Its id.
         id: ArtifactId,
@@ -70,26 +70,27 @@ pub struct ListedArtifact {
     pub id: ArtifactId,
     /// The title.
     pub title: String,
-    /// The start of the content, as much as was asked for.
+    /// The beginning of the content, up to `preview_chars` characters.
     pub preview: String,
     /// The metadata.
     pub metadata: JsonObject,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When the current version was made.
+    /// When the current version was stored.
     pub updated_at: Timestamp,
-    /// The current version when it is not what was stored, as far as it was read. Such an artifact is not to be shown.
+    /// The number of the current version if the part that was read does not match its checksum. Such an artifact must
+    /// not be shown.
     pub damaged: Option<i64>,
 }
 
 /// Artifacts of one page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactsPage {
-    /// The artifacts in order.
+    /// The artifacts, in order.
     pub artifacts: Vec<ListedArtifact>,
-    /// The owner's artifacts in all, whatever was searched for.
+    /// Number of all artifacts of the owner, whatever the query.
     pub total: i64,
-    /// The owner's revision the page shows.
+    /// The owner's revision when the page was read.
     pub revision: i64,
 }
 
@@ -105,22 +106,22 @@ pub struct ArtifactHistory {
 /// A version in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedVersion {
-    /// Its number.
+    /// Version number.
     pub version: i64,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// When it was made.
+    /// When it was stored.
     pub at: Timestamp,
-    /// What differs from the version before.
+    /// The fields that differ from the previous version.
     pub changes: Vec<String>,
-    /// Whether it is not what was stored, as far as it was read. Such a version is not to be shown.
+    /// Whether the part that was read does not match its checksum. Such a version must not be shown.
     pub damaged: bool,
 }
 
-/// A version in full.
+/// A complete version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredVersion {
-    /// Its number.
+    /// Version number.
     pub version: i64,
     /// The title.
     pub title: String,
@@ -128,43 +129,43 @@ pub struct StoredVersion {
     pub content: String,
     /// The metadata.
     pub metadata: JsonObject,
-    /// When it was made.
+    /// When it was stored.
     pub at: Timestamp,
 }
 
-/// What was read and the owner's revision that it shows.
+/// A value together with the owner's revision when it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AtRevision<T> {
-    /// What was read.
+    /// The value.
     pub value: T,
     /// The owner's revision.
     pub revision: i64,
 }
 
-/// What looking for versions of an artifact gave.
+/// Result of a lookup of artifact versions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VersionLookup {
-    /// The artifact exists; these of the versions asked for do, in the order asked.
+    /// The artifact exists.
     Artifact {
         /// The number of the current version.
         current_version: i64,
-        /// For each number asked for, the version, if there is one.
+        /// One element per requested number, in the order of the request: the version, if it exists.
         versions: Vec<Option<StoredVersion>>,
     },
-    /// There is no such artifact.
+    /// The artifact does not exist.
     NoArtifact,
 }
 
-/// A database of artifacts. What [`Store`](crate::Store) says of writes and futures holds here.
+/// A database of artifacts. The guarantees of [`Store`](crate::Store) about writes and futures apply here too.
 ///
-/// Each change of title, content or metadata makes a version, a row in `changes` and one step of the owner's revision.
-/// Times of an artifact's versions grow with their numbers.
+/// Each change of title, content or metadata creates a version and a row in `changes` and increments the owner's
+/// revision by one. The times of an artifact's versions increase with their numbers.
 #[async_trait]
 pub trait ArtifactStore: Send + Sync {
-    /// Creates an artifact under an id that was never used.
+    /// Creates an artifact with a new id.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); nothing is stored then.
+    /// [`StoreError`](crate::StoreError). Nothing is stored then.
     async fn create_artifact(
         &self,
         owner: &OwnerId,
@@ -173,10 +174,10 @@ pub trait ArtifactStore: Send + Sync {
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>>;
 
-    /// Changes an artifact. What changes nothing makes no version.
+    /// Updates an artifact. An update without effect creates no version.
     ///
     /// # Errors
-    /// `ARTIFACT_NOT_FOUND`, `VERSION_MISMATCH`, an edit that does not fit; nothing is changed then.
+    /// `ARTIFACT_NOT_FOUND`, `VERSION_MISMATCH`, or an edit that does not fit the content. Nothing is changed then.
     async fn update_artifact(
         &self,
         owner: &OwnerId,
@@ -184,10 +185,10 @@ pub trait ArtifactStore: Send + Sync {
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>>;
 
-    /// Makes a new version out of an earlier one, even when nothing differs.
+    /// Creates a new version from an earlier one, even if the content is the same.
     ///
     /// # Errors
-    /// `ARTIFACT_NOT_FOUND`, `ARTIFACT_VERSION_NOT_FOUND`, `VERSION_MISMATCH`; nothing is changed then.
+    /// `ARTIFACT_NOT_FOUND`, `ARTIFACT_VERSION_NOT_FOUND`, `VERSION_MISMATCH`. Nothing is changed then.
     async fn restore_artifact(
         &self,
         owner: &OwnerId,
@@ -206,7 +207,7 @@ pub trait ArtifactStore: Send + Sync {
         options: WriteOptions,
     ) -> Result<Written<()>>;
 
-    /// An artifact with its current version.
+    /// The artifact with its current version. `None` when it does not exist.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -217,7 +218,7 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<AtRevision<Option<StoredArtifact>>>;
 
-    /// Artifacts, newest first (created_at, then id, descending).
+    /// A page of artifacts, newest first (created_at, then id, descending).
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -228,7 +229,7 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<ArtifactsPage>;
 
-    /// Artifacts whose title or content holds `query` as it is, in any case; newest first.
+    /// A page of the artifacts whose title or content contains `query` literally, ignoring case. Newest first.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -240,7 +241,7 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<ArtifactsPage>;
 
-    /// The newest `limit` versions of an artifact before its current one.
+    /// The newest `limit` versions of an artifact, without the current one.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -252,7 +253,7 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<AtRevision<Option<ArtifactHistory>>>;
 
-    /// Versions by number; `None` stands for the current one. At most a few are asked for.
+    /// Versions by number. `None` requests the current one. Intended for a few versions at a time.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

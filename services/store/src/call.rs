@@ -1,7 +1,9 @@
-//! What a store knows of the call that a read belongs to: how long its caller waits, and its turn.
+//! The call that a read belongs to: its deadline and its turn.
 //!
-//! It travels beside the operation, like a task's own variable, because every read of an operation has the same one. A
-//! read outside of any call, such as background work, has neither.
+//! The call is stored in a task-local variable, because all reads of an operation share it. A read outside of any call,
+//! such as background work, has neither deadline nor turn.
+
+#![expect(clippy::disallowed_methods, reason = "the deadlines of calls")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +11,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::Error;
 
-/// What is left of a call's time for wording its error, at most: a read that ends by itself can say what to narrow.
-const TO_ANSWER: Duration = Duration::from_secs(1);
+/// Maximum part of the call's time that is reserved for the error response. A read that reaches its deadline can then
+/// still say how to narrow the request.
+const ERROR_RESERVE: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     static CALL: Call;
@@ -22,39 +25,40 @@ struct Call {
     turn: Option<Arc<dyn Turn>>,
 }
 
-/// A turn among the operations that run at once. An operation that only waits gives it up meanwhile.
+/// A turn among the operations that may run at the same time. An operation gives it up while it only waits.
 #[async_trait]
 pub trait Turn: Send + Sync {
-    /// Lets another operation run.
+    /// Gives up the turn, so that another operation can run.
     fn leave(&self);
 
     /// Waits for a turn again.
     ///
     /// # Errors
-    /// `OVERLOADED` when too many wait for one.
+    /// `OVERLOADED` when too many operations wait for a turn.
     async fn take(&self) -> Result<(), Error>;
 }
 
-/// Runs `operation` for a caller that waits for `limit` at most. `turn` is what it runs with, if it needs one.
+/// Runs `operation` for a caller that waits at most `limit`. `turn` is the turn that the operation holds, if it needs
+/// one.
 pub async fn within<F: Future>(
     limit: Duration,
     turn: Option<Arc<dyn Turn>>,
     operation: F,
 ) -> F::Output {
-    let deadline = Instant::now() + (limit - (limit / 10).min(TO_ANSWER));
+    let deadline = Instant::now() + (limit - (limit / 10).min(ERROR_RESERVE));
     CALL.scope(Call { deadline, turn }, operation).await
 }
 
-/// When a read of this call has to end. `None` outside of a call.
+/// The time by which a read of this call must end. `None` outside of a call.
 #[must_use]
 pub fn deadline() -> Option<Instant> {
     CALL.try_with(|call| call.deadline).ok()
 }
 
-/// Waits for something else than the call's own work, without its turn.
+/// Awaits something other than the call's own work, and gives up its turn in the meantime.
 ///
 /// # Errors
-/// Those of [`Turn::take`].
+/// The errors of [`Turn::take`].
 pub async fn without_turn<F: Future>(waiting: F) -> Result<F::Output, Error> {
     let Some(turn) = CALL.try_with(|call| call.turn.clone()).ok().flatten() else {
         return Ok(waiting.await);

@@ -1,13 +1,14 @@
-//! Time within a thread, as both databases must decide it.
+//! Creation times within a thread, decided alike for both databases.
 
 use context_model::Timestamp;
 
-/// How far a clock may be off: 5 minutes.
+/// Tolerated clock error: 5 minutes.
 const SLACK_MICROS: i64 = 5 * 60 * 1_000_000;
 
-/// When a new entry of a thread is created: now, but not before `earliest`, so that a clock that steps back keeps the order.
-/// Where `earliest` lies further ahead than a clock steps back, another clock was wrong, and the time is now again: one write
-/// in 2099 pins no thread there. Which entry is the newest is what the thread's row says, not the times.
+/// The creation time of a new entry in a thread: now, but at least `earliest`, so that a clock that steps back keeps
+/// the order. If `earliest` is further ahead than a clock normally steps back, another clock was wrong, and the
+/// result is now. One entry from the year 2099 therefore does not push later entries to 2099. The newest entry is
+/// defined by the thread's row, not by the times.
 #[must_use]
 pub fn created_at(now: Timestamp, earliest: i64) -> i64 {
     if earliest > latest_plausible(now) {
@@ -17,8 +18,8 @@ pub fn created_at(now: Timestamp, earliest: i64) -> i64 {
     }
 }
 
-/// An entry with a later time than this was made with a wrong clock. When a thread's newest entry is deleted, such entries
-/// come after all others in the choice of the next newest.
+/// The latest time that is not attributed to a wrong clock. When a thread's newest entry is deleted, entries with a
+/// later time are considered last as the next newest entry.
 #[must_use]
 pub const fn latest_plausible(now: Timestamp) -> i64 {
     now.micros().saturating_add(SLACK_MICROS)

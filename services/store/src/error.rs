@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use context_model::{Condition, Error, Filter, Reason};
 
-/// What a store call gives.
+/// Result of a store call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why a store call failed. Nothing of a driver's text reaches the caller: it stays in the source, for the log.
+/// Why a store call failed. Driver messages never reach the caller. They stay in the source, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The request contradicts what is stored (`CONTEXT_NOT_FOUND`, `VERSION_MISMATCH`, a patch that breaks a limit,
     /// a reused idempotency key, …).
     #[error("{0}")]
     Rejected(Error),
-    /// One item of an atomic batch failed, so that none was applied.
+    /// One item of an atomic batch failed, so none was applied.
     #[error("item {index}: {error}")]
     Item {
-        /// The item's place, from 0.
+        /// Index of the item, from 0.
         index: usize,
         /// Why it failed.
         error: Error,
     },
-    /// The disk is full. Reads go on; writes work again when there is room.
+    /// The disk is full. Reads continue. Writes work again when there is space.
     #[error("the disk that holds the database is full")]
     Full(#[source] BoxError),
     /// The database file or its directory cannot be written.
@@ -31,33 +31,33 @@ pub enum StoreError {
     /// The database reports damage.
     #[error("the database is damaged")]
     Corrupt(#[source] BoxError),
-    /// The database reported damage to its structure before; nothing is written since.
+    /// The database reported structural damage earlier. Writes have been rejected since.
     #[error("writes are refused since the database reported damage")]
     Unsound,
-    /// Too many requests wait already.
+    /// Too many requests are already waiting.
     #[error("too many requests wait for the database")]
     Overloaded,
-    /// A read took longer than it may. Nothing of it is given.
+    /// A read exceeded its time limit. It returns nothing.
     #[error("the read took longer than it may")]
     TooSlow {
-        /// The first condition of its filter that no index serves, when that is known: `field (operator)`.
+        /// The first filter condition that no index serves, as `field (operator)`, if known.
         unindexed: Option<String>,
     },
     /// The database cannot be reached, or a standby did not reach `min_revision` in time.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
-    /// The connection to the database was lost while a write was being committed: it may have happened or not.
+    /// The connection was lost during the commit of a write. The write may or may not have been committed.
     #[error("whether the write was committed is not known")]
     OutcomeUnknown(#[source] BoxError),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// Anything else: a defect.
+    /// Any other error. It indicates a defect.
     #[error("internal store error")]
     Internal(#[source] BoxError),
 }
 
-/// A cause for the log.
+/// The cause of an error, for the log.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl From<Error> for StoreError {
@@ -75,7 +75,8 @@ struct Cause {
 }
 
 impl StoreError {
-    /// Of a read that asks for a later revision than the owner has on a database where it would be visible.
+    /// The error of a read whose `min_revision` is later than the owner's revision, on a database that would already
+    /// have it.
     #[must_use]
     pub fn beyond_revision(min_revision: i64, revision: i64) -> Self {
         let sentence = format!(
@@ -84,7 +85,8 @@ impl StoreError {
         Self::Rejected(Error::invalid("min_revision", sentence))
     }
 
-    /// The same, of a read with this filter: a read that was too slow says which condition `is_served` by no index.
+    /// Adds the cause to the error of a read with this filter: [`StoreError::TooSlow`] gets the first condition for
+    /// which `is_served` is false.
     #[must_use]
     pub fn with_filter(self, filter: &Filter, is_served: impl Fn(&Condition) -> bool) -> Self {
         match self {
@@ -108,7 +110,7 @@ impl StoreError {
         }
     }
 
-    /// The domain error a caller sees. `item` names an item of an atomic batch, such as `entries` for `entries[3]`.
+    /// The domain error for the caller. `item` names the items of an atomic batch, such as `entries` for `entries[3]`.
     #[must_use]
     pub fn into_error(self, item: &str) -> Error {
         let (reason, message, source) = match self {

@@ -1,153 +1,154 @@
-//! What a database must do for API keys and owners.
+//! What a database must implement for API keys and owners.
 
 use async_trait::async_trait;
 use context_model::Timestamp;
 
 use crate::{OwnerId, Result};
 
-/// A key as it is stored: everything but the key.
+/// A key in its stored form: everything except the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
-    /// Its id, which is no secret.
+    /// The key's id, which is not secret.
     pub id: String,
-    /// Whose key it is.
+    /// The owner of the key.
     pub owner: OwnerId,
-    /// What its owner calls it.
+    /// The name given by the owner.
     pub name: String,
     /// SHA-256 of the key's first 16 characters.
     pub lookup: [u8; 32],
     /// bcrypt of the key.
     pub hash: String,
-    /// SHA-256 of the key in hexadecimal; `None` when an older version made the key and it was not used since.
+    /// SHA-256 of the key in hexadecimal. `None` when an older version created the key and it has not been used since.
     pub digest: Option<String>,
-    /// What it allows, by name.
+    /// Names of the scopes.
     pub scopes: Vec<String>,
-    /// What it is narrowed to, as JSON.
+    /// The restrictions of the key, as JSON.
     pub narrowing: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// When it stops working.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, within a minute.
+    /// When it was last used, accurate to a minute.
     pub last_used_at: Option<Timestamp>,
-    /// When it was switched off.
+    /// When it was deactivated.
     pub deactivated_at: Option<Timestamp>,
 }
 
-/// A change to a key. `None` leaves a value as it is.
+/// A change to a key. `None` keeps a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyChange {
-    /// A new name.
+    /// New name.
     pub name: Option<String>,
-    /// Other scopes.
+    /// New scopes.
     pub scopes: Option<Vec<String>>,
-    /// Another narrowing, as JSON.
+    /// New restrictions, as JSON.
     pub narrowing: Option<String>,
-    /// Another expiry; `Some(None)`: none.
+    /// New expiry. `Some(None)` removes it.
     pub expires_at: Option<Option<Timestamp>>,
-    /// Switch it off at this moment. A key that is off stays off.
+    /// Deactivates the key at this time. A deactivated key cannot be activated again.
     pub deactivated_at: Option<Timestamp>,
 }
 
-/// Something that was done to a key, for the audit log.
+/// An action on a key, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyEvent {
-    /// Its id, unlike that of any other event.
+    /// Unique id of the event.
     pub id: String,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// The credentials that did it; `None`: the operator, or a caller without authentication.
+    /// The credentials that were used. `None` for the operator and for a caller without authentication.
     pub actor: Option<String>,
-    /// What was done.
+    /// The action.
     pub operation: String,
-    /// To which key.
+    /// The key.
     pub key_id: String,
 }
 
-/// An owner and what belongs to it.
+/// An owner and the number of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerSummary {
     /// The owner.
     pub owner: OwnerId,
-    /// Its entries.
+    /// Number of entries.
     pub contexts: i64,
-    /// Its artifacts.
+    /// Number of artifacts.
     pub artifacts: i64,
-    /// Its keys that are not switched off.
+    /// Number of keys that are not deactivated.
     pub keys: i64,
 }
 
-/// Refusals to one key, written down together.
+/// Rejected requests of one key, recorded together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// The last of them.
+    /// Time of the last one.
     pub at: Timestamp,
     /// The key.
     pub key_id: String,
-    /// What it tried.
+    /// The rejected operation.
     pub operation: String,
-    /// Why it was refused.
+    /// Why it was rejected.
     pub reason: String,
-    /// How often.
+    /// Number of attempts.
     pub attempts: i64,
 }
 
-/// One line of the audit log: a change that was made, or attempts that were refused. It holds no content.
+/// A line of the audit log: a change, or rejected attempts. It holds no content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditLine {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// With which key; `None` without authentication, and for the operator.
+    /// The key that was used. `None` without authentication, and for the operator.
     pub key_id: Option<String>,
-    /// What: `create`, `update`, `restore`, `delete`, what was done to a key, or the operation that was refused.
+    /// `create`, `update`, `restore`, `delete`, an action on a key, or the operation that was rejected.
     pub operation: String,
-    /// `context`, `artifact` or `api_key`, for a change.
+    /// For a change: `context`, `artifact` or `api_key`.
     pub entity: Option<String>,
-    /// Its id, for a change.
+    /// For a change: the id of the entity.
     pub entity_id: Option<String>,
     /// The owner's revision after a change of an entry or artifact.
     pub revision: Option<i64>,
-    /// `OK`, or the reason of the refusal.
+    /// `OK`, or the reason of the rejection.
     pub outcome: String,
-    /// How often; 1 for a change.
+    /// Number of attempts. 1 for a change.
     pub attempts: i64,
 }
 
 /// A database of API keys and owners.
 #[async_trait]
 pub trait KeyStore: Send + Sync {
-    /// Makes an owner, unless it exists.
+    /// Creates an owner, unless it exists.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn create_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<()>;
 
-    /// Every owner by name, 10 000 at most.
+    /// All owners by name, at most 10 000.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn list_owners(&self) -> Result<Vec<OwnerSummary>>;
 
-    /// Removes an owner with everything that belongs to it, and gives what that was; `None` when there is no such owner.
+    /// Deletes an owner with everything that belongs to it, and returns what was deleted. `None` when there is no such
+    /// owner.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); nothing is removed then.
+    /// [`StoreError`](crate::StoreError). Nothing is deleted then.
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>>;
 
-    /// Stores a key and the event, in one transaction; its owner is made when it does not exist.
+    /// Stores a key and the event in one transaction. Creates the owner if it does not exist.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()>;
 
-    /// Stores a key in the place of this one, which is switched off, with what is written down of both, in one
-    /// transaction. Whether there was such a key that was not switched off; nothing is written when there was none.
+    /// Deactivates the key `id`, stores `key` in its place and records the events, all in one transaction. Returns
+    /// false and writes nothing when there is no such active key.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool>;
 
-    /// Stores the digest of a key that has none.
+    /// Stores the digest of a key that does not have one.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -159,33 +160,33 @@ pub trait KeyStore: Send + Sync {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Keys of all owners that are not switched off, newest first, `limit` at most.
+    /// Active keys of all owners, newest first, at most `limit`.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>>;
 
-    /// The keys whose first 16 characters have this hash, 16 at most. The only question that is not asked for one
-    /// owner: a key is what tells the owner.
+    /// The keys whose first 16 characters have this hash, at most 16. This is the only query without an owner, because
+    /// the key determines the owner.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>>;
 
-    /// A key by its id.
+    /// The key with this id.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>>;
 
-    /// An owner's keys, newest first, 1000 at most.
+    /// The keys of an owner, newest first, at most 1000.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn list_keys(&self, owner: &OwnerId) -> Result<Vec<StoredKey>>;
 
-    /// Changes a key and gives it as it is then; `None` when there is no such key. The event is stored in the same
-    /// transaction, unless the key was like that already.
+    /// Changes a key and returns its new state. `None` when there is no such key. The event is stored in the same
+    /// transaction, unless the change has no effect.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -197,19 +198,19 @@ pub trait KeyStore: Send + Sync {
         event: KeyEvent,
     ) -> Result<Option<StoredKey>>;
 
-    /// Notes that a key was used.
+    /// Records when a key was last used.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()>;
 
-    /// Writes down refusals.
+    /// Records rejected requests.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()>;
 
-    /// The audit log of an owner from a moment on, oldest first, `limit` lines at most.
+    /// The audit log of an owner from a given time on, oldest first, at most `limit` lines.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -5,28 +5,28 @@ use context_model::Error;
 
 /// Counts the bytes that a request holds.
 pub trait Meter: Send + Sync {
-    /// Counts this many bytes more, for as long as the request lasts.
+    /// Counts this many more bytes, until the request ends.
     ///
     /// # Errors
-    /// `OVERLOADED` when there is no room for them; they must not be held then.
+    /// `OVERLOADED` when there is no room for them. The caller must not allocate them then.
     fn take(&self, bytes: u64) -> Result<(), Error>;
 }
 
-/// Where a read counts what it loads, before it holds it.
+/// The memory budget of a read. The read reserves bytes before it loads them.
 #[derive(Clone, Default)]
 pub struct Memory(Option<Arc<dyn Meter>>);
 
 impl Memory {
-    /// Counts nothing: for what the service does by itself.
+    /// Counts nothing. For the service's own work.
     pub const UNCOUNTED: Self = Self(None);
 
-    /// Counts by this meter.
+    /// Counts with this meter.
     #[must_use]
     pub fn counted_by(meter: Arc<dyn Meter>) -> Self {
         Self(Some(meter))
     }
 
-    /// Counts bytes that are about to be held.
+    /// Reserves bytes that are about to be loaded.
     ///
     /// # Errors
     /// `OVERLOADED` when there is no room for them.

@@ -1,6 +1,6 @@
-//! The meaning of a filter, evaluated in memory: what every database's compiled filter must agree with.
+//! The meaning of a filter, evaluated in memory. Every database's compiled filter must agree with it.
 //!
-//! Written straight from the contract's table, without regard to speed, so that it can be checked by reading it.
+//! It follows the contract's table literally and is not optimised, so that it can be verified by reading it.
 
 use std::cmp::Ordering;
 
@@ -57,7 +57,7 @@ fn holds(condition: &Condition, metadata: &JsonObject) -> bool {
     satisfies(&condition.comparison, found)
 }
 
-/// Whether a comparison holds for a field's value; `None` is an absent field.
+/// Whether a comparison holds for the value of a field. `None` means that the field is absent.
 fn satisfies(comparison: &Comparison, found: Option<&Value>) -> bool {
     let present = found.filter(|value| !value.is_null());
     match comparison {
@@ -131,7 +131,7 @@ fn same_type(found: &Value, value: &Scalar) -> bool {
     }
 }
 
-/// The same JSON type and equal. A scalar of a comparison that ignores case is folded already.
+/// Whether both have the same JSON type and are equal. The scalar is already folded when the comparison ignores case.
 fn equal(found: &Value, value: &Scalar, case_sensitive: bool) -> bool {
     match (found, value) {
         (Value::String(found), Scalar::Text(text)) => {

@@ -9,93 +9,93 @@ use context_text::Parsed;
 use crate::Memory;
 use crate::seal::Part;
 
-/// What comes with every read.
+/// Options of a read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Read {
-    /// Read a state that has the owner's revision. Where no later state can come, one beyond it is refused at once.
+    /// The read must see at least this revision of the owner. If it cannot appear any more, the read fails at once.
     pub min_revision: Option<i64>,
-    /// Wait at most this long for it, where it may still come: on a standby.
+    /// How long to wait for it on a standby, where it may still arrive.
     pub wait: Duration,
-    /// Leave out entries that changed after this revision, so that what is read is their state at it. Only
-    /// [`get_contexts`](crate::Store::get_contexts) heeds it.
+    /// Omit entries that changed after this revision, so that the result is their state at that revision. Only
+    /// [`get_contexts`](crate::Store::get_contexts) supports it.
     pub as_of: Option<i64>,
 }
 
 /// A page of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// Rows at most.
+    /// Maximum number of rows.
     pub limit: u32,
-    /// Rows to skip.
+    /// Number of rows to skip.
     pub offset: u64,
 }
 
-/// How much of each row is read.
+/// The parts of each row to read.
 #[derive(Debug, Clone)]
 pub struct RowSelection {
-    /// Whether image data is read.
+    /// Whether to read image data.
     pub images: bool,
-    /// Characters of each text that are read, at most; `None`: all.
+    /// Maximum number of characters read of each text. `None` reads all.
     pub text_chars: Option<u32>,
-    /// Whether the database's plan is asked for.
+    /// Whether to return the query plan.
     pub explain: bool,
-    /// The bytes of text and images the page may hold, at most; one single entry is never refused. Beyond it the read
-    /// is `RESULT_TOO_LARGE`.
+    /// Maximum number of bytes of text and images on the page. A larger page is rejected with `RESULT_TOO_LARGE`,
+    /// except when it has only one entry.
     pub max_bytes: u64,
-    /// Where the bytes that the page holds are counted, before they are loaded.
+    /// The memory budget from which the page's bytes are reserved before they are loaded.
     pub memory: Memory,
 }
 
-/// An entry as stored.
+/// A stored entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEntry {
     /// The entry's id.
     pub id: i64,
     /// The thread.
     pub thread_id: String,
-    /// Who wrote it.
+    /// Whether a user or an agent wrote it.
     pub source: Source,
     /// Whether it has images.
     pub content_type: ContentType,
-    /// The text, as much of it as was selected.
+    /// The selected part of the text.
     pub text: String,
     /// The generated summary, or "".
     pub summary: String,
-    /// Its metadata.
+    /// The metadata.
     pub metadata: ObjectText,
-    /// Its tags, sorted.
+    /// The tags, sorted.
     pub tags: Vec<String>,
     /// When it was stored.
     pub created_at: Timestamp,
     /// When it was last updated.
     pub updated_at: Timestamp,
-    /// Its version.
+    /// The version.
     pub version: i64,
-    /// Its images in order, when they were selected.
+    /// The images, in order, if they were selected.
     pub images: Option<Vec<ImageInput>>,
-    /// What of it is not what was stored, as far as it was read. Such an entry is not to be shown.
+    /// The part that does not match its checksum, as far as it was read. Such an entry must not be shown.
     pub damage: Option<Part>,
 }
 
 /// Entries of one page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchPage {
-    /// The entries in order.
+    /// The entries, in order.
     pub entries: Vec<StoredEntry>,
-    /// The owner's revision the page shows.
+    /// The owner's revision when the page was read.
     pub revision: i64,
-    /// The database's plan, a line each; empty unless asked for.
+    /// The query plan, one line per element. Empty unless requested.
     pub plan: Vec<String>,
 }
 
 /// A full-text search.
 #[derive(Debug, Clone)]
 pub struct FtsSearch {
-    /// The query, with its fallback when the strict one has no match under the filter.
+    /// The query, with the fallback to use when the strict query has no match under the filter.
     pub query: Parsed,
-    /// Rank at most this many of the newest matches.
+    /// Maximum number of matches that are ranked, newest first.
     pub ranking_cap: u32,
-    /// What the words of an entry's neighbours weigh, beside 1 for its own. 0: only an entry's own words count.
+    /// Weight of the preceding entries' words relative to the entry's own words (1.0). 0 disables them.
     pub context_weight: f64,
 }
 
@@ -106,11 +106,11 @@ pub struct FtsPage {
     pub entries: Vec<ScoredEntry>,
     /// Whether the fallback query was used.
     pub used_fallback: bool,
-    /// The cap, when more entries matched than were ranked.
+    /// The cap, if more entries matched than were ranked.
     pub capped_at: Option<u32>,
-    /// The owner's revision the page shows.
+    /// The owner's revision when the page was read.
     pub revision: i64,
-    /// The database's plan, a line each; empty unless asked for.
+    /// The query plan, one line per element. Empty unless requested.
     pub plan: Vec<String>,
 }
 
@@ -119,29 +119,29 @@ pub struct FtsPage {
 pub struct ScoredEntry {
     /// The entry.
     pub entry: StoredEntry,
-    /// Its score; higher is better.
+    /// The score. Higher is better.
     pub score: f64,
 }
 
 /// Threads of one page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadsPage {
-    /// The threads in order.
+    /// The threads, in order.
     pub threads: Vec<Thread>,
-    /// Threads in all.
+    /// Number of all threads.
     pub total: i64,
-    /// The owner's revision the page shows.
+    /// The owner's revision when the page was read.
     pub revision: i64,
 }
 
-/// What an owner has.
+/// The storage used by an owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Context entries.
+    /// Number of context entries.
     pub entries: u64,
-    /// Artifacts.
+    /// Number of artifacts.
     pub artifacts: u64,
-    /// Bytes of texts, metadata, images and all versions of artifacts, as they were given, and of the stored outcomes of
+    /// Bytes of texts, metadata, images and all versions of artifacts, as given by callers, plus the stored outcomes of
     /// requests with an idempotency key.
     pub bytes: u64,
 }
@@ -149,24 +149,24 @@ pub struct Usage {
 /// The owner's counts and the state of the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreStatistics {
-    /// Entries.
+    /// Number of entries.
     pub total_entries: i64,
     /// Entries by source.
     pub by_source: SourceCounts,
     /// Entries by content type.
     pub by_content_type: ContentTypeCounts,
-    /// Images.
+    /// Number of images.
     pub total_images: i64,
-    /// Different tags in use.
+    /// Number of distinct tags in use.
     pub unique_tags: i64,
-    /// Entries in the full-text index.
+    /// Number of entries in the full-text index.
     pub indexed_entries: i64,
-    /// Bytes of the database on disk.
+    /// Size of the database on disk, in bytes.
     pub database_bytes: u64,
-    /// How connections are used.
+    /// Use of the connections.
     pub connections: ConnectionMetrics,
     /// The full-text engine: `fts5` or `tsvector`.
     pub fts_engine: &'static str,
-    /// The owner's revision the counts show.
+    /// The owner's revision when the counts were read.
     pub revision: i64,
 }

@@ -1,52 +1,52 @@
-//! The outcomes of requests with an idempotency key, as both databases keep them.
+//! The stored outcomes of requests with an idempotency key, in the form that both databases use.
 
 use context_model::{Error, Reason, Timestamp, Violation};
 use serde::{Deserialize, Serialize};
 
 use crate::write::{ErrorByMessage, Idempotency, ItemOutcome, StoredBatch};
 
-/// How long an outcome is kept.
-const KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+/// How long an outcome is stored.
+const RETENTION_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// The outcome of a write as it is kept.
+/// The stored outcome of a write.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record {
-    /// Of a batch.
+    /// The outcome of a batch.
     Batch(Vec<RecordedItem>),
-    /// How many were deleted.
+    /// Number of deleted entries.
     Deleted(u64),
-    /// Of an artifact, without any content, so that none survives the artifact.
+    /// An artifact, without its content, so that no content survives the artifact.
     Artifact {
-        /// Its id.
+        /// The artifact's id.
         id: String,
-        /// The version that was made.
+        /// The version that was created.
         version: i64,
     },
-    /// Of an operation that takes no idempotency key; nothing is kept of it, and it is nobody's outcome.
+    /// The outcome of an operation without an idempotency key. It is never stored and matches no outcome.
     Once,
 }
 
-/// The outcome of one item of a batch as it is kept.
+/// The stored outcome of one item of a batch.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RecordedItem {
     /// It was applied.
     Applied(ItemOutcome),
-    /// It was refused.
+    /// It was rejected.
     Failed {
         /// The reason.
         reason: Reason,
-        /// The sentence.
+        /// The message.
         message: String,
-        /// The fields at fault.
+        /// The invalid fields.
         violations: Vec<Violation>,
     },
 }
 
-/// An outcome that can be kept and given again.
+/// An outcome that can be stored and returned again.
 pub trait Recorded: Sized {
-    /// What is kept of it.
+    /// The stored form.
     fn to_record(&self) -> Record;
-    /// The outcome again; `None` when the record is of another operation's outcome.
+    /// Restores the outcome. `None` when the record belongs to another operation.
     fn from_record(record: Record) -> Option<Self>;
 }
 
@@ -110,7 +110,7 @@ impl Recorded for u64 {
     }
 }
 
-/// The outcome of an operation that takes no idempotency key, so that nobody can ask for it again.
+/// The outcome of an operation without an idempotency key, which cannot be requested again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Once<T>(pub T);
 
@@ -125,23 +125,23 @@ impl<T> Recorded for Once<T> {
 }
 
 impl Idempotency {
-    /// Bytes that an outcome takes beside its own text and its key: the hash, the numbers, and the rows and indexes around
-    /// them.
+    /// Bytes that a stored outcome takes in addition to its text and its key: the hash, the numbers, the row and the
+    /// index entries.
     pub const OVERHEAD_BYTES: i64 = 128;
 
-    /// Bytes that the outcome of a request with so many items takes, about.
+    /// Approximate number of bytes that the outcome of a request with this many items takes.
     #[must_use]
     pub fn expected_bytes(&self, items: usize) -> u64 {
         (self.key.len() + items.saturating_mul(64)) as u64 + Self::OVERHEAD_BYTES.unsigned_abs()
     }
 
-    /// The time (microseconds) up to which outcomes are forgotten.
+    /// The time (microseconds) up to which outcomes have expired.
     #[must_use]
     pub const fn forgotten_up_to(now: Timestamp) -> i64 {
-        now.micros().saturating_sub(KEPT_MICROS)
+        now.micros().saturating_sub(RETENTION_MICROS)
     }
 
-    /// Refuses a request under the key of another one, which had this hash.
+    /// Checks that the stored request hash is this request's hash.
     ///
     /// # Errors
     /// `IDEMPOTENCY_KEY_REUSED` when the hashes differ.
@@ -153,7 +153,7 @@ impl Idempotency {
         }
     }
 
-    /// The error of a key that belongs to another request.
+    /// The error for an idempotency key that belongs to another request.
     #[must_use]
     pub fn reused() -> Error {
         Error::new(

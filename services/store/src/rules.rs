@@ -1,5 +1,5 @@
-//! What both databases decide alike, once. A store loads rows, calls these functions, and writes what they give: nothing
-//! here reads or writes.
+//! The rules that both databases share, each defined once. A store loads rows, calls these functions and writes their
+//! results. The functions themselves neither read nor write.
 
 pub mod artifact;
 pub mod counts;
@@ -7,4 +7,5 @@ pub mod entry;
 pub mod ids;
 pub mod key;
 pub mod retransmit;
+pub mod text_range;
 pub mod thread;

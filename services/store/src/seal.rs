@@ -1,11 +1,12 @@
 //! Checksums of stored content: what they cover and how they are compared, for both databases.
 //!
-//! They find what a disk changed, and a hand in the database. They are no defence against an attacker who can write to the
-//! database: such a one can write checksums too. So they are XXH3 with 128 bits, which costs less than copying the content.
+//! They detect corruption by the disk and manual edits of the database. They do not protect against an attacker who can
+//! write to the database, who could write checksums too. XXH3 with 128 bits is therefore sufficient, and costs less
+//! than copying the content.
 //!
-//! An entry's checksums stand in its row beside the version they cover. A service from before checksums changes the content
-//! and the version and leaves them as they are: checksums of an earlier version say nothing, and are renewed later. Rows of
-//! images and of artifacts' versions never change, so that their checksums need no version.
+//! An entry's checksums are stored in its row together with the version that they cover. A service from before
+//! checksums updates the content and the version but not the checksums. Checksums of an earlier version are therefore
+//! ignored and renewed later. Rows of images and of artifact versions never change, so their checksums need no version.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,13 +16,13 @@ use twox_hash::XxHash3_128;
 /// A checksum.
 pub type Sum = [u8; 16];
 
-/// Bytes of an entry's checksums: the version, the text's, the metadata's, and a checksum of these.
+/// Size of an entry's checksums in bytes: the version, the sums of text and metadata, and a sum of these.
 pub const ENTRY_BYTES: usize = 48;
 
-/// Bytes of the checksums of an artifact's version: the title's, the metadata's, the content's, and a checksum of these.
+/// Size of an artifact version's checksums in bytes: the sums of title, metadata and content, and a sum of these.
 pub const ARTIFACT_BYTES: usize = 56;
 
-/// What a checksum is of. Equal bytes of two kinds have different checksums.
+/// The kind of content that a checksum covers. Equal bytes of different kinds have different checksums.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 enum Domain {
@@ -39,7 +40,7 @@ fn sum(domain: Domain, bytes: &[u8]) -> Sum {
     XxHash3_128::oneshot_with_seed(domain as u64, bytes).to_be_bytes()
 }
 
-/// What of an entry is damaged.
+/// The damaged part of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The text.
@@ -53,7 +54,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The column it is in.
+    /// The name of the column.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ pub struct EntrySeal {
 }
 
 impl EntrySeal {
-    /// Of this content. `metadata` is its JSON, byte for byte as it is stored.
+    /// The checksums of this content. `metadata` is the JSON, byte for byte as stored.
     #[must_use]
     pub fn of(version: i64, text: &str, metadata: &str) -> Self {
         Self {
@@ -84,8 +85,8 @@ impl EntrySeal {
         }
     }
 
-    /// Of an entry's next version, of which `text` and `metadata` are new where they are given. A checksum of what stays is
-    /// taken over, never made again from what was read: damage would be sealed.
+    /// The checksums of an entry's next version. `text` and `metadata` are given if they change. The checksum of an
+    /// unchanged part is copied and never recomputed from what was read, because that would seal damage.
     #[must_use]
     pub fn next(stored: &StoredContent<'_>, text: Option<&str>, metadata: Option<&str>) -> Self {
         let StoredContent {
@@ -100,8 +101,8 @@ impl EntrySeal {
             text.unwrap_or(stored_text),
             metadata.unwrap_or(stored_metadata),
         );
-        let kept = match seal.map(|seal| Self::parse(id, seal)) {
-            // No content has these.
+        let previous = match seal.map(|seal| Self::parse(id, seal)) {
+            // No content has these checksums.
             Some(None) => Self {
                 version,
                 text: [0; 16],
@@ -115,17 +116,17 @@ impl EntrySeal {
             text: if text.is_some() {
                 fresh.text
             } else {
-                kept.text
+                previous.text
             },
             metadata: if metadata.is_some() {
                 fresh.metadata
             } else {
-                kept.metadata
+                previous.metadata
             },
         }
     }
 
-    /// As it is stored in the row of this entry, and in no other.
+    /// The form stored in the row of entry `id`. It is valid in no other row.
     #[must_use]
     pub fn to_bytes(&self, id: i64) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
@@ -137,7 +138,7 @@ impl EntrySeal {
         bytes
     }
 
-    /// `None` when it is damaged, or of another entry.
+    /// Parses stored checksums. `None` when they are damaged or belong to another entry.
     fn parse(id: i64, bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ENTRY_BYTES] = bytes.try_into().ok()?;
         let (head, own) = bytes.split_at(40);
@@ -151,7 +152,7 @@ impl EntrySeal {
     }
 }
 
-/// What shows that checksums are undamaged and belong to their row.
+/// The checksum over the checksums. It proves that they are undamaged and belong to their row.
 fn own_sum(domain: Domain, row: &[&[u8]], sums: &[u8]) -> [u8; 8] {
     let mut parts = Vec::with_capacity(128);
     row.iter().for_each(|part| parts.extend_from_slice(part));
@@ -165,28 +166,29 @@ fn own_sum(domain: Domain, row: &[&[u8]], sums: &[u8]) -> [u8; 8] {
 pub struct StoredContent<'r> {
     /// The entry's id.
     pub id: i64,
-    /// Its version.
+    /// The version.
     pub version: i64,
-    /// Its checksums, when it has any.
+    /// The checksums, if it has any.
     pub seal: Option<&'r [u8]>,
-    /// Its text.
+    /// The text.
     pub text: &'r str,
-    /// Its metadata, as JSON.
+    /// The metadata, as JSON.
     pub metadata: &'r str,
 }
 
-/// What an entry's checksums say of content that was read.
+/// The result of comparing content with its checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
-    /// It is what was stored.
+    /// The content matches.
     Sound,
-    /// There are no checksums, or they are of an earlier version.
+    /// There are no checksums, or they cover an earlier version.
     Unsealed,
-    /// It is not what was stored.
+    /// The content does not match.
     Damaged(Part),
 }
 
-/// Compares an entry's content with its checksums. Without `whole_text` only a part of the text was read, which says nothing.
+/// Compares an entry's content with its checksums. With `whole_text` false only part of the text was read, so the text
+/// is not checked.
 #[must_use]
 pub fn check_entry(stored: &StoredContent<'_>, whole_text: bool) -> Checked {
     let StoredContent {
@@ -200,7 +202,7 @@ pub fn check_entry(stored: &StoredContent<'_>, whole_text: bool) -> Checked {
         return Checked::Unsealed;
     };
     match EntrySeal::parse(id, seal) {
-        // No service writes checksums of a version that is yet to come.
+        // A service never writes checksums for a future version.
         None => Checked::Damaged(Part::Checksum),
         Some(seal) if seal.version > version => Checked::Damaged(Part::Checksum),
         Some(seal) if seal.version < version => Checked::Unsealed,
@@ -214,10 +216,10 @@ pub fn check_entry(stored: &StoredContent<'_>, whole_text: bool) -> Checked {
     }
 }
 
-/// Whether what was read is a whole text, of which at most `chars` characters were asked for.
+/// Whether `text`, read with a limit of `chars` characters, is certainly complete.
 #[must_use]
 pub fn is_whole(text: &str, chars: Option<u32>) -> bool {
-    // A text of fewer bytes has fewer characters.
+    // A text has at most as many characters as bytes.
     chars.is_none_or(|chars| text.len() < chars as usize || text.chars().count() < chars as usize)
 }
 
@@ -235,23 +237,23 @@ pub fn image(id: i64, position: i64, mime_type: &str, metadata: Option<&str>, da
     sum(Domain::Image, &parts)
 }
 
-/// A version of an artifact as it was read: `None` for what was not read, or not whole.
+/// The parts of an artifact version that were read. `None` for a part that was not read completely.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredVersionContent<'r> {
     /// The artifact's id.
     pub id: &'r str,
-    /// The version.
+    /// Version number.
     pub version: i64,
-    /// Its title.
+    /// The title.
     pub title: &'r str,
-    /// Its metadata, as JSON.
+    /// The metadata, as JSON.
     pub metadata: Option<&'r str>,
-    /// Its content.
+    /// The content.
     pub content: Option<&'r str>,
 }
 
-/// The checksums of a version of an artifact as they are stored in its row, and in no other. `metadata` is its JSON, byte
-/// for byte as it is stored.
+/// The checksums of an artifact version in stored form. They are valid in no other row. `metadata` is the JSON, byte
+/// for byte as stored.
 #[must_use]
 pub fn artifact_version(
     id: &str,
@@ -273,7 +275,7 @@ pub fn artifact_version(
     bytes
 }
 
-/// Whether what was read of a version of an artifact is what was stored; without checksums it is taken to be.
+/// Whether the parts that were read match the checksums. Without checksums the version counts as sound.
 #[must_use]
 pub fn artifact_is_sound(read: &StoredVersionContent<'_>, seal: Option<&[u8]>) -> bool {
     let StoredVersionContent {
@@ -300,22 +302,22 @@ pub fn artifact_is_sound(read: &StoredVersionContent<'_>, seal: Option<&[u8]>) -
         && agrees(Domain::Content, content, 32)
 }
 
-/// Whether a stored checksum is this one; without one there is nothing to compare.
+/// Whether a stored checksum equals this one. True when there is no stored checksum.
 #[must_use]
 pub fn agrees(stored: Option<&[u8]>, sum: impl FnOnce() -> Sum) -> bool {
     stored.is_none_or(|stored| stored == sum())
 }
 
-/// Rows that this process refused because they are damaged.
+/// Number of damaged rows that this process rejected.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// How many damaged rows this process has refused since its start; a row counts each time.
+/// Number of damaged rows that this process has rejected since its start. A row counts each time.
 #[must_use]
 pub fn refused_rows() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }
 
-/// The error of a row that is refused, which is counted.
+/// The error for a damaged row. It increments the counter.
 fn refused(what: String) -> Error {
     REFUSED.fetch_add(1, Ordering::Relaxed);
     let sentence = "is not what was stored: its checksum differs. Restore it from a backup, replace it or delete it; \
@@ -323,7 +325,7 @@ fn refused(what: String) -> Error {
     Error::new(Reason::StorageCorrupt, format!("{what} {sentence}"))
 }
 
-/// Refuses an entry; the error names it.
+/// Rejects an entry. The error names it.
 #[must_use]
 pub fn refuse_context(id: i64, part: Part) -> Error {
     refused(match part {
@@ -334,7 +336,7 @@ pub fn refuse_context(id: i64, part: Part) -> Error {
     })
 }
 
-/// Refuses a version of an artifact; the error names it.
+/// Rejects an artifact version. The error names it.
 #[must_use]
 pub fn refuse_artifact(id: &ArtifactId, version: i64) -> Error {
     refused(format!("version {version} of artifact {id}"))
@@ -410,7 +412,7 @@ mod tests {
         for bit in 0..ENTRY_BYTES * 8 {
             let mut flipped = seal;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // With any version: a flipped version must not look like one of an older service.
+            // With any version: a corrupted version must not be mistaken for that of an older service.
             for version in [3, i64::MAX] {
                 let found = check_entry(&stored(version, Some(&flipped), "text", "{}"), true);
                 assert_eq!(found, Checked::Damaged(Part::Checksum), "bit {bit}");

@@ -1,43 +1,44 @@
-//! Giving checksums to rows from before there were any, and whether a database is sound at all.
+//! Sealing (adding checksums to rows that have none), and whether the structure of a database is sound.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
-use crate::{Place, Result, StoreError};
+use crate::{Result, ScanCursor, StoreError};
 
-/// What sealing some rows gave.
+/// The result of sealing one page of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedPage {
-    /// Rows that have checksums now.
+    /// Number of rows that were sealed.
     pub sealed: u64,
-    /// Where to go on; `None` when all rows were seen.
-    pub next: Option<Place>,
+    /// Where to continue. `None` when all rows were checked.
+    pub next: Option<ScanCursor>,
 }
 
 /// A database whose rows have checksums ([`crate::seal`]).
 #[async_trait]
 pub trait SealStore: Send + Sync {
-    /// Gives checksums to some rows that have none, or those of an earlier version. It changes no version, no time and no
-    /// revision, waits for no write, and may run in several services at once.
+    /// Adds checksums to some rows that have none, or only those of an earlier version. It changes no version, time or
+    /// revision, does not wait for writes, and may run in several services at the same time.
     ///
     /// # Errors
-    /// [`StoreError`]; rows that were sealed stay so.
-    async fn seal(&self, after: Option<&Place>) -> Result<SealedPage>;
+    /// [`StoreError`]. Rows that were already sealed stay sealed.
+    async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage>;
 }
 
-/// Whether a database has reported damage to its structure since it was opened. From then on nothing is written, because
-/// that could spread the damage, until an operator has acted and opens it again. Reads that succeed go on.
+/// Whether a database has reported structural damage since it was opened. After that all writes are rejected, because
+/// they could spread the damage, until an operator has repaired the database and opens it again. Reads that succeed
+/// continue.
 #[derive(Debug, Default)]
 pub struct Soundness(AtomicBool);
 
 impl Soundness {
-    /// Notes that the database reported damage.
+    /// Records that the database reported damage. Returns true the first time.
     pub fn lost(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 
-    /// Passes while no damage was reported.
+    /// Succeeds as long as no damage was reported.
     ///
     /// # Errors
     /// [`StoreError::Unsound`].

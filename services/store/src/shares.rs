@@ -1,35 +1,35 @@
-//! Who is next where something is scarce: threads that search, connections.
+//! Fair distribution of scarce resources between owners: search threads and connections.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::OwnerId;
 
-/// For whom something is used: an owner, or the service itself.
+/// The user of a resource: an owner, or the service itself (`None`).
 pub type Sharer = Option<OwnerId>;
 
-/// Hands out a number of equal places, by turns among those who wait: no owner gets more than half of them while
-/// another one waits that has less. An owner that is alone may have all of them.
+/// Grants a fixed number of equal slots in turn to those who wait. No owner gets more than half of the slots while
+/// another owner with less than half waits. An owner that is alone may use all slots.
 ///
-/// It decides and counts; whoever has it waits and wakes.
+/// It only decides and counts. The code that owns it does the waiting and waking.
 #[derive(Debug)]
 pub struct Shares<T> {
-    places: usize,
-    /// Places in use, by whom.
+    slots: usize,
+    /// Number of slots in use, by sharer.
     used: HashMap<Sharer, usize>,
     in_use: usize,
-    /// Who waits, the next one first, each with what waits, oldest first. None of them is empty.
+    /// The sharers that wait, the next one first. Each has a non-empty queue of its waiting items, oldest first.
     waiting: VecDeque<(Sharer, VecDeque<T>)>,
     queued: usize,
     max_queued: usize,
 }
 
 impl<T> Shares<T> {
-    /// So many places, and so many that may wait for one.
+    /// `slots` slots and at most `max_queued` waiting items.
     #[must_use]
-    pub fn new(places: usize, max_queued: usize) -> Self {
+    pub fn new(slots: usize, max_queued: usize) -> Self {
         let (used, waiting) = (HashMap::new(), VecDeque::new());
         Self {
-            places: places.max(1),
+            slots: slots.max(1),
             used,
             in_use: 0,
             waiting,
@@ -38,19 +38,19 @@ impl<T> Shares<T> {
         }
     }
 
-    /// Takes a place at once, if one is free that no one waits for.
+    /// Takes a slot if one is free and nothing waits. Returns whether it did.
     pub fn take(&mut self, sharer: &Sharer) -> bool {
-        let free = self.waiting.is_empty() && self.in_use < self.places;
+        let free = self.waiting.is_empty() && self.in_use < self.slots;
         if free {
             self.use_one(sharer.clone());
         }
         free
     }
 
-    /// Lets `item` wait for a place. What is not `wanted` any more makes room for it.
+    /// Queues `item` for a slot. If the queue is full, items that are no longer `wanted` are removed first.
     ///
     /// # Errors
-    /// The item, when as many wait as may.
+    /// The item, when the queue is full.
     pub fn push(&mut self, sharer: Sharer, item: T, wanted: impl Fn(&T) -> bool) -> Result<(), T> {
         if self.queued >= self.max_queued {
             self.waiting
@@ -70,16 +70,16 @@ impl<T> Shares<T> {
         Ok(())
     }
 
-    /// Gives the next one that waits a place. `None` when no one waits or no place is free.
+    /// Grants a slot to the next waiting item. `None` when nothing waits or no slot is free.
     pub fn grant_next(&mut self) -> Option<(Sharer, T)> {
-        if self.in_use >= self.places {
+        if self.in_use >= self.slots {
             return None;
         }
-        let half = (self.places / 2).max(1);
+        let half = (self.slots / 2).max(1);
         let has_less =
             |(sharer, _): &(Sharer, _)| self.used.get(sharer).copied().unwrap_or(0) < half;
-        let place = self.waiting.iter().position(has_less).unwrap_or(0);
-        let (sharer, mut items) = self.waiting.remove(place)?;
+        let index = self.waiting.iter().position(has_less).unwrap_or(0);
+        let (sharer, mut items) = self.waiting.remove(index)?;
         let item = items.pop_front()?;
         self.queued -= 1;
         if !items.is_empty() {
@@ -89,7 +89,7 @@ impl<T> Shares<T> {
         Some((sharer, item))
     }
 
-    /// A place that this one had is free again.
+    /// Returns a slot of this sharer.
     pub fn give_back(&mut self, sharer: &Sharer) {
         if let Some(used) = self.used.get_mut(sharer) {
             *used -= 1;
@@ -100,7 +100,7 @@ impl<T> Shares<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting items.
     #[must_use]
     pub const fn queued(&self) -> usize {
         self.queued
@@ -120,8 +120,8 @@ mod tests {
         Some(OwnerId::new(name))
     }
 
-    fn shares(places: usize, waiting: &[(&str, u32)]) -> Shares<u32> {
-        let mut shares = Shares::new(places, 100);
+    fn shares(slots: usize, waiting: &[(&str, u32)]) -> Shares<u32> {
+        let mut shares = Shares::new(slots, 100);
         for (name, item) in waiting {
             shares.push(owner(name), *item, |_| true).unwrap();
         }

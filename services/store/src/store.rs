@@ -1,4 +1,4 @@
-//! The trait of a database.
+//! The trait that a database implements.
 
 use async_trait::async_trait;
 use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
@@ -17,42 +17,44 @@ use crate::write::{DeleteCriteria, Idempotency, StoredBatch, WriteOptions, Writt
 
 /// A database of context entries.
 ///
-/// Dropping a returned future does not undo or halve a write: once it was handed over it runs to its end. A write that
-/// still waits in a queue when its future is dropped may be skipped. A read whose future is dropped is stopped, and one
-/// that is not done at the [deadline of its call](crate::call::deadline) fails with [`StoreError::TooSlow`](crate::StoreError::TooSlow).
+/// Dropping a returned future does not undo or interrupt a write: once it was handed over it runs to its end. A write
+/// that is still queued when its future is dropped may be skipped. A read whose future is dropped is stopped. A read
+/// that is not finished at the [deadline of its call](crate::call::deadline) fails with
+/// [`StoreError::TooSlow`](crate::StoreError::TooSlow).
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The database's name in statistics: `sqlite` or `postgresql`.
     fn backend(&self) -> &'static str;
 
-    /// Whether the database answers reads now, has the schema of this binary and has reported no damage to its structure.
+    /// Succeeds if the database answers reads now, has the schema of this binary and has not reported structural
+    /// damage.
     ///
     /// # Errors
-    /// What keeps it from answering.
+    /// Why the database cannot serve reads.
     async fn check(&self) -> Result<()>;
 
-    /// The vectors of this database.
+    /// The embeddings in this database.
     fn vectors(&self) -> &dyn VectorStore;
 
-    /// The summaries of this database.
+    /// The summaries in this database.
     fn summaries(&self) -> &dyn SummaryStore;
 
-    /// The checksums of this database.
+    /// The checksums in this database.
     fn seals(&self) -> &dyn SealStore;
 
-    /// The artifacts of this database.
+    /// The artifacts in this database.
     fn artifacts(&self) -> &dyn ArtifactStore;
 
-    /// The API keys and owners of this database.
+    /// The API keys and owners in this database.
     fn keys(&self) -> &dyn KeyStore;
 
-    /// Stores entries in order. With `atomic` the first failure undoes all and is the error (wrapped in
-    /// [`StoreError::Item`](crate::StoreError::Item)); without it each item stands alone.
+    /// Stores entries in order. If `atomic`, the first failure undoes all of them and is returned, wrapped in
+    /// [`StoreError::Item`](crate::StoreError::Item). Otherwise each item succeeds or fails on its own.
     ///
-    /// The retransmit rule of the contract is decided inside the transaction, for each item.
+    /// The retransmit rule of the contract is applied to each item inside the transaction.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); nothing is stored then.
+    /// [`StoreError`](crate::StoreError). Nothing is stored then.
     async fn store_contexts(
         &self,
         owner: &OwnerId,
@@ -61,11 +63,11 @@ pub trait Store: Send + Sync + 'static {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>>;
 
-    /// Updates entries in order, with the same meaning of `atomic`. An unknown id is `CONTEXT_NOT_FOUND`, another
-    /// version than the expected one `VERSION_MISMATCH`.
+    /// Updates entries in order. `atomic` has the same meaning as for storing. An unknown id is `CONTEXT_NOT_FOUND`. An
+    /// unexpected version is `VERSION_MISMATCH`.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); nothing is changed then.
+    /// [`StoreError`](crate::StoreError). Nothing is changed then.
     async fn update_contexts(
         &self,
         owner: &OwnerId,
@@ -74,10 +76,10 @@ pub trait Store: Send + Sync + 'static {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>>;
 
-    /// Deletes what the criteria select and gives the number of entries deleted.
+    /// Deletes the entries that match the criteria and returns their number.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); nothing is deleted then.
+    /// [`StoreError`](crate::StoreError). Nothing is deleted then.
     async fn delete_contexts(
         &self,
         owner: &OwnerId,
@@ -85,7 +87,7 @@ pub trait Store: Send + Sync + 'static {
         options: WriteOptions,
     ) -> Result<Written<u64>>;
 
-    /// Entries by id, newest first (created_at, then id, descending); unknown ids are skipped.
+    /// Entries by id, newest first (created_at, then id, descending). Unknown ids are skipped.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -124,8 +126,7 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<FtsPage>;
 
-    /// The owner's threads, or those of a set, latest activity first (last entry, then last id,
-    /// descending).
+    /// The owner's threads, or those of a set, by latest activity (last entry, then last id, descending).
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -137,8 +138,8 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<ThreadsPage>;
 
-    /// The counts of the owner's entries, or of those in a set of threads, and the state of the
-    /// database. The owner's counts are cheap whatever their size; those of a set read its entries.
+    /// The counts of the owner's entries, or of those in a set of threads, and the state of the database. The owner's
+    /// counts are cheap at any size. Those of a set are computed from its entries.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -149,25 +150,26 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<StoreStatistics>;
 
-    /// What the owner has. It costs as much as its entries and artifacts are many, but reads no text.
+    /// The storage that the owner uses. The cost grows with the number of entries and artifacts, but no text is read.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn usage(&self, owner: &OwnerId) -> Result<Usage>;
 
-    /// Whether the outcome of a request with this idempotency key is stored, so that a write with it adds nothing.
+    /// Whether the outcome of a request with this idempotency key is stored, so that repeating the write adds nothing.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp)
     -> Result<bool>;
 
-    /// Bytes of the outcomes that are stored for this owner and not forgotten yet. It costs as much as they are many.
+    /// Bytes of the owner's stored outcomes that have not expired. The cost grows with their number.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64>;
 
-    /// Finishes queued writes and closes the database. Later calls fail with [`StoreError::Closed`](crate::StoreError::Closed).
+    /// Finishes queued writes and closes the database. Later calls fail with
+    /// [`StoreError::Closed`](crate::StoreError::Closed).
     async fn close(&self);
 }

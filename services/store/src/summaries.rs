@@ -1,67 +1,67 @@
-//! Summaries of texts, which come after the entries they are of.
+//! Summaries of texts, which are generated after their entries are stored.
 
 use async_trait::async_trait;
 
-use crate::{OwnerId, Place, Result};
+use crate::{OwnerId, Result, ScanCursor};
 
-/// An entry that has no summary and a text that is long enough for one.
+/// An entry without a summary whose text is long enough for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsummarized {
-    /// Whose it is.
+    /// The owner of the entry.
     pub owner: OwnerId,
-    /// Its id.
+    /// The entry's id.
     pub id: i64,
-    /// Its version when it was read.
+    /// The version that was read.
     pub version: i64,
-    /// Its text, as much of it as was asked for.
+    /// The text, up to `max_chars` characters.
     pub text: String,
 }
 
-/// Some entries without summaries.
+/// A page of entries without summaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsummarizedPage {
     /// The entries.
     pub entries: Vec<Unsummarized>,
-    /// Where to go on; `None` when every entry was looked at.
-    pub next: Option<Place>,
+    /// Where to continue. `None` when all entries were checked.
+    pub next: Option<ScanCursor>,
 }
 
-/// A summary for an entry that waited for it.
+/// A generated summary for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LateSummary {
     /// The entry.
     pub id: i64,
-    /// The version whose text it is of; a later one keeps waiting.
+    /// The version that was summarised. If the entry has a later version, the summary is ignored.
     pub version: i64,
-    /// The summary, not empty and without U+0000.
+    /// The summary. Not empty, without U+0000.
     pub summary: String,
 }
 
-/// A database that keeps summaries. An update of a text takes its summary away, in the same transaction.
+/// A database that stores summaries. An update of a text deletes its summary in the same transaction.
 #[async_trait]
 pub trait SummaryStore: Send + Sync {
-    /// Entries of every owner with texts of at least `min_chars` characters and without a summary, at most `limit`; looks at
-    /// no more entries than is quick. Of each text the first `max_chars` characters are read. `after` is where the page
-    /// before ended, `None` to begin with.
+    /// Entries of all owners whose text has at least `min_chars` characters and no summary, at most `limit`. Checks
+    /// only as many entries as can be checked quickly. At most `max_chars` characters of each text are read. `after` is
+    /// where the previous page ended, or `None` for the first page.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn unsummarized(
         &self,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         min_chars: u32,
         max_chars: u32,
         limit: u32,
     ) -> Result<UnsummarizedPage>;
 
-    /// Gives an entry its summary, and says whether it took it: one that changed or went does not. Neither version nor
-    /// revision moves.
+    /// Stores the summary of an entry. Returns false if the entry changed or was deleted in the meantime. The version
+    /// and the revision do not change.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn add_summary(&self, owner: &OwnerId, summary: LateSummary) -> Result<bool>;
 
-    /// How many of the owner's entries have a summary.
+    /// Number of the owner's entries that have a summary.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

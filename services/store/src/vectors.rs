@@ -1,4 +1,4 @@
-//! Meaning: what a store keeps of an entry's vectors, and the searches that use them.
+//! Embeddings: what a store keeps of an entry's vectors, and the semantic searches that use them.
 
 use async_trait::async_trait;
 use context_model::{Filter, ThreadSet};
@@ -6,179 +6,179 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FtsSearch, OwnerId, Read, Result};
 
-/// The model that made vectors. Two that differ in anything here are never compared.
+/// The model that made vectors. Vectors of models that differ in any field are never compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddingModel {
-    /// Its name with what tells apart states of the same name.
+    /// The model's name, plus whatever distinguishes models of the same name.
     pub identity: String,
-    /// The length of its vectors.
+    /// Length of its vectors.
     pub dimensions: u32,
 }
 
 /// A part of an entry's text and its vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmbeddedChunk {
-    /// Where it begins, in characters from 0.
+    /// Start in the text, in characters from 0.
     pub start: u32,
-    /// Where it ends.
+    /// End in the text, in characters.
     pub end: u32,
-    /// Its vector, of length 1.
+    /// The vector, of length 1.
     pub vector: Vec<f32>,
-    /// The vectors of its tokens, in a form that is the engine's own; `None` when they are not to be kept.
+    /// The token vectors, in the engine's own format. `None` when they are not stored.
     pub tokens: Option<Vec<u8>>,
 }
 
-/// An entry's vectors.
+/// The embedding of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedded {
     /// The model that made them.
     pub model: EmbeddingModel,
-    /// A vector for each part of the text, in order; not empty.
+    /// The vectors of the parts of the text, in order. Not empty.
     pub chunks: Vec<EmbeddedChunk>,
 }
 
-/// What comes of an entry's meaning with a write.
+/// The embedding that comes with a write.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Embedding {
-    /// Nothing: the entry waits for its vectors. Vectors of a text that an update replaces are deleted all the same.
+    /// None yet: the embedding is added later. If an update replaces the text, the old vectors are still deleted.
     #[default]
     Later,
-    /// The vectors of the written text.
+    /// The embedding of the written text.
     Now(Embedded),
 }
 
-/// What became of asking for a model.
+/// Result of selecting an embedding model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelUse {
-    /// Its vectors are what the store keeps.
+    /// The store uses this model's vectors.
     Ready,
-    /// The store holds vectors of this other model, and keeps them.
+    /// The store has vectors of this other model and continues to use them.
     Other(EmbeddingModel),
-    /// This database cannot keep vectors, for this reason.
+    /// This database cannot store vectors, for this reason.
     Impossible(String),
 }
 
-/// How a move to another model begins.
+/// Result of starting a move to another model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveState {
-    /// The model's vectors are what the store keeps already.
+    /// The store already uses this model's vectors.
     Done,
-    /// They are gathered beside those in use.
+    /// The new vectors are collected beside those in use.
     Begun {
-        /// Entries that have some, from an earlier attempt.
+        /// Entries that have vectors from an earlier attempt.
         embedded: i64,
         /// Entries of all owners.
         entries: i64,
     },
-    /// This database cannot keep vectors, for this reason.
+    /// This database cannot store vectors, for this reason.
     Impossible(String),
 }
 
-/// How a move to another model ends.
+/// Result of finishing a move to another model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// Its vectors are in use.
+    /// The new vectors are in use.
     Done,
-    /// More entries than allowed wait for theirs; nothing changed.
+    /// More entries than allowed still have no new vectors. Nothing changed.
     Waiting,
-    /// No vectors of this model are being gathered: a move to a third one was begun meanwhile.
+    /// No vectors of this model are being collected, because a move to another model was started in the meantime.
     NotBegun,
 }
 
 /// An entry without vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unembedded {
-    /// Whose it is.
+    /// The owner of the entry.
     pub owner: OwnerId,
-    /// Its id.
+    /// The entry's id.
     pub id: i64,
-    /// Its version when it was read.
+    /// The version that was read.
     pub version: i64,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
-/// Some entries without vectors.
+/// A page of entries without vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnembeddedPage {
     /// The entries.
     pub entries: Vec<Unembedded>,
-    /// Where to go on; `None` when every entry was looked at.
-    pub next: Option<Place>,
+    /// Where to continue. `None` when all entries were checked.
+    pub next: Option<ScanCursor>,
 }
 
-/// A place among all entries of all owners, in the store's own order.
+/// A cursor over the entries of all owners, in the store's own order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place(String);
+pub struct ScanCursor(String);
 
-impl Place {
-    /// A place, in words that the store which wrote them understands.
+impl ScanCursor {
+    /// A cursor in the store's own notation.
     #[must_use]
     pub fn new(place: impl Into<String>) -> Self {
         Self(place.into())
     }
 
-    /// Those words.
+    /// The notation.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Vectors for an entry that waited for them.
+/// A computed embedding for an entry that had none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LateEmbedding {
     /// The entry.
     pub id: i64,
-    /// The version whose text was embedded; a later one keeps waiting.
+    /// The version whose text was embedded. If the entry has a later version, the embedding is ignored.
     pub version: i64,
-    /// Its vectors.
+    /// The embedding.
     pub embedded: Embedded,
 }
 
-/// A search by meaning.
+/// A semantic search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SemanticSearch {
     /// The model that made the vector.
     pub model: EmbeddingModel,
-    /// The query's vector, of length 1.
+    /// The query vector, of length 1.
     pub vector: Vec<f32>,
 }
 
-/// A ranking by words, by meaning, or both. At least one is there.
+/// A full-text ranking, a semantic ranking, or both. At least one is requested.
 #[derive(Debug, Clone)]
 pub struct RankSearch {
-    /// By words.
+    /// The full-text search.
     pub fts: Option<FtsSearch>,
-    /// By meaning.
+    /// The semantic search.
     pub semantic: Option<SemanticSearch>,
-    /// Entries of each ranking, at most.
+    /// Maximum number of entries in each ranking.
     pub depth: u32,
-    /// Whether the database's plan is asked for.
+    /// Whether to return the query plan.
     pub explain: bool,
 }
 
-/// An entry found by words.
+/// An entry found by full-text search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RankedByWords {
+pub struct FtsHit {
     /// The entry.
     pub id: i64,
-    /// BM25 or its like; higher is better.
+    /// BM25 or a similar score. Higher is better.
     pub score: f64,
 }
 
-/// An entry found by meaning.
+/// An entry found by semantic search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RankedByMeaning {
+pub struct SemanticHit {
     /// The entry.
     pub id: i64,
-    /// The L2 distance of its nearest chunk; lower is better.
+    /// The L2 distance of its nearest chunk. Lower is better.
     pub distance: f64,
-    /// The place of that chunk among the entry's, from 0.
+    /// Index of that chunk among the entry's chunks, from 0.
     pub position: u32,
-    /// Where it begins in the text, in characters.
+    /// Start of the chunk in the text, in characters.
     pub start: u32,
-    /// Where it ends.
+    /// End of the chunk.
     pub end: u32,
 }
 
@@ -187,44 +187,44 @@ pub struct RankedByMeaning {
 pub struct ChunkPlace {
     /// The entry.
     pub id: i64,
-    /// The chunk's place among the entry's, from 0.
+    /// Index of the chunk among the entry's chunks, from 0.
     pub position: u32,
 }
 
-/// What is kept of a chunk's tokens.
+/// The stored token vectors of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkTokens {
     /// The chunk.
     pub place: ChunkPlace,
-    /// The vectors of its tokens, as they were given.
+    /// The vectors, byte for byte as they were stored.
     pub tokens: Vec<u8>,
 }
 
-/// The rankings of one state of the database, each best first: score or distance, then id descending.
+/// The rankings, read from one state of the database. Best first: by score or distance, then by id descending.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ranking {
-    /// By words; empty when not asked for.
-    pub fts: Vec<RankedByWords>,
-    /// By meaning; empty when not asked for.
-    pub semantic: Vec<RankedByMeaning>,
-    /// The cap on full text, when more entries matched than were ranked.
+    /// The full-text ranking. Empty when not requested.
+    pub fts: Vec<FtsHit>,
+    /// The semantic ranking. Empty when not requested.
+    pub semantic: Vec<SemanticHit>,
+    /// The full-text cap, if more entries matched than were ranked.
     pub capped_at: Option<u32>,
-    /// The owner's revision that the rankings show.
+    /// The owner's revision when the rankings were read.
     pub revision: i64,
-    /// How it was found, a line each; empty unless asked for.
+    /// The query plan, one line per element. Empty unless requested.
     pub plan: Vec<String>,
 }
 
-/// A database that keeps vectors.
+/// A database that stores vectors.
 #[async_trait]
 pub trait VectorStore: Send + Sync {
-    /// Keeps vectors of this model from now on. A store that holds vectors of another one goes on holding those.
+    /// Uses this model's vectors from now on. A store that has vectors of another model continues to use those.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse>;
 
-    /// How many of the owner's entries, or of those in a set of threads, have vectors of this model.
+    /// Number of the owner's entries, or of those in a set of threads, that have vectors of this model.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -235,21 +235,21 @@ pub trait VectorStore: Send + Sync {
         threads: Option<ThreadSet>,
     ) -> Result<i64>;
 
-    /// Entries of every owner that have no vectors of this model, at most `limit`; looks at no more entries than is
-    /// quick. `after` is where the page before ended. Where several services share the database, entries that another
-    /// one got a moment ago are left to it.
+    /// Entries of all owners without vectors of this model, at most `limit`. Checks only as many entries as can be
+    /// checked quickly. `after` is where the previous page ended. If several services share the database, entries that
+    /// another service received recently are skipped.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn unembedded(
         &self,
         model: &EmbeddingModel,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         limit: u32,
     ) -> Result<UnembeddedPage>;
 
-    /// Gives vectors to entries that wait for them, and says how many took them: an entry that changed, went or has
-    /// vectors of the model already does not. Neither versions nor the revision move.
+    /// Stores embeddings and returns how many entries took theirs. An entry that changed, was deleted or already has
+    /// vectors of the model is skipped. Versions and the revision do not change.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -258,7 +258,8 @@ pub trait VectorStore: Send + Sync {
     /// Ranks the entries that satisfy the filter.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
+    /// [`StoreError`](crate::StoreError). `FEATURE_UNAVAILABLE` for a semantic search with a model whose vectors are
+    /// not stored.
     async fn rank(
         &self,
         owner: &OwnerId,
@@ -267,8 +268,8 @@ pub trait VectorStore: Send + Sync {
         read: Read,
     ) -> Result<Ranking>;
 
-    /// The vectors of these chunks' tokens, made by this model. Chunks without any are left out. They are much to read, so
-    /// nothing else reads them.
+    /// The token vectors of these chunks, made by this model. Chunks without token vectors are omitted. The vectors are
+    /// large, so no other method reads them.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -279,22 +280,22 @@ pub trait VectorStore: Send + Sync {
         chunks: Vec<ChunkPlace>,
     ) -> Result<Vec<ChunkTokens>>;
 
-    /// Begins to gather vectors of this model beside those in use, or goes on with it. Gathering for yet another model
-    /// ends. [`unembedded`](Self::unembedded) and [`add_embeddings`](Self::add_embeddings) do the work.
+    /// Starts or resumes collecting vectors of this model beside those in use. Stops collecting vectors of any third
+    /// model. [`unembedded`](Self::unembedded) and [`add_embeddings`](Self::add_embeddings) do the work.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState>;
 
-    /// Puts the gathered vectors in the place of those in use, in one transaction, when at most `waiting` entries have
-    /// none of them. Those go on waiting.
+    /// Replaces the vectors in use by the collected ones, in one transaction, if at most `waiting` entries have none.
+    /// Those entries are embedded later.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved>;
 
-    /// Does what keeps searches quick as the database grows. To be called now and then; mostly there is nothing to do,
-    /// sometimes it takes minutes, in which everything else goes on.
+    /// Keeps searches fast as the database grows. Call it periodically. Usually there is nothing to do. Sometimes it
+    /// takes minutes, during which everything else continues.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

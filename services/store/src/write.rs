@@ -3,49 +3,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::Embedding;
 
-/// What comes with every write.
+/// Options of a write.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// Now, by the service's clock. A store may move it forward, as [`crate::clock`] says.
+    /// The current time of the service's clock. A store may move it forward as described in [`crate::clock`].
     pub now: Timestamp,
     /// Makes a retry of the same request harmless.
     pub idempotency: Option<Idempotency>,
     /// The API key that made the change, for `changes`.
     pub key_id: Option<String>,
-    /// What comes of each item's meaning, in the order of the items; what is missing comes later.
+    /// The embedding of each item, in the order of the items. Missing ones are added later.
     pub embeddings: Vec<Embedding>,
 }
 
-/// An idempotency key. For 24 hours the same key and hash give the first outcome again; another hash is
-/// `IDEMPOTENCY_KEY_REUSED`. It is recorded in the transaction of the write itself; a failed write records nothing.
+/// An idempotency key. For 24 hours the same key and hash return the first outcome again. Another hash is
+/// `IDEMPOTENCY_KEY_REUSED`. It is stored in the transaction of the write, so a failed write stores nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key.
     pub key: String,
-    /// A hash of operation and request.
+    /// Hash of the operation and the request.
     pub request_hash: [u8; 32],
 }
 
 /// A committed write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Written<T> {
-    /// What it gave.
+    /// The outcome.
     pub outcome: T,
-    /// The owner's revision after it.
+    /// The owner's revision after the write.
     pub revision: i64,
 }
 
-/// What became of each item of a batch, in the order of the request.
+/// The outcome of each item of a batch, in the order of the request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredBatch {
     /// One outcome for each item.
     pub items: Vec<Result<ItemOutcome, ItemError>>,
 }
 
-/// An item's error, comparable in tests by its message.
+/// The error of an item. Errors with the same reason and message compare equal.
 pub type ItemError = Box<ErrorByMessage>;
 
-/// A domain error that compares by reason and message.
+/// A domain error that is compared by reason and message.
 #[derive(Debug, Clone)]
 pub struct ErrorByMessage(pub Error);
 
@@ -60,18 +60,19 @@ impl PartialEq for ErrorByMessage {
 pub struct ItemOutcome {
     /// The entry's id.
     pub id: i64,
-    /// The entry's version now.
+    /// The entry's version after the write.
     pub version: i64,
-    /// Whether it repeated the thread's newest entry, so that nothing was written.
+    /// Whether it repeated the thread's newest entry, so nothing was written.
     pub duplicate: bool,
 }
 
-/// Which entries to delete; all that is present must hold, and at least one of ids, threads and `created_before` is.
+/// Which entries to delete. All given criteria must hold. At least one of ids, threads and `created_before` must be
+/// given.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeleteCriteria {
-    /// These ids.
+    /// Entries with these ids.
     pub ids: Option<Vec<i64>>,
-    /// Of these threads, which the caller may reach. It selects nothing by itself.
+    /// Entries of the threads that the caller may access. It selects nothing by itself.
     pub within: Option<ThreadSet>,
     /// Entries of these threads.
     pub threads: Option<Vec<ThreadId>>,

@@ -9,18 +9,17 @@ use crate::chars::{Class, class, is_ignorable};
 use crate::fold::{fold_into, lower_into};
 use crate::stem::stem_into;
 
-/// Words are indexed up to this many characters; what follows in a longer one (base64, minified
-/// code) is skipped.
+/// Words are indexed up to this many characters. The rest of a longer word (base64, minified code) is skipped.
 pub const MAX_WORD_CHARS: usize = 64;
 
-/// A base character of a dense script keeps at most this many characters, itself included.
+/// Maximum number of characters kept for one base character of a dense script and its marks.
 const MAX_UNIT_CHARS: usize = 4;
 
-/// Splits, folds and stems. The same analyzer serves documents and queries.
+/// Splits a text into words, folds and stems them. Documents and queries use the same analyzer.
 ///
-/// A word is a run of letters, digits and their marks; everything else separates, underscore,
-/// hyphen, dot, slash and `@` included. Runs in scripts written without spaces (Chinese, Japanese,
-/// Thai, Lao, Khmer, Burmese) and in Korean become overlapping pairs of characters instead.
+/// A word is a run of letters, digits and their marks. Every other character separates words, including underscore,
+/// hyphen, dot, slash and `@`. Runs in scripts written without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese)
+/// and in Korean become overlapping pairs of characters (bigrams) instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analyzer {
     language: Language,
@@ -29,13 +28,13 @@ pub struct Analyzer {
 /// One token of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'t> {
-    /// The word in lower case, normalised (NFC, full-width forms made plain) and unstemmed.
-    /// Without diacritics in English and unstemmed text; the other stemmers need them, so there
-    /// they are removed only by [`crate::fold`].
+    /// The word in lower case, normalised (NFC, full-width forms replaced by plain ones) and unstemmed. In English and
+    /// unstemmed text it has no diacritics. The other stemmers need diacritics, so in those languages only
+    /// [`crate::fold`] removes them.
     ///
-    /// Analyzing `word` again gives one token with the same `word` and `stem`.
+    /// Analyzing `word` again yields one token with the same `word` and `stem`.
     pub word: &'t str,
-    /// What is indexed and compared: the stem without diacritics. Never empty.
+    /// The form that is indexed and compared: the stem without diacritics. Never empty.
     pub stem: &'t str,
     /// Byte offset of the token's first character in the text.
     pub start: usize,
@@ -50,7 +49,7 @@ pub struct Token<'t> {
 pub enum TokenKind {
     /// A word.
     Word,
-    /// Two neighbouring characters of a run without spaces. Consecutive bigrams of a run overlap.
+    /// Two adjacent characters of a run without spaces. Consecutive bigrams of a run overlap.
     CjkBigram,
     /// The only character of such a run.
     CjkUnigram,
@@ -77,9 +76,9 @@ impl Analyzer {
         self.language
     }
 
-    /// Hands every token of `text` to `f`, in order, until `f` returns false.
+    /// Calls `f` with every token of `text`, in order, until `f` returns false.
     ///
-    /// Takes time linear in the text and a constant amount of memory.
+    /// Takes time linear in the length of the text and a constant amount of memory.
     pub fn tokens(&self, text: &str, f: &mut dyn FnMut(Token<'_>) -> bool) {
         let bytes = text.as_bytes();
         let mut scratch = Scratch::default();
@@ -106,7 +105,7 @@ impl Analyzer {
         }
     }
 
-    /// The stem of a word as [`Token::word`] gives it, without diacritics.
+    /// The stem, without diacritics, of a word in the form of [`Token::word`].
     pub fn stem<'w>(&self, word: &'w str) -> Cow<'w, str> {
         let mut stem = String::with_capacity(word.len());
         stem_into(self.language, word, &mut stem);
@@ -117,7 +116,7 @@ impl Analyzer {
         }
     }
 
-    /// Emits the word starting with the ASCII letter at `start`; gives the offset to go on from,
+    /// Emits the word that starts with the ASCII letter or digit at `start`. Returns the offset at which to continue,
     /// or `None` to stop.
     fn word(&self, text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Option<usize> {
         let bytes = text.as_bytes();
@@ -150,7 +149,7 @@ impl Analyzer {
         go_on.then_some(end)
     }
 
-    /// [`Analyzer::word`] for words with other than ASCII letters.
+    /// [`Analyzer::word`] for words that contain non-ASCII letters.
     fn unicode_word(
         &self,
         text: &str,
@@ -218,7 +217,7 @@ fn cut(word: &mut String, max_chars: usize) {
     }
 }
 
-/// One written character of a dense run: a base with its marks, and where it stands.
+/// One written character of a dense run: a base character with its marks, and its byte range.
 #[derive(Clone, Copy)]
 struct Unit {
     chars: [char; MAX_UNIT_CHARS],
@@ -261,8 +260,7 @@ impl Unit {
     }
 }
 
-/// Emits the dense run starting at `start` as bigrams; gives the offset to go on from, or `None`
-/// to stop.
+/// Emits the dense run that starts at `start` as bigrams. Returns the offset at which to continue, or `None` to stop.
 fn dense_run(text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Option<usize> {
     let mut run_end = text.len();
     let mut previous: Option<Unit> = None;
@@ -315,7 +313,8 @@ fn dense_run(text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Op
     go_on.then_some(run_end)
 }
 
-/// Half-width kana as full-width, compatibility ideographs as the unified ones.
+/// Maps half-width kana to full-width kana and compatibility ideographs to unified ones. Returns other characters
+/// unchanged.
 fn plain_dense(c: char) -> char {
     let mut plain = c;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! The boolean mode: a small grammar of our own.
+//! The grammar and parser of boolean mode.
 //!
 //! ```text
 //! any     = all { "OR" all }
@@ -9,7 +9,7 @@
 use crate::pieces::{Piece, each_piece, sequence};
 use crate::{Analyzer, MAX_DEPTH, MAX_TERMS, Query, QueryError};
 
-/// [`crate::Mode::Boolean`].
+/// Parses the input of [`crate::Mode::Boolean`].
 ///
 /// # Errors
 /// See [`crate::parse`].
@@ -45,7 +45,7 @@ enum Kind<'q> {
     End,
 }
 
-/// A lexeme and where it starts, in characters.
+/// A lexeme and its start, in characters.
 #[derive(Clone, Copy)]
 struct Lexeme<'q> {
     kind: Kind<'q>,
@@ -142,8 +142,8 @@ impl<'q> Parser<'q> {
         if !is_prefix {
             return Ok(sequence(pieces));
         }
-        // The words before the last one are a phrase; that the last one follows cannot be
-        // expressed in the tree, so it has only to occur.
+        // The words before the last one form a phrase. The tree cannot express "phrase followed by a prefix", so the
+        // last word only has to occur somewhere.
         let last = match pieces.pop() {
             Some(Piece::Word(term)) => Some(Query::Prefix(term)),
             _ => None,
@@ -232,7 +232,7 @@ impl<'q> Parser<'q> {
         Ok(Lexeme { kind, position })
     }
 
-    /// Takes the next `bytes` off the input.
+    /// Removes the next `bytes` bytes from the input and returns them.
     fn take(&mut self, bytes: usize) -> &'q str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.rest = rest;
@@ -241,7 +241,7 @@ impl<'q> Parser<'q> {
     }
 }
 
-/// Straight quotes, and the curly ones that phones and word processors put in their place.
+/// Straight quotes, and the curly ones that phones and word processors substitute for them.
 fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\u{201C}' | '\u{201D}')
 }

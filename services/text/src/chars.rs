@@ -1,17 +1,17 @@
-//! What a character is to the analyzer.
+//! Character classes that the analyzer distinguishes.
 
 use unicode_normalization::char::is_combining_mark;
 
-/// The part a character plays in splitting a text.
+/// The role of a character when a text is split into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Ends a word: spaces, punctuation, symbols, emoji.
     Separator,
     /// A letter or digit of a script that separates its words.
     Word,
-    /// A letter of a script written without spaces, or of Korean; indexed as bigrams.
+    /// A letter of Korean or of a script written without spaces. Indexed as bigrams.
     Dense,
-    /// Continues whatever precedes it and starts nothing: combining marks and invisible joiners.
+    /// Continues the preceding character and never starts a token: combining marks and invisible joiners.
     Extend,
 }
 
@@ -34,11 +34,11 @@ pub(crate) fn class(c: char) -> Class {
             Class::Separator
         };
     }
-    // The half-width voiced sound marks are letters in Unicode.
+    // Unicode classifies the half-width voiced sound marks as letters.
     if is_combining_mark(c) || matches!(c, '\u{FF9E}' | '\u{FF9F}') {
         return Class::Extend;
     }
-    // Squared and circled letters of the emoji blocks count as alphabetic in Unicode.
+    // Unicode classifies the squared and circled letters of the emoji blocks as alphabetic.
     if matches!(c, '\u{1F000}'..='\u{1FAFF}') || !c.is_alphanumeric() {
         return Class::Separator;
     }
@@ -49,8 +49,8 @@ pub(crate) fn class(c: char) -> Class {
     }
 }
 
-/// Characters without a meaning of their own for search: soft hyphen, joiners, tatweel, variation
-/// selectors. They neither split a word nor belong to it.
+/// Characters that search ignores: soft hyphen, joiners, tatweel, variation selectors. They neither split a word nor
+/// become part of it.
 pub(crate) fn is_ignorable(c: char) -> bool {
     matches!(
         c,
@@ -66,8 +66,8 @@ pub(crate) fn is_ignorable(c: char) -> bool {
     )
 }
 
-/// Han, Kana, Bopomofo and Hangul, and the South-East Asian scripts without spaces (Thai, Lao,
-/// Khmer, Myanmar), where a whole sentence would otherwise be one word.
+/// Han, Kana, Bopomofo and Hangul, and the South-East Asian scripts without spaces (Thai, Lao, Khmer, Myanmar). Without
+/// this class a whole sentence in them would be one word.
 fn is_dense_script(c: char) -> bool {
     matches!(
         c,

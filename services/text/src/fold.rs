@@ -1,4 +1,4 @@
-//! Folding: the spelling differences a search does not see.
+//! Folding: removes the spelling differences that search ignores.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use unicode_normalization::char::{decompose_canonical, decompose_compatible};
 use crate::Language;
 use crate::chars::{Class, class, is_ignorable};
 
-/// Removes the diacritics of Latin, Greek, Cyrillic, Arabic and Hebrew letters and spells out
-/// ligatures (`ß` as `ss`, `æ` as `ae`); `й` stays, being a letter of its own, and marks of other
-/// scripts stay, being vowels. The input is a word as [`crate::Token`] gives it, lower-case.
+/// Removes the diacritics of Latin, Greek, Cyrillic, Arabic and Hebrew letters and spells out ligatures (`ß` as `ss`,
+/// `æ` as `ae`). `й` stays because it is a letter of its own. Marks of other scripts stay because they are vowels.
+/// `word` must be lower-case, in the form of [`crate::Token::word`].
 ///
 /// ```
 /// assert_eq!(context_text::fold("müßig"), "mussig");
@@ -57,14 +57,14 @@ pub(crate) fn fold_into(word: &str, out: &mut String) {
                 }
             });
         } else {
-            // A mark of another script leaves the base what it is.
+            // A mark of another script does not change whether the base loses its marks.
             base_loses_marks &= class(c) == Class::Extend;
             out.push(c);
         }
     }
 }
 
-/// Letters that Unicode does not decompose but people type without.
+/// Letters that Unicode does not decompose but that people type as plain letters.
 fn spelled_out(c: char) -> Option<&'static str> {
     Some(match c {
         'ß' => "ss",
@@ -89,7 +89,7 @@ fn is_general_mark(c: char) -> bool {
     )
 }
 
-/// Arabic short vowels and Hebrew points, which ordinary writing leaves out.
+/// Arabic short vowels and Hebrew points, which everyday writing omits.
 fn is_semitic_mark(c: char) -> bool {
     matches!(
         c,
@@ -109,11 +109,11 @@ fn loses_marks(c: char) -> bool {
     )
 }
 
-/// Appends a word in lower case and composed form (NFC), with compatibility characters such as
-/// full-width letters replaced by the plain ones, at most `max_chars` characters of it.
+/// Appends at most `max_chars` characters of the word in lower case and composed form (NFC). Compatibility characters,
+/// such as full-width letters, are replaced by the plain ones.
 ///
-/// A compatibility form that contains spaces or symbols (`½`, `ﷺ`) is kept as it is, so that the
-/// result is always one word again.
+/// A compatibility form that contains spaces or symbols (`½`, `ﷺ`) is kept unchanged, so that the result is still one
+/// word.
 pub(crate) fn lower_into(word: &str, language: Language, max_chars: usize, out: &mut String) {
     if word.chars().all(is_simple) && language != Language::Turkish {
         out.extend(word.chars().take(max_chars).map(simple_lower));
@@ -149,7 +149,7 @@ fn push_lower(c: char, out: &mut String) {
     }
 }
 
-/// Characters that are composed, have no compatibility form and a lower case of one character.
+/// Characters that are already composed, have no compatibility form and have a single-character lower case.
 fn is_simple(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || matches!(c, '\u{C0}'..='\u{FF}' | '\u{410}'..='\u{44F}' | 'Ё' | 'ё' | 'α'..='ω' | 'Α'..='Ω')

@@ -1,9 +1,9 @@
-//! The languages a text can be stemmed in.
+//! The languages in which a text can be stemmed.
 
 use rust_stemmers::Algorithm;
 
-/// The language whose stemmer and stop words are used: the eighteen Snowball languages of
-/// `rust-stemmers`, or none.
+/// The language whose stemmer and stop words are used: one of the eighteen Snowball languages of `rust-stemmers`, or
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each variant is the language of its name")]
 pub enum Language {
@@ -53,7 +53,7 @@ impl Language {
         Language::Unstemmed,
     ];
 
-    /// The language of that English name, in any case; `None` for a name not in [`Language::ALL`].
+    /// Finds a language by its English name, in any case. `None` for a name not in [`Language::ALL`].
     ///
     /// ```
     /// use context_text::Language;
@@ -67,8 +67,8 @@ impl Language {
             .find(|language| language.name().eq_ignore_ascii_case(name))
     }
 
-    /// The lower-case English name, which [`Language::parse`] reads back; it is also the name of
-    /// PostgreSQL's text search configuration, `unstemmed` apart.
+    /// The lower-case English name, as accepted by [`Language::parse`]. Except for `unstemmed`, it is also the name of
+    /// a PostgreSQL text search configuration.
     pub fn name(self) -> &'static str {
         match self {
             Language::Arabic => "arabic",
@@ -117,7 +117,7 @@ impl Language {
         })
     }
 
-    /// Whether the stemmer reads diacritics, so that a word keeps them until it is stemmed.
+    /// Whether the stemmer needs diacritics, so that they may be removed only after stemming.
     pub(crate) fn stems_diacritics(self) -> bool {
         !matches!(self, Language::English | Language::Unstemmed)
     }

@@ -1,25 +1,24 @@
-//! How text becomes searchable: one analyzer, one query parser and one snippet maker, shared by
-//! every database.
+//! Text analysis for full-text search: one analyzer, one query parser and one snippet generator, shared by both
+//! databases.
 //!
-//! - [`Analyzer`] splits a text into folded, stemmed [`Token`]s. Documents and queries go through
-//!   the same analyzer, so they always agree.
-//! - [`parse`] turns what a user typed into a [`Query`] tree. User text never reaches a database's
-//!   own query language; each store compiles the tree instead.
-//! - [`chunks`] cuts a long text for a model that reads only so many tokens.
-//! - [`gist`] gives the few words by which a text helps to find its neighbours.
+//! - [`Analyzer`] splits a text into folded, stemmed [`Token`]s. Documents and queries use the same analyzer, so they
+//!   always agree.
+//! - [`parse`] turns user input into a [`Query`] tree. User text never reaches a database's own query language. Each
+//!   store compiles the tree instead.
+//! - [`chunks`] cuts a long text for a model with a limited number of tokens.
+//! - [`context_keywords`] returns the context keywords of a text: the few words with which it helps to find its neighbouring
+//!   entries.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //!
-//! This crate does no input or output and knows no database.
+//! This crate performs no I/O and does not depend on a database.
 //!
 //! # For a store
-//! Index [`Token::stem`] at consecutive positions and look for [`Term::stem`]. An engine that
-//! analyzes query words itself is given [`Term::word`], which it must analyze exactly once: the
-//! stem of a stem may be another stem.
+//! Index [`Token::stem`] at consecutive positions and search for [`Term::stem`]. An engine that analyzes query words
+//! itself receives [`Term::word`] and must analyze it exactly once, because the stem of a stem may differ.
 //!
-//! Stems alone cannot answer [`Query::Prefix`]: `connecti` begins `connection` but not its stem
-//! `connect`. So index [`fold`] of [`Token::word`] too where it differs from the stem, at the same
-//! position (in FTS5 with `FTS5_TOKEN_COLOCATED`), and look for prefixes unstemmed: [`fold`] of
-//! the term's word.
+//! Stems alone cannot answer [`Query::Prefix`]: `connecti` is a prefix of `connection` but not of its stem `connect`.
+//! Therefore also index [`fold`] of [`Token::word`] where it differs from the stem, at the same position (in FTS5 with
+//! `FTS5_TOKEN_COLOCATED`), and search for prefixes unstemmed: [`fold`] of the term's word.
 //!
 //! ```
 //! use context_text::{Analyzer, Language, Mode, highlight, parse};
@@ -36,7 +35,7 @@ mod analyzer;
 mod boolean;
 mod chars;
 mod fold;
-mod gist;
+mod keywords;
 mod language;
 mod mark;
 mod parse;
@@ -51,7 +50,7 @@ mod window;
 
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
 pub use fold::fold;
-pub use gist::{GIST_BYTES, gist};
+pub use keywords::{CONTEXT_KEYWORDS_BYTES, context_keywords};
 pub use language::Language;
 pub use parse::{Mode, parse};
 pub use plain::{ContentWord, content_words};

@@ -1,8 +1,8 @@
-//! Writing a piece of text as a snippet: marks around hits, everything else escaped.
+//! Writes a piece of text as a snippet: hits are marked, everything else is escaped.
 
 use std::ops::Range;
 
-/// Appends `text[window]` with `<mark>` around the given ranges, which are sorted, apart, and
+/// Appends `text[window]` with `<mark>` around the given ranges. The ranges are sorted, do not touch each other and lie
 /// inside the window.
 pub(crate) fn write_marked(
     text: &str,

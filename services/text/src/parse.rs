@@ -1,28 +1,28 @@
-//! Reading what a user typed as a query.
+//! Parsing user input into a query.
 
 use crate::{Analyzer, Parsed, Query, QueryError, boolean, plain};
 
 /// How the words of the input relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Words, stemmed. Stop words are ignored while other words remain. Up to three words must all
-    /// occur, and when nothing has them all, any; of four or more, any.
+    /// Stemmed words. Stop words are ignored while other words remain. Up to three words must all occur, with a
+    /// fallback to any of them when no entry has all. Of four or more words, any may occur.
     Match,
-    /// Every word, as the beginning of a word.
+    /// Every word is a prefix of a word in the text.
     Prefix,
-    /// The words next to each other, in that order.
+    /// The words directly after each other, in this order.
     Phrase,
-    /// `"…"` phrases, `AND`, `OR`, `NOT` in capitals, parentheses, a trailing `*` for prefixes;
-    /// adjacency means `AND`. `NOT` binds tightest, then `AND`, then `OR`.
+    /// `"…"` phrases, `AND`, `OR` and `NOT` in capitals, parentheses, and a trailing `*` for prefixes. Adjacent
+    /// operands are joined by `AND`. `NOT` binds tightest, then `AND`, then `OR`.
     Boolean,
 }
 
-/// Reads what a user typed. `None` means that there is nothing to search for: no letter, no digit.
+/// Parses user input. `None` means that the input has no letter or digit, so there is nothing to search for.
 ///
 /// # Errors
-/// Only in [`Mode::Boolean`]: a quote or parenthesis that is not closed, an operator without
-/// operands, `NOT` without anything to exclude from, more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels or
-/// [`MAX_TERMS`](crate::MAX_TERMS) terms. The other modes take any input.
+/// Only in [`Mode::Boolean`]: an unclosed quote or parenthesis, an operator without operands, `NOT` with nothing to
+/// exclude from, more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels or more than [`MAX_TERMS`](crate::MAX_TERMS) terms.
+/// The other modes accept any input.
 pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Parsed>, QueryError> {
     let only = |query: Option<Query>| {
         query.map(|query| Parsed {

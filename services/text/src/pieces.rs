@@ -17,7 +17,8 @@ impl Piece {
     pub(crate) fn query(self) -> Query {
         match self {
             Piece::Word(term) => Query::Word(term),
-            // Longer runs are indexed as bigrams, so one character is found as their beginning.
+            // Runs of two or more characters are indexed as bigrams, so a single character is found as the prefix of a
+            // bigram.
             Piece::Single(term) => Query::Prefix(term),
             Piece::Run(terms) => in_order(terms),
         }
@@ -49,7 +50,7 @@ fn in_order(mut terms: Vec<Term>) -> Query {
     }
 }
 
-/// Hands the pieces of `input` to `f` until it returns false. A run is cut after `max_run` bigrams.
+/// Calls `f` with the pieces of `input` until it returns false. A run is cut after `max_run` bigrams.
 pub(crate) fn each_piece(
     input: &str,
     analyzer: &Analyzer,
@@ -98,8 +99,8 @@ fn term(token: &Token<'_>) -> Term {
 
 /// The query for pieces that follow each other.
 ///
-/// A single character of a dense script may be the beginning of a bigram in the text, which no
-/// phrase can express: it splits the sequence, and the parts must all occur.
+/// A single character of a dense script may be the prefix of a bigram in the text, which a phrase cannot express. It
+/// therefore splits the sequence into parts that must all occur.
 pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Query> {
     let mut parts = Vec::new();
     let mut terms = Vec::new();

@@ -1,4 +1,4 @@
-//! The modes without operators: any input is a list of words.
+//! The modes without operators, where any input is a list of words.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Distinct {
     }
 }
 
-/// The piece as the index sees it: `run` and `running` are the same word.
+/// The piece with its stems only, because the index does not distinguish `run` from `running`.
 fn by_stem(piece: &Piece) -> Piece {
     let mut same = piece.clone();
     match &mut same {
@@ -46,16 +46,16 @@ fn by_stem(piece: &Piece) -> Piece {
     same
 }
 
-/// A word of a text that says something.
+/// A word of a text that is not a stop word, or any word of a text of stop words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentWord {
-    /// Where it stands, in bytes.
-    pub place: Range<usize>,
+    /// Byte range of the word in the text.
+    pub range: Range<usize>,
     /// Its stem.
     pub stem: String,
 }
 
-/// The words of a text that say something: all but the stop words, or all when there are no others.
+/// The content words of a text: all words except stop words, or all words when the text has only stop words.
 #[must_use]
 pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
     let language = analyzer.language();
@@ -67,7 +67,7 @@ pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
             &mut content
         };
         words.push(ContentWord {
-            place: token.start..token.end,
+            range: token.start..token.end,
             stem: token.stem.to_owned(),
         });
         true
@@ -79,7 +79,7 @@ pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
     }
 }
 
-/// [`crate::Mode::Match`].
+/// Parses the input of [`crate::Mode::Match`].
 pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
     let language = analyzer.language();
     let mut content = Distinct::default();
@@ -110,7 +110,7 @@ pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
     Some(Parsed { query, fallback })
 }
 
-/// A run without spaces may hold several words: any of its bigrams is better than nothing.
+/// A run without spaces may hold several words, so any of its bigrams may match.
 fn loosened(piece: Piece) -> Vec<Query> {
     match piece {
         Piece::Run(terms) => terms.into_iter().map(Query::Word).collect(),
@@ -118,7 +118,7 @@ fn loosened(piece: Piece) -> Vec<Query> {
     }
 }
 
-/// [`crate::Mode::Prefix`].
+/// Parses the input of [`crate::Mode::Prefix`].
 pub(crate) fn prefixes(input: &str, analyzer: &Analyzer) -> Option<Query> {
     let mut words: Vec<Query> = Vec::new();
     let mut terms = 0;
@@ -138,7 +138,7 @@ pub(crate) fn prefixes(input: &str, analyzer: &Analyzer) -> Option<Query> {
     Query::all(words)
 }
 
-/// [`crate::Mode::Phrase`].
+/// Parses the input of [`crate::Mode::Phrase`].
 pub(crate) fn phrase(input: &str, analyzer: &Analyzer) -> Option<Query> {
     let mut pieces = Vec::new();
     let mut terms = 0;

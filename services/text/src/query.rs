@@ -1,19 +1,18 @@
-//! What a search looks for.
+//! The query tree.
 
-/// A query names at most this many terms. `boolean` refuses more; the other modes use the first
-/// distinct ones.
+/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones.
 pub const MAX_TERMS: usize = 64;
 
-/// How deep parentheses of a boolean query may nest.
+/// Maximum nesting depth of parentheses in a boolean query.
 pub const MAX_DEPTH: usize = 32;
 
 /// One word, or one bigram of a run without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// The word as [`crate::Token::word`]: folded, unstemmed. An engine that analyzes this again,
-    /// exactly once, arrives at `stem`.
+    /// The word in the form of [`crate::Token::word`]: folded, unstemmed. An engine that analyzes it again, exactly
+    /// once, obtains `stem`.
     pub word: String,
-    /// The word as [`crate::Token::stem`]: what an index of our tokens holds.
+    /// The word in the form of [`crate::Token::stem`], as held by an index of our tokens.
     pub stem: String,
 }
 
@@ -22,19 +21,19 @@ pub struct Term {
 pub enum Query {
     /// A word with this stem.
     Word(Term),
-    /// A word beginning with `term.word`, folded; see the crate's notes for stores.
+    /// A word that begins with `term.word`, folded. See the crate's notes for stores.
     Prefix(Term),
-    /// Words with these stems, each right after the previous one; two or more.
+    /// Words with these stems, each directly after the previous one. Two or more.
     Phrase(Vec<Term>),
-    /// All of these; two or more.
+    /// All of these. Two or more.
     And(Vec<Query>),
-    /// At least one of these; two or more.
+    /// At least one of these. Two or more.
     Or(Vec<Query>),
-    /// The first, but not the second.
+    /// `positive` without `negative`.
     Not {
-        /// What must be found.
+        /// What must occur.
         positive: Box<Query>,
-        /// What must not be found.
+        /// What must not occur.
         negative: Box<Query>,
     },
 }
@@ -44,30 +43,29 @@ pub enum Query {
 pub struct Parsed {
     /// What to look for.
     pub query: Query,
-    /// What to look for instead when `query` finds nothing. Only [`Mode::Match`] has one.
+    /// The query to use when `query` finds nothing. Only [`Mode::Match`] has one.
     pub fallback: Option<Query>,
 }
 
 impl Parsed {
-    /// The query that asks for any of the words, for ranking by relevance: the fallback where
-    /// there is one.
+    /// The query that matches any of the words, for ranking by relevance: the fallback if there is one.
     pub fn loosest(&self) -> &Query {
         self.fallback.as_ref().unwrap_or(&self.query)
     }
 }
 
-/// Why a boolean query cannot be understood.
+/// Why a boolean query was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at character {position})")]
 pub struct QueryError {
-    /// Where, in characters from the start of the input, the first being 0.
+    /// Position in the input, in characters, starting at 0.
     pub position: usize,
     /// What is wrong and what is expected, as a sentence without a full stop.
     pub message: String,
 }
 
 impl Query {
-    /// How many words it names; a phrase has several.
+    /// Number of words. A phrase has several.
     #[must_use]
     pub fn words(&self) -> usize {
         match self {
@@ -78,7 +76,7 @@ impl Query {
         }
     }
 
-    /// How many phrases it names; a single word is one.
+    /// Number of phrases. A single word counts as one.
     #[must_use]
     pub fn phrases(&self) -> usize {
         match self {
@@ -88,7 +86,7 @@ impl Query {
         }
     }
 
-    /// All of the queries, nested conjunctions flattened; `None` when there are none.
+    /// The conjunction of the queries, nested conjunctions flattened. `None` for an empty list.
     pub(crate) fn all(queries: Vec<Query>) -> Option<Query> {
         let mut flat = Vec::with_capacity(queries.len());
         for query in queries {
@@ -104,7 +102,7 @@ impl Query {
         }
     }
 
-    /// Any of the queries, nested disjunctions flattened; `None` when there are none.
+    /// The disjunction of the queries, nested disjunctions flattened. `None` for an empty list.
     pub(crate) fn any(queries: Vec<Query>) -> Option<Query> {
         let mut flat = Vec::with_capacity(queries.len());
         for query in queries {

@@ -9,12 +9,12 @@ use crate::{Analyzer, Query, Term, Token, fold};
 
 const ELLIPSIS: &str = "...";
 
-/// Cuts a window of at most `max_chars` visible characters (`...` at the cuts included, marks and
-/// entities not) around the best hits of `query` in `text`: the most distinct words, then the most
-/// hits, then the earliest place. Without hits it is the beginning of the text.
+/// Cuts a window of at most `max_chars` visible characters around the best hits of `query` in `text`. `...` at the cuts
+/// counts as visible, marks and entities do not. The best window has the most distinct words, then the most hits, then
+/// the earliest position. Without hits it is the beginning of the text.
 ///
-/// Hits stand in `<mark>…</mark>`; `<`, `>` and `&` of the text are escaped. A phrase is one mark.
-/// What the query excludes is never marked. Takes time linear in the text.
+/// Hits are enclosed in `<mark>…</mark>`. `<`, `>` and `&` of the text are escaped. A phrase is one mark. Words
+/// excluded by the query are never marked. Takes time linear in the length of the text.
 pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usize) -> String {
     let whole = text.chars().nth(max_chars).is_none();
     let budget = if whole {
@@ -24,7 +24,7 @@ pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usiz
     };
     let mut finder = Finder::new(text, query, budget);
     analyzer.tokens(text, &mut |token| {
-        finder.see(&token);
+        finder.visit(&token);
         true
     });
     let hits = finder.window.finish();
@@ -59,7 +59,7 @@ fn trim(text: &str, window: Range<usize>) -> Range<usize> {
     start..(start + shown.trim().len())
 }
 
-/// The marks of the hits inside the window, overlapping and touching ones joined.
+/// The ranges to mark inside the window. Overlapping and touching hits are joined.
 fn merged(hits: Vec<Hit>, window: &Range<usize>) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = hits
         .into_iter()
@@ -77,33 +77,33 @@ fn merged(hits: Vec<Hit>, window: &Range<usize>) -> Vec<Range<usize>> {
     marks
 }
 
-/// Where a token stands.
+/// The position of a token in the text.
 #[derive(Clone)]
-struct Place {
-    /// Its stem among those of the phrases; 0 for any other.
+struct Position {
+    /// Number of the stem among the stems of all phrases. 0 for a stem that is in no phrase.
     stem: usize,
     bytes: Range<usize>,
     chars: Range<usize>,
 }
 
-/// A phrase as numbers of stems.
+/// A phrase as a sequence of stem numbers.
 struct Phrase {
     stems: Vec<usize>,
     leaf: usize,
 }
 
-/// Follows the tokens of a text and finds the leaves of the query.
+/// Reads the tokens of a text in order and finds the leaves of the query.
 struct Finder<'q> {
     text: &'q str,
     budget: usize,
     words: HashMap<&'q str, usize>,
-    /// Folded beginnings, with the stem.
+    /// Folded prefix, its stem and its leaf.
     prefixes: Vec<(String, &'q str, usize)>,
     phrases: Vec<Phrase>,
     phrase_stems: HashMap<&'q str, usize>,
     longest_phrase: usize,
-    recent: VecDeque<Place>,
-    /// A byte offset and how many characters precede it.
+    recent: VecDeque<Position>,
+    /// A byte offset and the number of characters before it.
     counted: (usize, usize),
     window: BestWindow,
 }
@@ -128,7 +128,7 @@ impl<'q> Finder<'q> {
         finder
     }
 
-    /// Collects the leaves that make a text match.
+    /// Collects the leaves that can make a text match.
     fn add(&mut self, query: &'q Query, leaves: &mut usize) {
         let leaf = *leaves;
         match query {
@@ -161,7 +161,7 @@ impl<'q> Finder<'q> {
         *self.phrase_stems.entry(&term.stem).or_insert(next)
     }
 
-    fn see(&mut self, token: &Token<'_>) {
+    fn visit(&mut self, token: &Token<'_>) {
         let bytes = token.start..token.end;
         if let Some(leaf) = self.words.get(token.stem).copied() {
             let hit = self.hit(&bytes, leaf);
@@ -179,11 +179,11 @@ impl<'q> Finder<'q> {
             }
         }
         if !self.phrases.is_empty() {
-            self.see_phrases(token.stem, bytes);
+            self.match_phrases(token.stem, bytes);
         }
     }
 
-    fn see_phrases(&mut self, stem: &str, bytes: Range<usize>) {
+    fn match_phrases(&mut self, stem: &str, bytes: Range<usize>) {
         let Some(stem) = self.phrase_stems.get(stem).copied() else {
             self.recent.clear();
             return;
@@ -192,28 +192,29 @@ impl<'q> Finder<'q> {
         if self.recent.len() == self.longest_phrase {
             self.recent.pop_front();
         }
-        self.recent.push_back(Place { stem, bytes, chars });
+        self.recent.push_back(Position { stem, bytes, chars });
         for phrase in &self.phrases {
             let len = phrase.stems.len();
             let Some(first) = self.recent.len().checked_sub(len) else {
                 continue;
             };
-            let places = self.recent.range(first..);
-            if !places
+            let positions = self.recent.range(first..);
+            if !positions
                 .clone()
-                .map(|place| place.stem)
+                .map(|position| position.stem)
                 .eq(phrase.stems.iter().copied())
             {
                 continue;
             }
             let (start, end) = (&self.recent[first], &self.recent[self.recent.len() - 1]);
             let chars = start.chars.start..end.chars.end;
-            // Words of a phrase may have a page of punctuation between them.
+            // A long run of punctuation may stand between the words of a phrase, so that the phrase does not fit the
+            // snippet. Its words are then marked one by one.
             if chars.len() > self.budget {
-                for place in places {
+                for position in positions {
                     self.window.push(Hit {
-                        bytes: place.bytes.clone(),
-                        chars: place.chars.clone(),
+                        bytes: position.bytes.clone(),
+                        chars: position.chars.clone(),
                         leaf: phrase.leaf,
                     });
                 }
@@ -235,8 +236,8 @@ impl<'q> Finder<'q> {
         }
     }
 
-    /// The range in characters. Counts on from the start of the last range asked for, which the
-    /// start of the next one never precedes.
+    /// The range in characters. Counts from the start of the previously requested range, because ranges are requested
+    /// in the order of their starts.
     fn chars(&mut self, bytes: &Range<usize>) -> Range<usize> {
         let (counted, chars) = self.counted;
         let start = chars + self.text[counted..bytes.start].chars().count();

@@ -1,19 +1,19 @@
-//! Cutting a long text into chunks for a model that reads only so many tokens.
+//! Cutting a long text into chunks for a model with a limited number of tokens.
 
 use std::ops::Range;
 
-/// How long chunks are, in tokens of the model that reads them.
+/// The sizes of chunks, in tokens of the model that reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkSizes {
-    /// A chunk ends at the best place before this many tokens, if there is a good one.
+    /// Preferred maximum length. A chunk ends at the best position before it, if there is a good one.
     pub target: usize,
-    /// No chunk has more, and a text that has no more is one chunk. At least `target`.
+    /// Absolute maximum length. A text no longer than this is one chunk. At least `target`.
     pub max: usize,
-    /// Neighbouring chunks share about this many tokens; less than half of `target`.
+    /// Approximate number of tokens shared by adjacent chunks. Less than half of `target`.
     pub overlap: usize,
 }
 
-/// How good a place for a cut is, the best last.
+/// Quality of a position for a cut, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Break {
     Word,
@@ -22,12 +22,12 @@ enum Break {
     Paragraph,
 }
 
-/// Cuts a text into chunks of so many tokens, each a byte range of the text without white space at its ends. The best
-/// cut is between paragraphs, then lines, then sentences, then words; a word longer than a chunk is cut where a token
-/// begins. The last chunk has all that is left once that fits into one. `tokens` is where in the text each token begins,
-/// in bytes, ascending.
+/// Cuts a text into chunks of the given sizes. Each chunk is a byte range of the text without white space at its ends.
+/// Cuts between paragraphs are preferred, then between lines, sentences and words. A word longer than a chunk is cut at
+/// the start of a token. As soon as the rest fits into one chunk, it is the last one. `tokens` are the byte offsets at
+/// which the tokens of the text start, in ascending order.
 ///
-/// Together the chunks hold every character that is not white space. A blank text has none.
+/// Together the chunks hold every character that is not white space. A blank text has no chunks.
 ///
 /// ```
 /// use context_text::{ChunkSizes, chunks};
@@ -68,8 +68,8 @@ pub fn chunks(text: &str, tokens: &[usize], sizes: ChunkSizes) -> Vec<Range<usiz
     }
 }
 
-/// The token before which the chunk that begins with `first` ends: the best kind of place in the second half of the
-/// target, the last of that kind; failing that, the first place behind the target.
+/// The token before which the chunk that starts at token `first` ends. Takes the best kind of position in the second
+/// half of the target, and the last of that kind. If there is none, takes the first position after the target.
 fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) -> usize {
     let best = |from: usize, to: usize| {
         (from..=to)
@@ -88,7 +88,8 @@ fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) ->
     found.map_or(first + target, |(_, token)| token)
 }
 
-/// Where the next chunk begins: up to `overlap` tokens before the cut, where a sentence or at least a word begins.
+/// The first token of the next chunk: up to `overlap` tokens before the cut, at the start of a sentence or at least of
+/// a word.
 fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: usize) -> usize {
     let from = cut.saturating_sub(overlap).max(first + 1);
     let begins = |least: Break| {
@@ -103,10 +104,10 @@ fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: u
     }
 }
 
-/// What ends before this token, if anything does.
+/// The kind of break before this token, if there is one.
 fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
     let at = floor(text, *tokens.get(token)?);
-    // Several tokens of one character begin at the same byte.
+    // Several tokens of one character start at the same byte.
     if token > 0 && floor(text, tokens[token - 1]) == at {
         return None;
     }
@@ -133,7 +134,7 @@ fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
 fn push(chunks: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     let range = trimmed(text, range);
     match chunks.last_mut() {
-        // Tokens of white space alone lie between the two.
+        // Only white space tokens lie between the two.
         Some(last) if last.start == range.start => last.end = last.end.max(range.end),
         Some(last) if last.end >= range.end => {}
         _ if range.is_empty() => {}
@@ -147,7 +148,7 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + part.trim_end().len())
 }
 
-/// The character boundary at or before a byte.
+/// The character boundary at or before byte `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()
@@ -155,8 +156,8 @@ fn floor(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Where the tokens of a text begin for a model whose tokenizer is not at hand: a token for every three characters of a
-/// word, and one for each character outside ASCII, which is more than most models make of most texts.
+/// Estimated token offsets for a model whose tokenizer is not available locally: one token for every three characters
+/// of a word, and one for each non-ASCII character. Most models produce fewer tokens for most texts.
 #[must_use]
 pub fn estimated_tokens(text: &str) -> Vec<usize> {
     let mut tokens = Vec::with_capacity(text.len() / 3);

@@ -1,4 +1,4 @@
-//! Stemming, with a small cache of words seen lately.
+//! Stemming, with a small cache of recent words.
 
 use std::cell::RefCell;
 
@@ -8,17 +8,17 @@ use crate::Language;
 use crate::chars::{Class, class};
 use crate::fold::fold_into;
 
-/// Appends the stem of a word to `out`: Snowball's, folded.
+/// Appends the stem of a word to `out`: Snowball's stem, folded.
 ///
-/// Words with a digit are identifiers (`utf8`, `k8s`, `3a7bd3e2`) and stay whole, and the English
-/// stemmer is applied to words of ASCII letters only.
+/// Words with a digit are identifiers (`utf8`, `k8s`, `3a7bd3e2`) and are not stemmed. The English stemmer is applied
+/// only to words of ASCII letters.
 pub(crate) fn stem_into(language: Language, word: &str, out: &mut String) {
     let Some(algorithm) = language.algorithm() else {
         out.push_str(word);
         return;
     };
     let ascii = word.is_ascii();
-    // Snowball's English leaves words of up to two letters alone.
+    // Snowball's English stemmer does not change words of up to two letters.
     if language == Language::English && (!ascii || word.len() <= 2) {
         out.push_str(word);
         return;
@@ -44,13 +44,13 @@ pub(crate) fn stem_into(language: Language, word: &str, out: &mut String) {
     });
 }
 
-/// Longest word and stem kept in the cache, in bytes: a slot is then 64 bytes, one cache line.
+/// Maximum length of a cached word and of its stem, in bytes. A slot is then 64 bytes, one cache line.
 const MAX_CACHED: usize = 30;
 const SLOTS: usize = 4096;
 
 thread_local! {
-    // Stemming a word takes some 300 ns and a look-up 10 ns; ordinary text repeats its words, so
-    // that nine in ten are found. 256 KiB a thread, once the thread stems anything.
+    // Stemming a word takes about 300 ns, a cache lookup 10 ns. Ordinary text repeats its words, so nine lookups in ten
+    // hit. The cache takes 256 KiB per thread, allocated when the thread first stems a word.
     static CACHE: RefCell<Cache> = const { RefCell::new(Cache { slots: Vec::new() }) };
 }
 
@@ -113,7 +113,7 @@ impl Cache {
     }
 }
 
-/// Fibonacci hashing of the word, eight bytes at a time.
+/// Fibonacci hash of the word, eight bytes at a time.
 fn slot_of(word: &[u8], language: u8) -> usize {
     const K: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut hash = u64::from(language);

@@ -1,19 +1,18 @@
-//! Words too common to search for, per language, as the analyzer folds them.
+//! Words too common to search for, per language, in the folded form that the analyzer produces.
 
 use crate::Language;
 
 impl Language {
-    /// Whether a word carries so little meaning in this language that a search with other words
-    /// ignores it. `word` is folded completely (see [`crate::fold`]).
+    /// Whether the word is so common in this language that a search with other words ignores it. `word` must be
+    /// completely folded (see [`crate::fold`]).
     ///
-    /// Words are what the analyzer makes of them, so contractions appear as their pieces: `don't`
-    /// is `don` and `t`.
+    /// The analyzer splits contractions, so the list holds their pieces: `don't` is `don` and `t`.
     pub fn is_stop_word(self, word: &str) -> bool {
         of(self).contains(&word)
     }
 }
 
-/// The stop words of a language, folded completely; empty where we keep no list.
+/// The stop words of a language, completely folded. Empty for a language without a list.
 fn of(language: Language) -> &'static [&'static str] {
     match language {
         Language::English => ENGLISH,

@@ -1,27 +1,27 @@
-//! Choosing which part of a text a snippet shows.
+//! Choosing the part of a text that a snippet shows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::chars::{Class, class};
 
-/// A place in the text where a leaf of the query was found.
+/// An occurrence of a query leaf in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
-    /// Bytes of the text.
+    /// Byte range in the text.
     pub(crate) bytes: Range<usize>,
     /// The same range in characters of the text.
     pub(crate) chars: Range<usize>,
-    /// Which leaf.
+    /// Number of the leaf.
     pub(crate) leaf: usize,
 }
 
-/// Slides over the hits of a text and remembers the best stretch: the most distinct leaves, then
-/// the most hits, then the earliest.
+/// Slides over the hits of a text and remembers the best window: the most distinct leaves, then the most hits, then the
+/// earliest.
 pub(crate) struct BestWindow {
     budget: usize,
     inside: VecDeque<Hit>,
-    /// How many hits of each leaf are inside.
+    /// Number of hits of each leaf inside the window.
     per_leaf: Vec<usize>,
     distinct: usize,
     best: Vec<Hit>,
@@ -29,7 +29,7 @@ pub(crate) struct BestWindow {
 }
 
 impl BestWindow {
-    /// For snippets that show `budget` characters of the text.
+    /// For snippets that show `budget` characters of a text, with hits of `leaves` leaves.
     pub(crate) fn new(budget: usize, leaves: usize) -> Self {
         Self {
             budget,
@@ -41,13 +41,13 @@ impl BestWindow {
         }
     }
 
-    /// Takes the next hit; hits come in the order in which they end.
+    /// Adds the next hit. Hits must come in the order of their ends.
     pub(crate) fn push(&mut self, hit: Hit) {
         self.per_leaf[hit.leaf] += 1;
         self.distinct += usize::from(self.per_leaf[hit.leaf] == 1);
         let end = hit.chars.end;
-        // A phrase ends last and starts first: the order by start is kept by looking back over the
-        // few hits inside it.
+        // A phrase ends last but starts first, so the order by start is restored by moving it before the few hits
+        // inside it.
         let mut at = self.inside.len();
         while at > 0 && self.inside[at - 1].chars.start > hit.chars.start {
             at -= 1;
@@ -69,44 +69,44 @@ impl BestWindow {
         }
     }
 
-    /// The hits of the best stretch.
+    /// The hits of the best window.
     pub(crate) fn finish(self) -> Vec<Hit> {
         self.best
     }
 }
 
-/// Widens `core` to at most `budget` characters, evenly to both sides, and cuts at words.
+/// Widens `core` to at most `budget` characters, evenly on both sides, and cuts between words.
 ///
 /// A core longer than the budget is cut at its end.
 pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usize> {
     let core_chars = text[core.clone()].chars().count();
     let slack = budget.saturating_sub(core_chars);
     let before = count_back(text, core.start, slack);
-    let after = count_on(text, core.end, slack);
-    // What one side cannot use goes to the other.
+    let after = count_forward(text, core.end, slack);
+    // Characters that one side cannot use go to the other side.
     let left = before.min((slack / 2).max(slack - after));
     let right = after.min(slack - left);
-    let start = back(text, core.start, left);
+    let start = step_back(text, core.start, left);
     let end = if core_chars > budget {
-        on(text, core.start, budget)
+        step_forward(text, core.start, budget)
     } else {
-        on(text, core.end, right)
+        step_forward(text, core.end, right)
     };
     let cut = cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end));
-    // One character with more marks than fit is better cut than not shown.
+    // A character with more marks than fit is cut, because an empty snippet would be worse.
     if cut.is_empty() { start..end } else { cut }
 }
 
-/// How many characters precede `at`, counted up to `max`.
+/// The number of characters before `at`, counted up to `max`.
 fn count_back(text: &str, at: usize, max: usize) -> usize {
     text[..at].chars().rev().take(max).count()
 }
 
-fn count_on(text: &str, at: usize, max: usize) -> usize {
+fn count_forward(text: &str, at: usize, max: usize) -> usize {
     text[at..].chars().take(max).count()
 }
 
-fn back(text: &str, at: usize, chars: usize) -> usize {
+fn step_back(text: &str, at: usize, chars: usize) -> usize {
     let skipped: usize = text[..at]
         .chars()
         .rev()
@@ -116,12 +116,12 @@ fn back(text: &str, at: usize, chars: usize) -> usize {
     at - skipped
 }
 
-fn on(text: &str, at: usize, chars: usize) -> usize {
+fn step_forward(text: &str, at: usize, chars: usize) -> usize {
     let skipped: usize = text[at..].chars().take(chars).map(char::len_utf8).sum();
     at + skipped
 }
 
-/// Moves a cut towards `limit` until it stands at the start of a word.
+/// Moves a cut towards `limit` until it is at the start of a word.
 fn cut_at_start(text: &str, start: usize, limit: usize) -> usize {
     if start == 0 || start >= limit {
         return limit.min(start);
@@ -149,7 +149,7 @@ fn cut_at_start(text: &str, start: usize, limit: usize) -> usize {
         .unwrap_or(limit)
 }
 
-/// Moves a cut back towards `limit` until it stands at the end of a word.
+/// Moves a cut back towards `limit` until it is at the end of a word.
 fn cut_at_end(text: &str, end: usize, limit: usize) -> usize {
     if end == text.len() || end <= limit {
         return limit.max(end);
@@ -183,7 +183,7 @@ fn around(text: &str, at: usize) -> Option<(char, char)> {
     Some((text[..at].chars().next_back()?, text[at..].chars().next()?))
 }
 
-/// Whether a cut here separates words; scripts without spaces may be cut anywhere.
+/// Whether a cut here separates words. Scripts without spaces may be cut anywhere.
 fn is_word_boundary(text: &str, at: usize) -> bool {
     let inside_word = matches!(
         around(text, at).map(|(before, after)| (class(before), class(after))),
@@ -192,8 +192,7 @@ fn is_word_boundary(text: &str, at: usize) -> bool {
     !inside_word && is_character_boundary(text, at)
 }
 
-/// Whether a cut here leaves what a reader sees as one character whole: marks, joined emoji,
-/// skin tones, flags.
+/// Whether a cut here keeps characters as a reader sees them whole: marks, joined emoji, skin tones, flags.
 pub(crate) fn is_character_boundary(text: &str, at: usize) -> bool {
     let Some((before, after)) = around(text, at) else {
         return true;

@@ -1,4 +1,4 @@
-//! What the analyzer makes of texts.
+//! What the analyzer produces for texts.
 
 use context_text::{Analyzer, Language, TokenKind};
 

@@ -1,9 +1,9 @@
-//! What holds for any text whatsoever.
+//! Properties that hold for any text.
 
 use context_text::{Analyzer, Language, MAX_WORD_CHARS, Mode, Query, Term, fold, highlight, parse};
 use proptest::prelude::*;
 
-/// Text of the kinds that go wrong: several scripts, marks, joiners, compatibility forms, syntax.
+/// Text that is likely to cause errors: several scripts, marks, joiners, compatibility forms, syntax.
 fn text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         8 => "[a-zA-Z]{1,12}",
@@ -53,7 +53,7 @@ fn terms(query: &Query, found: &mut Vec<Term>) {
     }
 }
 
-/// Every token of a text as word, stem and the text it came from.
+/// Every token of a text as its word, its stem and the part of the text that it came from.
 fn tokens(analyzer: &Analyzer, text: &str) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     analyzer.tokens(text, &mut |token| {

@@ -1,4 +1,4 @@
-//! What the query parser makes of user input.
+//! What the query parser produces for user input.
 
 use context_text::{Analyzer, Language, MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, Term, parse};
 

@@ -1,10 +1,10 @@
-"""How long sqlite-vec takes for what `scan` asks of the index: the same vectors, the same queries, the nearest ten.
+"""Measures sqlite-vec with the vectors and queries of the `scan` example: the nearest ten per query.
 
     pip install sqlite-vec apsw numpy
     python beside_sqlite_vec.py 100000 384 VECTORS
 
-VECTORS as for `scan`: 32-bit floats, little-endian; every so many-th vector is a query, the others are stored. Memory holds
-the database, as it holds the index.
+VECTORS is the same file as for `scan`: 32-bit floats, little-endian. Every n-th vector is a query, and the others are
+stored. The database is in memory, like the index.
 """
 
 import sys
@@ -22,9 +22,9 @@ count, dimensions = int(sys.argv[1]), int(sys.argv[2])
 real = numpy.fromfile(sys.argv[3], dtype="<f4").reshape(-1, dimensions)
 real /= numpy.linalg.norm(real, axis=1, keepdims=True)
 step = max(len(real) // QUERIES, 1)
-asked = [place for place in range(0, len(real), step)][:QUERIES]
-queries = real[asked]
-stored = numpy.delete(real, asked, axis=0)[:count]
+indexes = [place for place in range(0, len(real), step)][:QUERIES]
+queries = real[indexes]
+stored = numpy.delete(real, indexes, axis=0)[:count]
 assert len(stored) == count, f"{len(stored)} vectors are left"
 
 database = apsw.Connection(":memory:")

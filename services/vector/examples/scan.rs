@@ -1,20 +1,21 @@
-//! How long the index takes and how much it finds, beside an exact scan of all vectors in the same run.
+//! Measures the speed and recall of the index against an exact scan of all vectors in the same run.
 //!
 //! ```sh
 //! cargo run --release --example scan -- 100000 384 [VECTORS]
 //! ```
 //!
-//! VECTORS is a file of 32-bit floats, little-endian, one vector after the other; without it, or where it has fewer, vectors
-//! are perturbed copies of what there is, or clustered random ones.
+//! VECTORS is a file of 32-bit floats, little-endian, one vector after the other. Without it, or when it has too few
+//! vectors, the rest are perturbed copies of the real ones, or clustered random ones.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::time::{Duration, Instant};
 
 use context_vector::{Allowed, Change, Index, Item, code, decode, distance, normalise};
 
-/// Queries of a run.
+/// Number of queries in a run.
 const QUERIES: usize = 100;
-/// Results wanted.
+/// Number of results per query.
 const WANTED: usize = 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("0.1 %", 0.001),
     ]
     .map(|(name, share)| (name, scattered(share)));
-    // A thread: entries one after the other.
+    // Like a thread: consecutive entries.
     let thread = (
         "1 % in one place",
         everything[count / 2..][..count / 100].to_vec(),
@@ -111,7 +112,7 @@ fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// The stored vectors and the queries, none of which is stored.
+/// The stored vectors and the queries. No query is stored.
 fn vectors(
     real: &[Vec<f32>],
     count: usize,
@@ -122,7 +123,7 @@ fn vectors(
     if base.is_empty() {
         base = (0..1000).map(|_| random.direction(dimensions)).collect();
     }
-    // Every so many-th real one is a query.
+    // Every `step`-th real vector is a query.
     let step = (base.len() / QUERIES).max(1);
     let (mut queries, mut stored) = (Vec::new(), Vec::new());
     for (place, vector) in base.iter().enumerate() {
@@ -147,7 +148,7 @@ fn vectors(
     (stored, queries)
 }
 
-/// The nearest of these, by the exact distance.
+/// The nearest entries by exact distance.
 fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i64>) -> Vec<i64> {
     let mut found: Vec<(f32, i64)> = entries
         .map(|entry| (distance(query, &vectors[entry as usize - 1]), entry))
@@ -193,7 +194,7 @@ fn shown(times: &[Duration], recall: f64) -> String {
     )
 }
 
-/// A small generator, so that runs are alike.
+/// A small generator with a fixed seed, so that runs are comparable.
 struct Random(u64);
 
 impl Random {
@@ -209,7 +210,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// A random direction: sums of uniform numbers are near enough to normal ones.
+    /// A random direction. Sums of uniform numbers are close enough to normally distributed ones.
     fn direction(&mut self, dimensions: usize) -> Vec<f32> {
         let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
         let mut vector: Vec<f32> = (0..dimensions)

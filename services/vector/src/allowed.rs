@@ -1,13 +1,13 @@
-//! What a filter leaves.
+//! The entries that pass a filter.
 
-/// Bits of a number that tell entries of one owner apart; the rest names the owner.
+/// Low bits of an entry number, which distinguish the entries of one owner. The high bits identify the owner.
 const ENTRY_BITS: u32 = 40;
 
-/// Words of the bitmap that are looked at to pass over a block of codes, at most.
-const LOOKED_AT: usize = 16;
+/// Maximum number of bitmap words that are checked to skip a block of codes.
+const MAX_CHECKED_WORDS: usize = 16;
 
-/// Entries that a search may give, as a bitmap over their numbers: an owner's entries are numbered from 1 without large
-/// gaps.
+/// The entries that a search may return, as a bitmap over their numbers. An owner's entries are numbered from 1 without
+/// large gaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     bits: Vec<u64>,
@@ -15,29 +15,29 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// How many entries there are.
+    /// Number of allowed entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether nothing is allowed.
+    /// Whether no entry is allowed.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether this entry is among them.
+    /// Whether this entry is allowed.
     #[must_use]
     pub fn contains(&self, entry: i64) -> bool {
         let (word, bit) = place(entry);
         self.bits.get(word).is_some_and(|word| word >> bit & 1 == 1)
     }
 
-    /// Whether one of the entries from the first to the last is among them; of many, it may say so without looking.
+    /// Whether an entry from `first` to `last` may be allowed. For a wide range it returns true without checking.
     pub(crate) fn may_contain(&self, first: i64, last: i64) -> bool {
         let (first, last) = (place(first).0, place(last).0);
-        last.saturating_sub(first) >= LOOKED_AT
+        last.saturating_sub(first) >= MAX_CHECKED_WORDS
             || self
                 .bits
                 .iter()

@@ -1,10 +1,10 @@
-//! Sign bits.
+//! Codes: the sign bits of vectors.
 
-/// The sign bits of a vector, 64 in a word; dimensions beyond the last are 0.
+/// The sign bits of a vector, 64 per word. Bits beyond the last dimension are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Code(Box<[u64]>);
 
-/// The code of a vector: bit i is set where dimension i is above zero.
+/// The code of a vector: bit i is set when dimension i is greater than zero.
 #[must_use]
 pub fn code(vector: &[f32]) -> Code {
     let word = |part: &[f32]| {
@@ -16,7 +16,7 @@ pub fn code(vector: &[f32]) -> Code {
 }
 
 impl Code {
-    /// Words for so many dimensions.
+    /// Number of words for this many dimensions.
     #[must_use]
     pub const fn words_of(dimensions: usize) -> usize {
         dimensions.div_ceil(64)
@@ -28,13 +28,13 @@ impl Code {
         &self.0
     }
 
-    /// The code as it is stored: words in little-endian order.
+    /// The stored form of the code: words in little-endian order.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// A stored code; `None` when it has not so many words.
+    /// Reads a stored code. `None` when it does not have this number of words.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], words: usize) -> Option<Self> {
         if bytes.len() != words * 8 {

@@ -1,11 +1,11 @@
-//! The vectors themselves: their stored form and their distance.
+//! Full vectors: their stored form and their distance.
 
-/// Sums that are kept beside each other: some registers of the widest kind, so that an addition need not wait for the last. The
-/// loops over them have a length that is known, and count: the adaptors of iterators are not always inlined into code for
-/// other processor features than their own, and then no such register is used.
+/// Number of independent sums. They fill several registers of the widest kind, so that an addition does not wait for
+/// the previous one. The loops over them use a counter and a constant length. Iterator adaptors are not always inlined
+/// into functions with other processor features than their own, and then the wide registers are not used.
 const LANES: usize = 64;
 
-/// The L2 distance of two vectors of the same length; 0 for equal ones, 2 for opposite ones of length 1.
+/// The L2 distance of two vectors of the same length: 0 for equal vectors, 2 for opposite vectors of length 1.
 #[must_use]
 pub fn distance(a: &[f32], b: &[f32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
@@ -46,7 +46,7 @@ fn squares(a: &[f32], b: &[f32]) -> f32 {
         .zip(rest_of_b)
         .map(|(a, b)| (a - b) * (a - b))
         .sum();
-    // In pairs: one after the other each addition would wait for the last.
+    // Added in pairs, because in sequence each addition would wait for the previous one.
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -57,7 +57,7 @@ fn squares(a: &[f32], b: &[f32]) -> f32 {
     lanes[0] + rest
 }
 
-/// Scales a vector to length 1. False when that cannot be: a value that is not finite, or nothing but zeros.
+/// Scales a vector to length 1. Returns false when that is impossible: a value is not finite, or all values are zero.
 #[must_use]
 pub fn normalise(vector: &mut [f32]) -> bool {
     let length = vector
@@ -83,7 +83,7 @@ pub fn encode(vector: &[f32]) -> Vec<u8> {
         .collect()
 }
 
-/// Reads a stored vector into `to`; false when it has another length.
+/// Reads a stored vector into `to`. Returns false when it has another length.
 #[must_use]
 pub fn decode(bytes: &[u8], to: &mut [f32]) -> bool {
     if bytes.len() != to.len() * 4 {

@@ -1,4 +1,4 @@
-//! The codes of every owner.
+//! The codes of all owners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,26 +9,26 @@ use crate::kernel::{self, Kernel};
 use crate::nearest::{Best, Near};
 use crate::segment::{Item, Segment};
 
-/// What a committed transaction did to the vectors.
+/// A change to the vectors by a committed transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A chunk was stored.
     Add {
-        /// Whose it is.
+        /// The owner of the entry.
         owner: i64,
-        /// The chunk.
+        /// The chunk and its code.
         item: Item,
     },
     /// A chunk was deleted.
     Remove {
-        /// Whose it was.
+        /// The owner of the entry.
         owner: i64,
-        /// Its number.
+        /// The chunk's number.
         chunk: i64,
     },
 }
 
-/// The codes of every owner. Searches read a state while changes make the next one.
+/// The codes of all owners. Searches read one state while changes create the next.
 #[derive(Debug)]
 pub struct Index {
     words: usize,
@@ -43,7 +43,7 @@ struct Codes {
 }
 
 impl Index {
-    /// An empty index of vectors of this length.
+    /// Creates an empty index for vectors of this length.
     #[must_use]
     pub fn new(dimensions: usize) -> Self {
         Self {
@@ -53,13 +53,13 @@ impl Index {
         }
     }
 
-    /// Words of a code.
+    /// Number of words of a code.
     #[must_use]
     pub const fn words(&self) -> usize {
         self.words
     }
 
-    /// Makes the changes; a search sees all of them or none. A code of another length is left out.
+    /// Applies the changes atomically: a search sees all of them or none. A code of another length is ignored.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes {
@@ -77,7 +77,7 @@ impl Index {
         }
     }
 
-    /// The owner's codes as they are now.
+    /// The current codes of the owner.
     #[must_use]
     pub fn snapshot(&self, owner: i64) -> Snapshot {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl Index {
         }
     }
 
-    /// Codes of all owners.
+    /// Number of codes of all owners.
     #[must_use]
     pub fn len(&self) -> usize {
         self.owners
@@ -99,7 +99,7 @@ impl Index {
             .sum()
     }
 
-    /// Whether there are none.
+    /// Whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -146,20 +146,20 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Chunks in it.
+    /// Number of chunks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.codes.live
     }
 
-    /// Whether it has none.
+    /// Whether there are no chunks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.codes.live == 0
     }
 
-    /// The chunks whose codes differ from the query's in the fewest bits, at most `depth`, nearest first; equally near
-    /// ones in the order of their numbers. With `allowed`, only chunks of those entries.
+    /// The chunks whose codes differ from the query's in the fewest bits, at most `depth`, nearest first. Chunks at
+    /// equal distance are ordered by their numbers. With `allowed`, only chunks of those entries are returned.
     #[must_use]
     pub fn nearest(&self, query: &Code, depth: usize, allowed: Option<&Allowed>) -> Vec<Near> {
         let mut best = Best::new(depth.min(self.codes.live));
@@ -183,7 +183,7 @@ mod tests {
         let vector: Vec<f32> = (0..dimensions as i64)
             .map(|i| ((chunk * 31 + i * 17) * 7919 % 101 - 50) as f32 + 0.5)
             .collect();
-        // Some chunks are of an older entry that was updated.
+        // Some chunks belong to an older entry that was updated.
         let entry = if chunk % 97 == 0 {
             chunk % 3
         } else {
@@ -270,7 +270,7 @@ mod tests {
         #[test]
         fn the_nearest_are_those_an_exact_count_gives(
             chunks in 1i64..6000, removed in 1i64..7, depth in 1usize..300, dimensions in 1usize..200,
-            // A filter that leaves many codes of a block, few, or none of most blocks.
+            // A filter that allows many codes of a block, few of them, or none in most blocks.
             every in prop::option::of(prop::sample::select(vec![1i64, 3, 20, 700])),
         ) {
             let index = Index::new(dimensions);
@@ -287,7 +287,7 @@ mod tests {
             exact.sort_unstable();
             exact.truncate(depth);
             let found = index.snapshot(1).nearest(&query, depth, allowed.as_ref());
-            // Equally far chunks at the end may be others.
+            // Among the last results, chunks at equal distance may differ.
             let distances = |list: &[Near]| list.iter().map(|near| near.bits).collect::<Vec<_>>();
             prop_assert_eq!(distances(&found), distances(&exact));
         }

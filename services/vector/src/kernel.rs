@@ -1,16 +1,16 @@
-//! Counting differing bits, a block of 64 codes at a time.
+//! Counts differing bits, one block of 64 codes at a time.
 
-/// Codes in a block.
+/// Number of codes in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// How many bits each code of a block differs in.
+/// Number of differing bits for each code of a block.
 pub(crate) type Counts = [u64; BLOCK];
 
-/// Fills `counts` for the block's codes. A block holds the first word of its 64 codes, then their second words, and so
-/// on: every load is contiguous.
+/// Fills `counts` for the codes of a block. A block holds the first words of its 64 codes, then their second words, and
+/// so on, so that every load is contiguous.
 pub(crate) type Kernel = fn(block: &[u64], query: &[u64], counts: &mut Counts);
 
-/// The fastest kernel that this processor has.
+/// The fastest kernel that this processor supports.
 pub(crate) fn fastest() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     {
@@ -51,15 +51,15 @@ fn count(block: &[u64], query: &[u64], counts: &mut Counts) {
     let mut sums = [0; BLOCK];
     for (words, query) in block.chunks_exact(BLOCK).zip(query) {
         for (sum, word) in sums.iter_mut().zip(words) {
-            // At most 64 for each of a code's few words. A check for overflow would keep this from being one instruction for
-            // eight codes.
+            // The sum cannot overflow: it grows by at most 64 for each of a code's few words. An overflow check would
+            // prevent the compiler from using one instruction for eight codes.
             *sum = u64::wrapping_add(*sum, u64::from((word ^ query).count_ones()));
         }
     }
     *counts = sums;
 }
 
-/// How many bits one code of a block differs in.
+/// Number of bits in which one code of a block differs from the query.
 pub(crate) fn count_one(block: &[u64], slot: usize, query: &[u64]) -> u64 {
     block
         .chunks_exact(BLOCK)

@@ -1,13 +1,12 @@
-//! The vector index of the embedded store: one sign bit for each dimension, in memory.
+//! The vector index of the SQLite store: one sign bit per dimension, in memory.
 //!
-//! The database holds the vectors themselves; this crate holds what finds the few hundred that are worth reading. A
-//! search counts the bits in which the query's code differs from each stored one, keeps the nearest, and the caller
-//! rescores those with [`distance`] on the exact vectors. At 384 dimensions that is 48 bytes and about two nanoseconds
-//! for each vector.
+//! The database holds the vectors. This crate finds the few hundred vectors that are worth reading. A search counts the
+//! bits in which the query's code differs from each stored code and returns the nearest chunks. The caller rescores
+//! them with [`distance`] on the full vectors. At 384 dimensions each vector takes 48 bytes and about two nanoseconds.
 //!
-//! - [`Index`] keeps a set of codes for each owner and applies what a transaction committed, all of it at once.
-//! - [`Snapshot`] is one state of an owner's codes; a search runs on it while commits go on.
-//! - [`Allowed`] are the entries that a filter leaves.
+//! - [`Index`] holds the codes of each owner and applies the changes of a committed transaction atomically.
+//! - [`Snapshot`] is one state of an owner's codes. A search runs on it while commits continue.
+//! - [`Allowed`] holds the entries that pass a filter.
 //!
 //! ```
 //! use context_vector::{Change, Index, Item, code};

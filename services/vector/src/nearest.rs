@@ -1,4 +1,4 @@
-//! The scan.
+//! The scan over the codes of a segment.
 
 use crate::allowed::Allowed;
 use crate::kernel::{BLOCK, Kernel, count_one};
@@ -7,22 +7,22 @@ use crate::segment::Segment;
 /// A chunk whose code is near the query's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Near {
-    /// Bits that differ.
+    /// Number of differing bits.
     pub bits: u32,
-    /// The chunk.
+    /// The chunk's number.
     pub chunk: i64,
-    /// The entry it is of.
+    /// The entry that the chunk belongs to.
     pub entry: i64,
 }
 
-/// Codes wanted of a block up to which they are counted one by one. That reads less: one code lies in as many cache lines as
-/// it has words, a block in eight times as many.
-const ALONE: u32 = 4;
+/// Up to this many candidates in a block are counted individually. That reads less memory: one code spans as many cache
+/// lines as it has words, a block eight times as many.
+const MAX_COUNTED_INDIVIDUALLY: u32 = 4;
 
-/// The nearest so far, at most `depth` of them once it is finished.
+/// The nearest chunks so far. [`finish`](Self::finish) reduces them to at most `depth`.
 pub(crate) struct Best {
     depth: usize,
-    /// Only what differs in fewer bits can still be among the nearest.
+    /// Only chunks that differ in fewer bits than this can still be among the nearest.
     below: u64,
     found: Vec<Near>,
 }
@@ -51,14 +51,14 @@ impl Best {
                 continue;
             }
             let codes = &segment.codes[block * words * BLOCK..(block + 1) * words * BLOCK];
-            if wanted.count_ones() <= ALONE {
+            if wanted.count_ones() <= MAX_COUNTED_INDIVIDUALLY {
                 for slot in bits(wanted) {
-                    self.look_at(segment, block * BLOCK + slot, count_one(codes, slot, query));
+                    self.consider(segment, block * BLOCK + slot, count_one(codes, slot, query));
                 }
                 continue;
             }
             kernel(codes, query, &mut counts);
-            // Most blocks hold nothing near, which this finds out without a branch for each code.
+            // Most blocks hold no near code. This check detects that without a branch for each code.
             if counts
                 .iter()
                 .fold(u64::MAX, |least, count| least.min(*count))
@@ -67,12 +67,12 @@ impl Best {
                 continue;
             }
             for slot in bits(wanted) {
-                self.look_at(segment, block * BLOCK + slot, counts[slot]);
+                self.consider(segment, block * BLOCK + slot, counts[slot]);
             }
         }
     }
 
-    fn look_at(&mut self, segment: &Segment, place: usize, count: u64) {
+    fn consider(&mut self, segment: &Segment, place: usize, count: u64) {
         if count < self.below {
             self.push(Near {
                 bits: count as u32,
@@ -107,7 +107,7 @@ impl Best {
     }
 }
 
-/// The places of the set bits.
+/// The positions of the set bits.
 pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if mask == 0 {

@@ -1,18 +1,18 @@
-//! A few thousand codes, changed in place while nobody reads them and copied when somebody does.
+//! A few thousand codes. A change modifies them in place, or copies them first when a search is reading them.
 
 use crate::allowed::Allowed;
 use crate::codes::Code;
 use crate::kernel::BLOCK;
 
-/// Codes in a segment at most; what a change copies when a search is under way.
+/// Maximum number of codes in a segment. This many are copied by a change during a search.
 pub(crate) const CAPACITY: usize = 4096;
 
 /// A chunk of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The chunk's number. Later chunks have greater ones, and none is used twice.
+    /// The chunk's number. Later chunks have greater numbers, and no number is reused.
     pub chunk: i64,
-    /// The entry it is of.
+    /// The entry that the chunk belongs to.
     pub entry: i64,
     /// The code of its vector.
     pub code: Code,
@@ -20,14 +20,14 @@ pub struct Item {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segment {
-    /// Ascending.
+    /// Chunk numbers, ascending.
     pub chunks: Vec<i64>,
     pub entries: Vec<i64>,
-    /// Blocks of 64 codes, each word by word (see `kernel`).
+    /// Blocks of 64 codes, each in the layout described in `kernel`.
     pub codes: Vec<u64>,
-    /// A bit for each code that was not removed, a word for each block.
+    /// One word per block, with a set bit for each code that was not removed.
     pub alive: Vec<u64>,
-    /// The least and the greatest entry of each block.
+    /// The smallest and the greatest entry of each block.
     pub spans: Vec<(i64, i64)>,
     pub live: usize,
 }
@@ -68,7 +68,7 @@ impl Segment {
         self.live += 1;
     }
 
-    /// Marks a chunk as removed; false when it is not here.
+    /// Marks a chunk as removed. Returns false when it is not in this segment.
     pub fn remove(&mut self, chunk: i64) -> bool {
         let Ok(place) = self.chunks.binary_search(&chunk) else {
             return false;
@@ -81,7 +81,7 @@ impl Segment {
         was
     }
 
-    /// The codes of a block that were not removed and are of allowed entries.
+    /// The codes of a block that were not removed and belong to allowed entries, as a bit mask.
     pub fn wanted(&self, block: usize, allowed: &Allowed) -> u64 {
         let (least, greatest) = self.spans[block];
         if !allowed.may_contain(least, greatest) {
@@ -94,18 +94,18 @@ impl Segment {
         mask & self.alive[block]
     }
 
-    /// Whether most of it was removed.
+    /// Whether most of the segment's codes were removed.
     pub fn is_sparse(&self) -> bool {
         self.is_full() && self.live * 2 < self.chunks.len()
     }
 
-    /// The same without what was removed.
+    /// A copy without the removed codes.
     pub fn compacted(&self, words: usize) -> Self {
-        let mut kept = Self::default();
+        let mut compacted = Self::default();
         for (place, (&chunk, &entry)) in self.chunks.iter().zip(&self.entries).enumerate() {
             let (block, slot) = (place / BLOCK, place % BLOCK);
             if self.alive[block] >> slot & 1 == 1 {
-                kept.put(
+                compacted.put(
                     words,
                     chunk,
                     entry,
@@ -113,6 +113,6 @@ impl Segment {
                 );
             }
         }
-        kept
+        compacted
     }
 }

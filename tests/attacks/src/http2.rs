@@ -1,4 +1,4 @@
-//! HTTP/2 as an attacker speaks it: streams that send what they like, when they like, and read nothing.
+//! An HTTP/2 client for attacks. Its streams send arbitrary data at arbitrary times and read nothing.
 
 use std::net::SocketAddr;
 
@@ -7,14 +7,14 @@ use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, Request, Response};
 use tokio::net::TcpStream;
 
-/// A connection with prior knowledge. Pings are answered; nothing else is done by itself.
+/// A connection with prior knowledge. It answers pings and does nothing else by itself.
 #[derive(Clone)]
 pub struct Connection {
     address: SocketAddr,
     send: SendRequest<Bytes>,
 }
 
-/// A stream whose request was sent.
+/// A stream whose request head was sent.
 pub struct Stream {
     body: h2::SendStream<Bytes>,
     response: Option<ResponseFuture>,
@@ -25,23 +25,23 @@ impl Connection {
     /// Connects.
     ///
     /// # Panics
-    /// When the service does not accept.
+    /// The service does not accept the connection.
     pub async fn open(address: SocketAddr) -> Self {
         Self::try_open(address).await.expect("a connection")
     }
 
-    /// Connects, unless the service refuses.
+    /// Connects. The service may refuse the connection.
     ///
     /// # Errors
-    /// What the connection fails with.
+    /// The error of the connection.
     pub async fn try_open(address: SocketAddr) -> std::io::Result<Self> {
         Self::try_open_with_window(address, 16 * 1024).await
     }
 
-    /// Connects and lets the peer send `window` bytes on each stream.
+    /// Connects and allows the peer to send `window` bytes on each stream.
     ///
     /// # Errors
-    /// What the connection fails with.
+    /// The error of the connection.
     pub async fn try_open_with_window(address: SocketAddr, window: u32) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         let handshake = h2::client::Builder::new()
@@ -54,17 +54,17 @@ impl Connection {
         Ok(Self { address, send })
     }
 
-    /// Whether requests can still be made on it.
+    /// Whether the connection accepts further requests.
     pub async fn is_open(&self) -> bool {
         self.send.clone().ready().await.is_ok()
     }
 
-    /// The head of a gRPC request.
+    /// Sends the head of a gRPC request.
     pub async fn grpc(&self, path: &str, key: Option<&str>) -> Stream {
         self.request(self.grpc_request(path, key), false).await
     }
 
-    /// The same with a body that may be compressed.
+    /// Like [`grpc`](Self::grpc), with a body that may be compressed.
     pub async fn compressed_grpc(&self, path: &str, key: Option<&str>) -> Stream {
         let mut request = self.grpc_request(path, key);
         request
@@ -73,7 +73,7 @@ impl Connection {
         self.request(request, false).await
     }
 
-    /// A GET.
+    /// Sends a GET request.
     pub async fn get(&self, path: &str, key: &str) -> Stream {
         let request = Request::get(format!("http://{}{path}", self.address))
             .header("authorization", format!("Bearer {key}"));
@@ -91,28 +91,28 @@ impl Connection {
         request.body(()).expect("a request")
     }
 
-    /// Any request.
+    /// Sends any request.
     ///
     /// # Panics
-    /// When the connection is gone.
+    /// The connection is closed.
     pub async fn request(&self, request: Request<()>, end: bool) -> Stream {
         self.try_request(request, end)
             .await
             .expect("the connection takes requests")
     }
 
-    /// A gRPC request, unless the connection is gone.
+    /// Sends the head of a gRPC request if the connection is open.
     ///
     /// # Errors
-    /// What the connection ended with.
+    /// The error that closed the connection.
     pub async fn try_grpc(&self, path: &str, key: Option<&str>) -> Result<Stream, h2::Error> {
         self.try_request(self.grpc_request(path, key), false).await
     }
 
-    /// Any request, unless the connection is gone.
+    /// Sends any request if the connection is open.
     ///
     /// # Errors
-    /// What the connection ended with.
+    /// The error that closed the connection.
     pub async fn try_request(&self, request: Request<()>, end: bool) -> Result<Stream, h2::Error> {
         let mut send = self.send.clone().ready().await?;
         let (response, body) = send.send_request(request, end)?;
@@ -125,15 +125,15 @@ impl Connection {
 }
 
 impl Stream {
-    /// Sends data. What the service does not take any more is dropped: it has answered.
+    /// Sends data. If the service has already replied and no longer takes data, it is dropped.
     pub async fn send(&mut self, data: Bytes, end: bool) {
         let _ = self.body.send_data(data, end);
     }
 
-    /// The status of the reply; its body is not read.
+    /// The status of the reply. The body is not read.
     ///
     /// # Panics
-    /// When there is no reply.
+    /// There is no reply.
     pub async fn head(&mut self) -> u16 {
         let head = self
             .response
@@ -146,10 +146,10 @@ impl Stream {
         status
     }
 
-    /// The gRPC status of the reply, once it is there.
+    /// Waits for the gRPC status of the reply.
     ///
     /// # Panics
-    /// When there is no reply.
+    /// There is no reply.
     pub async fn grpc_status(mut self) -> (i32, String) {
         if self.head.is_none() {
             self.head().await;
@@ -196,10 +196,10 @@ fn framed(flag: u8, data: &[u8]) -> Bytes {
     [&[flag][..], &length, data].concat().into()
 }
 
-/// Compresses.
+/// Compresses data with gzip.
 ///
 /// # Panics
-/// Never: memory takes all of it.
+/// Never, because writing to memory does not fail.
 #[must_use]
 pub fn gzip(data: &[u8]) -> Vec<u8> {
     use std::io::Write as _;

@@ -1,17 +1,17 @@
-//! What an operator does to keys, and what is stored about them.
+//! The operator's commands for keys, and the stored data about keys.
 
 use std::path::Path;
 
-use context_faults::process::Home;
+use context_test_support::Home;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use serde_json::Value;
 
-/// Runs a command of the operator and gives what it prints.
+/// Runs a command of the operator and returns its output.
 ///
 /// # Panics
-/// When it fails.
+/// The command fails.
 #[must_use]
 pub fn operate(home: &Home, arguments: &[&str]) -> String {
     let output = home
@@ -27,10 +27,10 @@ pub fn operate(home: &Home, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The key in what making one printed.
+/// The key in the output of the command that created it.
 ///
 /// # Panics
-/// When there is none.
+/// There is no key in the output.
 #[must_use]
 pub fn key_of(printed: &str) -> String {
     printed
@@ -43,7 +43,7 @@ pub fn key_of(printed: &str) -> String {
 /// The lines of an owner's audit log.
 ///
 /// # Panics
-/// When it cannot be printed.
+/// The log cannot be printed.
 #[must_use]
 pub fn audit(home: &Home, owner: &str) -> Vec<Value> {
     let text = operate(home, &["audit", "--owner", owner]);
@@ -52,7 +52,7 @@ pub fn audit(home: &Home, owner: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Those of refusals for a missing scope.
+/// The lines about requests that were rejected for a missing scope.
 #[must_use]
 pub fn scope_missing(lines: &[Value]) -> Vec<&Value> {
     lines
@@ -61,10 +61,10 @@ pub fn scope_missing(lines: &[Value]) -> Vec<&Value> {
         .collect()
 }
 
-/// Makes all keys of a database that no service has open such as an older version stored them.
+/// Removes the digests of all keys, as if an older version had stored them. No service may have the database open.
 ///
 /// # Panics
-/// When it cannot be written.
+/// The database cannot be written.
 pub fn forget_digests(database: &Path) {
     let mut conn = SqliteConnection::establish(database.to_str().expect("a path of text"))
         .expect("the database opens");

@@ -1,34 +1,39 @@
-//! A service under attack, and who may call it.
+//! The attacked service and its callers.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use context_faults::process::{Home, Service};
+use context_test_support::{Home, Process};
 use serde_json::{Value, json};
+
+use crate::client::client;
+use crate::keys::{key_of, operate};
+
+/// How long a request may take.
+const REPLY_WITHIN: Duration = Duration::from_secs(20);
 
 /// A service with `AUTH=keys`, the attacker's owner and another owner, whom the attack must not touch.
 pub struct Target {
-    /// Its directory and settings.
+    /// The service's directory and settings.
     pub home: Home,
     /// The process.
-    pub service: Service,
+    pub service: Process,
     /// A key of owner `attacker` with the scope `read` alone.
     pub read_key: String,
-    /// A key of owner `attacker` with read, write and delete.
+    /// A key of owner `attacker` with the scopes read, write and delete.
     pub write_key: String,
-    /// A key of owner `bystander` with read, write and delete.
+    /// A key of owner `bystander` with the scopes read, write and delete.
     pub bystander_key: String,
     /// The id of an entry that the bystander stored before the attack.
     pub bystander_entry: i64,
 }
 
 impl Target {
-    /// Starts a service with these settings besides `AUTH=keys`.
+    /// Starts a service with `AUTH=keys` and these additional settings.
     ///
     /// # Panics
-    /// When it does not start.
+    /// The service does not start.
     pub async fn start(settings: &[(&str, &str)]) -> Self {
         let home = settings
             .iter()
@@ -61,25 +66,25 @@ impl Target {
         target
     }
 
-    /// Makes another key, over the Unix socket.
+    /// Creates another key over the Unix socket.
     #[must_use]
     pub fn key(&self, owner: &str, scopes: &str) -> String {
         create_key(&self.home, owner, scopes)
     }
 
-    /// Ends the service as an init system does.
+    /// Terminates the service with SIGTERM, as an init system does.
     ///
     /// # Panics
-    /// When it does not end well.
+    /// The service does not exit with success.
     pub async fn stopped(self) -> Home {
         assert!(self.service.terminate().await.success(), "it ends well");
         self.home
     }
 
-    /// The same with the service stopped and started again, and something done to its database in between.
+    /// Restarts the service. `between` changes its database while it is stopped.
     ///
     /// # Panics
-    /// When it does not start.
+    /// The service does not start.
     pub async fn restarted(self, between: impl FnOnce(&Path)) -> Self {
         let Self {
             home,
@@ -109,30 +114,31 @@ impl Target {
         self.service.address()
     }
 
-    /// Posts JSON over REST, on a connection of its own.
+    /// Posts JSON over REST on a new connection.
     ///
     /// # Panics
-    /// When there is no reply.
+    /// There is no reply.
     pub async fn post(&self, path: &str, key: &str, body: &Value) -> reqwest::Response {
-        let request = client()
+        let request = client(REPLY_WITHIN)
             .post(format!("http://{}{path}", self.address()))
             .bearer_auth(key)
             .json(body);
         request.send().await.expect("a reply")
     }
 
-    /// The bystander's get over TCP, on a connection of its own: what it was answered, and how long that took.
+    /// Runs the bystander's get over TCP on a new connection. Returns the status and the duration.
     ///
     /// # Errors
-    /// When there is no reply within 20 seconds.
+    /// There is no reply within 20 seconds.
     pub async fn bystander_gets(&self) -> Result<(u16, Duration), reqwest::Error> {
+        #[expect(clippy::disallowed_methods, reason = "how long another owner waits")]
         let started = Instant::now();
         let url = format!(
             "http://{}/v1/contexts/{}",
             self.address(),
             self.bystander_entry
         );
-        let reply = client()
+        let reply = client(REPLY_WITHIN)
             .get(url)
             .bearer_auth(&self.bystander_key)
             .send()
@@ -140,10 +146,10 @@ impl Target {
         Ok((reply.status().as_u16(), started.elapsed()))
     }
 
-    /// Asserts that the bystander's get is answered, neither refused nor timed out.
+    /// Asserts that the bystander's get succeeds and is neither rejected nor timed out.
     ///
     /// # Panics
-    /// When it is not.
+    /// The get fails.
     pub async fn assert_bystander_is_served(&self, when: &str) {
         let (status, took) = self
             .bystander_gets()
@@ -153,33 +159,17 @@ impl Target {
         assert!(took < Duration::from_secs(15), "{when}: {took:?}");
     }
 
-    /// KiB of anonymous memory that the process holds (RssAnon: heap and stacks, without mapped files).
+    /// Anonymous memory of the process in KiB (RssAnon: heap and stacks, without mapped files).
     #[must_use]
     pub fn anonymous_kib(&self) -> u64 {
-        self.service.anonymous_kb()
+        self.service.anonymous_kib()
     }
 }
 
-/// Makes a key for an owner over the Unix socket, as an operator does.
+/// Creates a key for an owner over the Unix socket, as an operator does.
 fn create_key(home: &Home, owner: &str, scopes: &str) -> String {
-    let mut command: Command = home.command("context-service");
-    let output = command
-        .args([
-            "keys", "create", "--owner", owner, "--scopes", scopes, "test",
-        ])
-        .output()
-        .expect("the command runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.split_whitespace()
-        .find(|word| word.starts_with("sk_prod_"))
-        .unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
-        .to_owned()
-}
-
-fn client() -> reqwest::Client {
-    reqwest::Client::builder()
-        .timeout(Duration::from_secs(20))
-        .no_proxy()
-        .build()
-        .expect("a client")
+    let arguments = [
+        "keys", "create", "--owner", owner, "--scopes", scopes, "test",
+    ];
+    key_of(&operate(home, &arguments))
 }

@@ -1,4 +1,4 @@
-//! Recounts a database file from its entries.
+//! Verifies a database file by recounting everything from its entries.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ struct Count {
     count: i64,
 }
 
-/// Queries that give a row for everything that is wrong.
+/// Queries that return a row for every inconsistency.
 const CHECKS: &[(&str, &str)] = &[
     (
         "an entry's row id holds its owner and id",
@@ -134,14 +134,15 @@ const CHECKS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Checks the file, its indexes, and every count and list that is kept beside the entries. Gives a line for everything that is wrong.
+/// Checks the file, its indexes, and every count and list derived from the entries. Returns a line for every
+/// inconsistency.
 #[must_use]
 pub fn audit(database: &Path) -> Vec<String> {
     know_the_tokenizer();
     try_audit(database).unwrap_or_else(|error| vec![format!("the audit stopped: {error}")])
 }
 
-/// Opening a store makes its tokenizer known to all later connections of this process. FTS5 does not open a table
+/// Opening a store registers its tokenizer for all later connections of this process. FTS5 does not open a table
 /// without it.
 fn know_the_tokenizer() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -153,7 +154,7 @@ fn know_the_tokenizer() {
     });
 }
 
-/// Audits a copy of the database that a killed process left, which is recovered there as a restart would.
+/// Audits a copy of the database that a killed process left. The copy is recovered like in a restart.
 #[must_use]
 pub fn audit_copy(database: &Path) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -199,7 +200,7 @@ fn count(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
     )
 }
 
-/// The full-text tables, one for each owner: the owner's number ends the name.
+/// The full-text tables, one per owner. The owner's number is at the end of the name.
 fn full_text_tables(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
     let sql = "SELECT name AS line FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%'";
     Ok(diesel::sql_query(sql)
@@ -243,10 +244,10 @@ fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<
     Ok(wrong)
 }
 
-/// Opens a database for looking into it.
+/// Opens a database for reading.
 ///
 /// # Panics
-/// When it cannot be opened.
+/// The database cannot be opened.
 #[must_use]
 pub fn connect(database: &Path) -> SqliteConnection {
     let mut conn = SqliteConnection::establish(database.to_str().expect("a test's path is UTF-8"))

@@ -1,4 +1,4 @@
-//! Holds the write lock of a database, so that the service's writes wait: nothing else makes a full queue so reliably.
+//! Holds the write lock of a database, so that the service's writes wait. No other method fills the queue as reliably.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use diesel::sqlite::SqliteConnection;
 
 use crate::audit::connect;
 
-/// The lock, until it is dropped.
+/// The write lock. It is released when dropped.
 pub struct Blocker(SqliteConnection);
 
 impl Blocker {
-    /// Takes the lock. The service needs a `SQLITE_BUSY_TIMEOUT_MS` that is longer than the test.
+    /// Takes the lock. The service needs a `SQLITE_BUSY_TIMEOUT_MS` longer than the test.
     ///
     /// # Panics
-    /// When the lock cannot be had.
+    /// The lock cannot be acquired.
     #[must_use]
     pub fn hold(database: &Path) -> Self {
         let mut conn = connect(database);

@@ -1,9 +1,8 @@
-//! Entries whose whole content follows from a few numbers, so that a mixture of two of them is noticed.
+//! Entries whose content is derived from a few numbers, so that a mixture of two entries is detected.
 
 use context_model::{Entry, ImageBytes, ImageInput, JsonObject, Source, StoreContextRequest};
+use context_test_support::Random;
 use serde_json::json;
-
-use crate::random::Random;
 
 /// What an entry should hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,25 +11,25 @@ pub struct Content {
     pub thread_id: String,
     /// Who wrote it.
     pub source: Source,
-    /// The text; its first word is unique.
+    /// The text. Its first word is unique.
     pub text: String,
-    /// Tags, sorted.
+    /// The tags, sorted.
     pub tags: Vec<String>,
-    /// Metadata.
+    /// The metadata.
     pub metadata: JsonObject,
-    /// Images in order.
+    /// The images, in order.
     pub images: Vec<ImageInput>,
 }
 
 impl Content {
-    /// The content of writer `writer`'s entry number `serial` at its `revision`-th change, in this thread.
+    /// The content of entry number `serial` of writer `writer` after its `revision`-th change, in this thread.
     #[must_use]
     pub fn new(writer: usize, serial: u64, revision: u64, thread_id: &str) -> Self {
         let word = format!("w{writer}n{serial}r{revision}e");
         let mut random =
             Random::new(serial.wrapping_mul(1000).wrapping_add(revision)).part(writer as u64);
         let filler = ["lorem", "ipsum", "dolor", "sit", "amet", "запись", "記憶"];
-        // Most are short; some need several pages of the database.
+        // Most texts are short. Some need several pages of the database.
         let words = if random.chance(10) {
             random.below(3000)
         } else {
@@ -74,7 +73,7 @@ impl Content {
         }
     }
 
-    /// A request that stores it.
+    /// A request that stores the entry.
     #[must_use]
     pub fn request(&self) -> StoreContextRequest {
         let Self {
@@ -95,7 +94,7 @@ impl Content {
         }
     }
 
-    /// The unique first word of its text.
+    /// The unique first word of the text.
     #[must_use]
     pub fn word(&self) -> &str {
         self.text.split(' ').next().unwrap_or_default()

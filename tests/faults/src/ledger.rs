@@ -1,4 +1,4 @@
-//! What one writer was told, and what must therefore be there.
+//! The acknowledgements of one writer, and what must therefore be stored.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use context_model::Entry;
 
 use crate::content::Content;
 
-/// An entry as it was acknowledged.
+/// An acknowledged entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// What it holds.
+    /// The content.
     pub content: Content,
-    /// Its version.
+    /// The version.
     pub version: i64,
 }
 
-/// A request whose outcome is not known yet.
+/// A request with an unknown outcome.
 #[derive(Debug, Clone)]
 pub enum Attempt {
-    /// Storing these; with `true` all or none.
+    /// Storing these entries. With `true`, all or none.
     Store(Vec<Content>, bool),
-    /// Giving entries these contents; with `true` all or none.
+    /// Updating entries with these contents. With `true`, all or none.
     Update(Vec<(i64, Content)>, bool),
-    /// Deleting these, all or none.
+    /// Deleting these entries, all or none.
     Delete(Vec<i64>),
 }
 
-/// One writer's entries and the request it has under way.
+/// The entries of one writer, and its request in flight.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Who: texts of its entries begin with `w<writer>n`.
+    /// Number of the writer. The texts of its entries begin with `w<writer>n`.
     pub writer: usize,
-    /// What was acknowledged, by id.
+    /// Acknowledged entries, by id.
     pub known: BTreeMap<i64, Known>,
-    /// The request without an answer.
+    /// The request in flight.
     pub attempt: Option<Attempt>,
-    /// For unique texts.
+    /// Counter for unique texts.
     pub serial: u64,
-    /// Acknowledgements so far.
+    /// Number of acknowledgements so far.
     pub acknowledged: usize,
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     #[must_use]
     pub const fn new(writer: usize) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Whether an entry with this text is this writer's.
+    /// Whether this writer wrote an entry with this text.
     #[must_use]
     pub fn wrote(&self, text: &str) -> bool {
         text.strip_prefix('w')
@@ -62,11 +62,11 @@ impl Ledger {
             .is_some_and(|(writer, _)| writer.parse() == Ok(self.writer))
     }
 
-    /// Compares what is stored with what was acknowledged, and learns what became of the request under way.
+    /// Compares the stored entries with the acknowledged ones, and determines the outcome of the request in flight.
     ///
     /// # Errors
-    /// Every acknowledged entry that is missing or different, every deleted one that is back, every entry that nobody
-    /// stored, and every batch that was applied in part.
+    /// Every acknowledged entry that is missing or different, every deleted entry that is back, every entry that was
+    /// never sent, and every atomic batch that was applied in part.
     pub fn settle(&mut self, stored: &BTreeMap<i64, Entry>) -> Result<(), Vec<String>> {
         let mut stored: BTreeMap<i64, Known> = stored
             .values()
@@ -187,7 +187,7 @@ impl Ledger {
     }
 }
 
-/// The first thing in which two entries differ, briefly: texts and images can be long.
+/// The first difference between two entries, in short form: texts and images can be long.
 fn difference(expected: &Known, found: &Known) -> String {
     let Known {
         content: a,

@@ -1,4 +1,4 @@
-//! Writers that store, update and delete without a pause, and note what they were told.
+//! Writers that continuously store, update and delete, and record the outcomes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use context_model::{
     DeleteContextRequest, Entry, Error, Reason, StoreContextBatchRequest, StoreContextRequest,
     UpdateContextBatchRequest, UpdateContextRequest,
 };
+use context_test_support::Random;
 use tokio::task::JoinSet;
 
+use crate::client::Client;
 use crate::content::Content;
-use crate::door::Door;
 use crate::ledger::{Attempt, Known, Ledger};
-use crate::random::Random;
 
-/// Entries a writer keeps, about: then it deletes as often as it stores.
-const KEPT: usize = 20;
+/// Approximate number of entries per writer. From this number on it deletes as often as it stores.
+const ENTRIES_PER_WRITER: usize = 20;
 
-/// What writers and the test tell each other.
+/// Signals between the writers and the test.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// The fault has begun: errors are expected from now on.
+    /// The fault has started. Errors are expected from now on.
     pub fault: AtomicBool,
-    /// The writers are to end.
+    /// The writers must stop.
     pub stop: AtomicBool,
-    /// Acknowledgements so far, over all writers.
+    /// Number of acknowledgements so far, over all writers.
     pub acknowledged: AtomicUsize,
 }
 
 impl Signals {
-    /// Waits until this many writes were acknowledged since the start, or every writer has ended.
+    /// Waits until this many writes have been acknowledged since the start, or every writer has ended.
     ///
     /// # Panics
-    /// When neither happens within two minutes.
+    /// Neither happens within two minutes.
     pub async fn acknowledged(&self, count: usize, load: &Load) {
         let waiting = async {
             while self.acknowledged.load(Ordering::SeqCst) < count && !load.has_ended() {
@@ -47,7 +47,7 @@ impl Signals {
     }
 }
 
-/// Writers under way.
+/// Running writers.
 #[derive(Debug)]
 pub struct Load {
     tasks: JoinSet<Result<Ledger, String>>,
@@ -55,24 +55,24 @@ pub struct Load {
 }
 
 impl Load {
-    /// Lets each ledger's writer write through its own door until [`Signals::stop`] or the first error.
-    pub fn start<D: Door>(
+    /// Starts one writer per ledger, each with its own client. It writes until [`Signals::stop`] or the first error.
+    pub fn start<C: Client>(
         ledgers: Vec<Ledger>,
         random: &Random,
         signals: &Arc<Signals>,
-        mut door: impl FnMut(usize) -> D,
+        mut client: impl FnMut(usize) -> C,
     ) -> Self {
         let mut tasks = JoinSet::new();
         let running = Arc::new(AtomicUsize::new(ledgers.len()));
         for ledger in ledgers {
-            let (door, signals, running) = (
-                door(ledger.writer),
+            let (client, signals, running) = (
+                client(ledger.writer),
                 Arc::clone(signals),
                 Arc::clone(&running),
             );
             let random = random.part(ledger.writer as u64);
             tasks.spawn(async move {
-                let outcome = write(door, ledger, random, signals).await;
+                let outcome = write(client, ledger, random, signals).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 outcome
             });
@@ -80,16 +80,16 @@ impl Load {
         Self { tasks, running }
     }
 
-    /// Whether no writer writes any more.
+    /// Whether all writers have ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.running.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits for the writers and gives their ledgers back, in order.
+    /// Waits for the writers and returns their ledgers, in order.
     ///
     /// # Panics
-    /// When a writer got an error before the fault.
+    /// A writer received an error before the fault.
     pub async fn finish(mut self) -> Vec<Ledger> {
         let mut ledgers = Vec::new();
         while let Some(outcome) = self.tasks.join_next().await {
@@ -103,14 +103,14 @@ impl Load {
     }
 }
 
-async fn write<D: Door>(
-    door: D,
+async fn write<C: Client>(
+    client: C,
     mut ledger: Ledger,
     mut random: Random,
     signals: Arc<Signals>,
 ) -> Result<Ledger, String> {
     while !signals.stop.load(Ordering::SeqCst) {
-        let outcome = step(&door, &mut ledger, &mut random).await;
+        let outcome = step(&client, &mut ledger, &mut random).await;
         match outcome {
             Ok(()) => {
                 ledger.attempt = None;
@@ -118,7 +118,7 @@ async fn write<D: Door>(
                 signals.acknowledged.fetch_add(1, Ordering::SeqCst);
             }
             Err(error) if signals.fault.load(Ordering::SeqCst) => {
-                // These say that nothing was done, and are held to it.
+                // These errors guarantee that nothing was done, and the test verifies that.
                 if matches!(
                     error.reason,
                     Reason::StorageFull | Reason::StorageReadOnly | Reason::Overloaded
@@ -138,21 +138,21 @@ async fn write<D: Door>(
     Ok(ledger)
 }
 
-/// One request, noted before it is sent and again when it is answered.
-async fn step(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
-    let full = ledger.known.len() >= KEPT;
+/// Makes one request. The ledger records it before it is sent, and its outcome.
+async fn step(client: &impl Client, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+    let full = ledger.known.len() >= ENTRIES_PER_WRITER;
     match random.below(100) {
-        0..30 if !full => store(door, ledger, random).await,
-        30..42 if !full => store_batch(door, ledger, random).await,
-        _ if ledger.known.len() < 3 => store(door, ledger, random).await,
-        42..65 => update(door, ledger, random).await,
-        65..75 => update_batch(door, ledger, random).await,
-        75..80 if full => delete_thread(door, ledger).await,
-        _ => delete(door, ledger, random).await,
+        0..30 if !full => store(client, ledger, random).await,
+        30..42 if !full => store_batch(client, ledger, random).await,
+        _ if ledger.known.len() < 3 => store(client, ledger, random).await,
+        42..65 => update(client, ledger, random).await,
+        65..75 => update_batch(client, ledger, random).await,
+        75..80 if full => delete_thread(client, ledger).await,
+        _ => delete(client, ledger, random).await,
     }
 }
 
-/// Two threads of the writer's own and one that all share.
+/// Each writer uses two threads of its own and one that all writers share.
 fn new_content(ledger: &mut Ledger, random: &mut Random) -> Content {
     ledger.serial += 1;
     let thread = match random.below(3) {
@@ -162,10 +162,14 @@ fn new_content(ledger: &mut Ledger, random: &mut Random) -> Content {
     Content::new(ledger.writer, ledger.serial, 0, &thread)
 }
 
-async fn store(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+async fn store(
+    client: &impl Client,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<(), Error> {
     let content = new_content(ledger, random);
     ledger.attempt = Some(Attempt::Store(vec![content.clone()], true));
-    let reply = door.store(content.request()).await?;
+    let reply = client.store(content.request()).await?;
     ledger.known.insert(
         reply.context_id,
         Known {
@@ -177,7 +181,7 @@ async fn store(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Re
 }
 
 async fn store_batch(
-    door: &impl Door,
+    client: &impl Client,
     ledger: &mut Ledger,
     random: &mut Random,
 ) -> Result<(), Error> {
@@ -188,7 +192,7 @@ async fn store_batch(
     ledger.attempt = Some(Attempt::Store(contents.clone(), atomic));
     let mut entries: Vec<StoreContextRequest> = contents.iter().map(Content::request).collect();
     if !atomic {
-        // An item that is refused, between items that are not.
+        // An item that is rejected, between items that are not.
         entries.insert(
             1,
             StoreContextRequest {
@@ -197,7 +201,7 @@ async fn store_batch(
             },
         );
     }
-    let reply = door
+    let reply = client
         .store_batch(StoreContextBatchRequest {
             entries,
             atomic: Some(atomic),
@@ -234,7 +238,7 @@ fn any_id(ledger: &Ledger, random: &mut Random) -> i64 {
         .expect("a writer with entries")
 }
 
-/// The next content of an entry and the request that gives it.
+/// The next content of an entry, and the request that produces it.
 fn next_content(
     ledger: &mut Ledger,
     id: i64,
@@ -257,7 +261,7 @@ fn next_content(
     };
     let mut expected = next.clone();
     if random.chance(40) {
-        // A patch on what is there instead of a new object.
+        // A patch on the stored metadata instead of a new object.
         let mut patched = known.content.metadata.clone();
         patched.insert("patched".to_owned(), ledger.serial.into());
         let mut patch = context_model::JsonObject::new();
@@ -270,11 +274,15 @@ fn next_content(
     (expected, request)
 }
 
-async fn update(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+async fn update(
+    client: &impl Client,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<(), Error> {
     let id = any_id(ledger, random);
     let (content, request) = next_content(ledger, id, random);
     ledger.attempt = Some(Attempt::Update(vec![(id, content.clone())], true));
-    let reply = door.update(request).await?;
+    let reply = client.update(request).await?;
     ledger.known.insert(
         id,
         Known {
@@ -286,7 +294,7 @@ async fn update(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> R
 }
 
 async fn update_batch(
-    door: &impl Door,
+    client: &impl Client,
     ledger: &mut Ledger,
     random: &mut Random,
 ) -> Result<(), Error> {
@@ -307,7 +315,7 @@ async fn update_batch(
         .values()
         .map(|(_, request)| request.clone())
         .collect();
-    let reply = door
+    let reply = client
         .update_batch(UpdateContextBatchRequest {
             updates: requests,
             atomic: Some(atomic),
@@ -324,14 +332,18 @@ async fn update_batch(
     Ok(())
 }
 
-async fn delete(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+async fn delete(
+    client: &impl Client,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<(), Error> {
     let mut ids: Vec<i64> = (0..1 + random.below(4))
         .map(|_| any_id(ledger, random))
         .collect();
     ids.sort_unstable();
     ids.dedup();
     ledger.attempt = Some(Attempt::Delete(ids.clone()));
-    let reply = door
+    let reply = client
         .delete(DeleteContextRequest {
             context_ids: Some(ids.clone()),
             thread_id: None,
@@ -346,7 +358,7 @@ async fn delete(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> R
     Ok(())
 }
 
-async fn delete_thread(door: &impl Door, ledger: &mut Ledger) -> Result<(), Error> {
+async fn delete_thread(client: &impl Client, ledger: &mut Ledger) -> Result<(), Error> {
     let thread = format!("thread-{}-1", ledger.writer);
     let of_thread = ledger
         .known
@@ -354,7 +366,7 @@ async fn delete_thread(door: &impl Door, ledger: &mut Ledger) -> Result<(), Erro
         .filter(|(_, known)| known.content.thread_id == thread);
     let ids: Vec<i64> = of_thread.map(|(id, _)| *id).collect();
     ledger.attempt = Some(Attempt::Delete(ids.clone()));
-    let reply = door
+    let reply = client
         .delete(DeleteContextRequest {
             context_ids: None,
             thread_id: Some(thread),
@@ -369,12 +381,12 @@ async fn delete_thread(door: &impl Door, ledger: &mut Ledger) -> Result<(), Erro
     Ok(())
 }
 
-/// Compares every ledger with what the door shows, and the counts with the entries. Gives everything that is wrong.
+/// Compares every ledger with the stored entries, and the counts with the entries. Returns everything that is wrong.
 ///
 /// # Panics
-/// When the entries cannot be read.
-pub async fn settle(door: &impl Door, ledgers: &mut [Ledger]) -> Vec<String> {
-    let stored = door.everything().await.expect("every entry can be read");
+/// The entries cannot be read.
+pub async fn settle(client: &impl Client, ledgers: &mut [Ledger]) -> Vec<String> {
+    let stored = client.everything().await.expect("every entry can be read");
     let mut wrong: Vec<String> = ledgers
         .iter_mut()
         .filter_map(|ledger| ledger.settle(&stored).err())
@@ -388,16 +400,16 @@ pub async fn settle(door: &impl Door, ledgers: &mut [Ledger]) -> Vec<String> {
                     .iter()
                     .any(|ledger| ledger.wrote(&entry.text_content))
             })
-            .map(nobodys),
+            .map(unknown_entry),
     );
-    wrong.extend(miscounts(door, &stored).await);
+    wrong.extend(miscounts(client, &stored).await);
     wrong
 }
 
-/// Panics with everything that is wrong.
+/// Asserts that nothing is wrong.
 ///
 /// # Panics
-/// When something is.
+/// Something is wrong. The message lists all of it.
 pub fn nothing_wrong(wrong: &[String], when: &str) {
     assert!(
         wrong.is_empty(),
@@ -407,16 +419,16 @@ pub fn nothing_wrong(wrong: &[String], when: &str) {
     );
 }
 
-fn nobodys(entry: &Entry) -> String {
+fn unknown_entry(entry: &Entry) -> String {
     format!(
-        "entry {} is nobody's: `{}`",
+        "entry {} was never sent: `{}`",
         entry.id,
         entry.text_content.chars().take(40).collect::<String>()
     )
 }
 
-/// What threads and statistics count otherwise than the entries do.
-async fn miscounts(door: &impl Door, stored: &BTreeMap<i64, Entry>) -> Vec<String> {
+/// Differences between the counts of threads and statistics and the entries.
+async fn miscounts(client: &impl Client, stored: &BTreeMap<i64, Entry>) -> Vec<String> {
     let count =
         |test: &dyn Fn(&Entry) -> bool| stored.values().filter(|entry| test(entry)).count() as i64;
     let images = |entry: &Entry| entry.images.as_ref().map_or(0, Vec::len) as i64;
@@ -426,7 +438,7 @@ async fn miscounts(door: &impl Door, stored: &BTreeMap<i64, Entry>) -> Vec<Strin
             wrong.push(format!("{what}: {shown} shown, {counted} counted"));
         }
     };
-    let statistics = door.statistics().await.expect("statistics");
+    let statistics = client.statistics().await.expect("statistics");
     let user = |entry: &Entry| entry.source == context_model::Source::User;
     let multimodal = |entry: &Entry| images(entry) > 0;
     let tags: std::collections::BTreeSet<&String> =
@@ -459,7 +471,7 @@ async fn miscounts(door: &impl Door, stored: &BTreeMap<i64, Entry>) -> Vec<Strin
     );
     check("unique_tags", tags.len() as i64, statistics.unique_tags);
 
-    let threads = door.threads().await.expect("threads");
+    let threads = client.threads().await.expect("threads");
     let names: std::collections::BTreeSet<&String> =
         stored.values().map(|entry| &entry.thread_id).collect();
     check("total_threads", names.len() as i64, threads.total_threads);

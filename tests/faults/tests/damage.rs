@@ -1,13 +1,12 @@
-//! Damaged database files: reported, never served.
+//! Damaged database files are reported and never served.
 
 use std::path::Path;
 
+use context_faults::client::{Client as _, Embedded};
 use context_faults::content::Content;
-use context_faults::door::{Door as _, Embedded};
-use context_faults::process::Home;
-use context_faults::random::{Random, rounds, seed};
 use context_model::{GetContextByIdsRequest, Reason, SearchContextRequest};
 use context_store_sqlite::{Config, OpenError};
+use context_test_support::{Home, Random, rounds, seed};
 
 const PAGE: usize = 4096;
 const ENTRIES: u64 = 300;
@@ -31,13 +30,13 @@ async fn sound() -> (Vec<u8>, Vec<(i64, Content)>) {
     (std::fs::read(path).expect("the file"), entries)
 }
 
-/// Spoils a page that holds a B-tree. What lies on overflow pages or inside a cell SQLite cannot check.
+/// Damages a page that holds a B-tree. SQLite cannot check overflow pages or the inside of a cell.
 fn damage(file: &mut Vec<u8>, random: &mut Random) -> String {
     let pages = file.len() / PAGE;
     if random.chance(15) {
-        let kept = pages / 4 + random.below(pages / 2);
-        file.truncate(kept * PAGE);
-        return format!("cut after {kept} of {pages} pages");
+        let remaining = pages / 4 + random.below(pages / 2);
+        file.truncate(remaining * PAGE);
+        return format!("cut after {remaining} of {pages} pages");
     }
     loop {
         let page = 1 + random.below(pages - 1);

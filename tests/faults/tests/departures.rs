@@ -1,16 +1,16 @@
-//! Clients that go away in the middle of a request, and clients that never finish one.
+//! Clients that disconnect in the middle of a request, and clients that never finish one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use context_faults::audit::audit;
 use context_faults::blocker::Blocker;
+use context_faults::client::{Client as _, Grpc};
 use context_faults::content::Content;
-use context_faults::door::Door as _;
-use context_faults::http;
-use context_faults::process::Home;
-use context_faults::random::{Random, seed};
 use context_model::StoreContextBatchRequest;
+use context_test_support::http::Request;
+use context_test_support::{Home, Random, seed};
+use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 const CLIENTS: u64 = 40;
 const BATCH: u64 = 5;
 
-/// Every entry is one that was sent, whole; batches are there whole or not at all. Gives the serials found.
+/// Asserts that every stored entry was sent and is complete, and that batches are stored completely or not at all.
+/// Returns the serials found.
 fn check(stored: &BTreeMap<i64, context_model::Entry>) -> Vec<u64> {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in stored.values() {
@@ -58,15 +59,15 @@ fn batch(client: u64) -> StoreContextBatchRequest {
 async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
     let home = Home::new().with("SQLITE_BUSY_TIMEOUT_MS", "600000");
     let service = home.start().await;
-    let door = home.door();
+    let grpc = Grpc::of(&home);
     // So that the database has an owner, whose statistics tell what is queued.
-    door.store_batch(batch(CLIENTS)).await.expect("it works");
+    grpc.store_batch(batch(CLIENTS)).await.expect("it works");
     let blocker = Blocker::hold(&home.database());
     let mut staying = JoinSet::new();
     let mut leaving = Vec::new();
     for client in 0..CLIENTS {
-        let door = home.door();
-        let call = async move { door.store_batch(batch(client)).await };
+        let grpc = Grpc::of(&home);
+        let call = async move { grpc.store_batch(batch(client)).await };
         if client % 2 == 0 {
             staying.spawn(call);
         } else {
@@ -75,7 +76,7 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
     }
     let waiting = i64::try_from(CLIENTS / 2).expect("a small number");
     let queued = async {
-        while door
+        while grpc
             .statistics()
             .await
             .expect("statistics")
@@ -95,11 +96,11 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
         assert!(
             outcome
                 .expect("no panic")
-                .expect("whoever stays is served")
+                .expect("a client that stays is served")
                 .success
         );
     }
-    let found = check(&door.everything().await.expect("entries"));
+    let found = check(&grpc.everything().await.expect("entries"));
     assert!(
         (0..CLIENTS)
             .filter(|client| client % 2 == 0)
@@ -130,16 +131,16 @@ async fn connections_that_break_at_any_byte_leave_nothing_half_done() {
             random.below(request.len())
         };
         let mut stream = TcpStream::connect(address).await.expect("a connection");
-        // A service that has refused the request may have closed already.
+        // A service that has rejected the request may already have closed the connection.
         let _ = stream.write_all(&request[..sent]).await;
         drop(stream);
     }
-    check(&home.door().everything().await.expect("entries"));
-    let body = serde_json::to_string(&batch(CLIENTS)).expect("JSON");
+    check(&Grpc::of(&home).everything().await.expect("entries"));
+    let body = json!(batch(CLIENTS));
     assert_eq!(
-        http::request(address, "POST", "/v1/contexts/batch", &body)
+        Request::post(address, "/v1/contexts/batch", &body)
+            .send()
             .await
-            .expect("a reply")
             .status,
         200
     );
@@ -172,21 +173,17 @@ async fn slow_clients_do_not_stop_others() {
             .expect("a few bytes");
         slow.push(stream);
     }
-    let body = serde_json::to_string(&batch(0)).expect("JSON");
+    let body = json!(batch(0));
     let reply = tokio::time::timeout(
         Duration::from_secs(10),
-        http::request(address, "POST", "/v1/contexts/batch", &body),
+        Request::post(address, "/v1/contexts/batch", &body).send(),
     );
     assert_eq!(
-        reply
-            .await
-            .expect("others are served meanwhile")
-            .expect("a reply")
-            .status,
+        reply.await.expect("others are served meanwhile").status,
         200
     );
 
-    // Even when they take every connection there is: the silent ones are closed after a while.
+    // Even when they use all connections: silent connections are closed after a while.
     for client in 150..400 {
         let mut stream = TcpStream::connect(address)
             .await
@@ -194,19 +191,15 @@ async fn slow_clients_do_not_stop_others() {
         let _ = stream.write_all(starts[client % 4].as_bytes()).await;
         slow.push(stream);
     }
-    let body = serde_json::to_string(&batch(1)).expect("JSON");
+    let body = json!(batch(1));
     let reply = tokio::time::timeout(
         Duration::from_secs(120),
-        http::request(address, "POST", "/v1/contexts/batch", &body),
+        Request::post(address, "/v1/contexts/batch", &body).send(),
     );
     assert_eq!(
-        reply
-            .await
-            .expect("others are served in the end")
-            .expect("a reply")
-            .status,
+        reply.await.expect("others are served in the end").status,
         200
     );
     drop(slow);
-    check(&home.door().everything().await.expect("entries"));
+    check(&Grpc::of(&home).everything().await.expect("entries"));
 }

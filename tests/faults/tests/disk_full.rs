@@ -1,4 +1,4 @@
-//! Disks that fill up, turn read-only or fail under a running service, on gRPC and REST.
+//! Disks that fill up, become read-only or fail while a service is running, tested over gRPC and REST.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use context_faults::audit::audit;
+use context_faults::client::{Client as _, Embedded, Grpc};
 use context_faults::content::Content;
 use context_faults::disk::{Disk, Fault};
-use context_faults::door::{Door as _, Embedded, Grpc};
-use context_faults::http;
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
-use context_faults::process::{Home, Service, binary};
-use context_faults::random::{Random, rounds, seed};
 use context_model::Reason;
 use context_service::{Running, Started, cli::Cli, config};
 use context_store_sqlite::{Config, OpenError};
+use context_test_support::http::Request;
+use context_test_support::{Home, Process, Random, binary, rounds, seed};
+use serde_json::json;
 
 const WRITERS: usize = 8;
 
@@ -33,7 +33,7 @@ async fn start(directory: &Path) -> Running {
         .unwrap_or_else(|error| panic!("{}", error.text));
     match context_service::start(&cli.config).await {
         Ok(Started::Running(service)) => service,
-        Ok(Started::ServedByAnother) => panic!("nobody else serves a new directory"),
+        Ok(Started::ServedByAnother) => panic!("no other service uses a new directory"),
         Err(error) => panic!("{error}"),
     }
 }
@@ -42,7 +42,7 @@ fn content(serial: u64) -> Content {
     Content::new(WRITERS, serial, 0, "by hand")
 }
 
-/// What a fault is answered with.
+/// The expected reply to writes during a fault.
 struct Expected {
     fault: Fault,
     reason: Reason,
@@ -50,8 +50,8 @@ struct Expected {
     status: u16,
 }
 
-async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr) {
-    let error = door
+async fn refused(expected: &Expected, client: &Grpc, address: std::net::SocketAddr) {
+    let error = client
         .store(content(0).request())
         .await
         .expect_err("nothing can be stored");
@@ -65,8 +65,8 @@ async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr
         "a sentence: {}",
         error.message
     );
-    let status = door
-        .client()
+    let status = client
+        .generated()
         .store_context(context_proto::v1::StoreContextRequest::from(
             content(0).request(),
         ))
@@ -78,10 +78,8 @@ async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr
         "{:?}: {status:?}",
         expected.fault
     );
-    let body = serde_json::to_string(&content(0).request()).expect("JSON");
-    let reply = http::request(address, "POST", "/v1/contexts", &body)
-        .await
-        .expect("a reply");
+    let body = json!(content(0).request());
+    let reply = Request::post(address, "/v1/contexts", &body).send().await;
     assert_eq!(
         reply.status, expected.status,
         "{:?}: {}",
@@ -90,8 +88,8 @@ async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr
     assert_eq!(
         reply.header("content-type"),
         Some("application/problem+json"),
-        "{}",
-        reply.head
+        "{:?}",
+        reply.headers
     );
     assert!(
         reply.body.contains(expected.reason.as_str()),
@@ -106,20 +104,20 @@ async fn survives(expected: Expected) {
     let disk = Disk::attach(directory.path());
     let service = start(directory.path()).await;
     let (stop, address) = (service.stop(), service.address().expect("an address"));
-    let door = Grpc::at(service.socket());
+    let client = Grpc::at(service.socket());
     let running = tokio::spawn(service.run());
     let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
     for round in 0..rounds("CONTEXT_FAULTS_FULL_DISKS", 3) {
         let mut random = random.part(round as u64);
         let signals = Arc::new(Signals::default());
-        let load = Load::start(ledgers, &random, &signals, |_| door.clone());
+        let load = Load::start(ledgers, &random, &signals, |_| client.clone());
         signals.acknowledged(50 + random.below(200), &load).await;
         signals.fault.store(true, Ordering::SeqCst);
         disk.set_fault(expected.fault);
         ledgers = load.finish().await;
 
-        refused(&expected, &door, address).await;
-        let during = settle(&door, &mut ledgers).await;
+        refused(&expected, &client, address).await;
+        let during = settle(&client, &mut ledgers).await;
         nothing_wrong(
             &during,
             &format!(
@@ -129,10 +127,10 @@ async fn survives(expected: Expected) {
         );
         disk.set_fault(Fault::None);
         nothing_wrong(
-            &settle(&door, &mut ledgers).await,
+            &settle(&client, &mut ledgers).await,
             &format!("{:?}, round {round}: reads afterwards", expected.fault),
         );
-        let id = door
+        let id = client
             .store(content(round as u64 + 1).request())
             .await
             .expect("writes go on when there is room")
@@ -142,7 +140,8 @@ async fn survives(expected: Expected) {
             thread_id: None,
         };
         assert_eq!(
-            door.delete(request)
+            client
+                .delete(request)
                 .await
                 .expect("deleting works too")
                 .deleted_count,
@@ -199,7 +198,7 @@ async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
 }
 
 /// A service on a file system of its own with 6 MB, 3 of them taken. `None` where mounting is not allowed.
-async fn on_a_small_file_system(home: &Home) -> Option<Service> {
+async fn on_a_small_file_system(home: &Home) -> Option<Process> {
     let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" && head -c 3000000 /dev/zero >\"$1/ballast\" && exec \"$0\"";
     let small = home.path().join("small");
     std::fs::create_dir(&small).expect("a directory");
@@ -228,14 +227,14 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
         eprintln!("SKIPPED: unshare may not mount a file system here");
         return;
     };
-    let door = home.door();
+    let client = Grpc::of(&home);
     let mut stored = Vec::new();
     let error = loop {
         let content = Content {
             images: Vec::new(),
             ..content(stored.len() as u64 + 1)
         };
-        match door.store(content.request()).await {
+        match client.store(content.request()).await {
             Ok(reply) => stored.push((reply.context_id, content)),
             Err(error) => break error,
         }
@@ -243,7 +242,7 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
     };
     assert_eq!(error.reason, Reason::StorageFull, "{error:?}");
     let check = async || {
-        let found = door.everything().await.expect("reads go on");
+        let found = client.everything().await.expect("reads go on");
         assert!(stored.iter().all(|(id, content)| {
             found
                 .get(id)
@@ -260,7 +259,8 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
         home.path().join("small/ballast").display()
     );
     std::fs::remove_file(ballast).expect("the ballast can be thrown off");
-    door.store(content(0).request())
+    client
+        .store(content(0).request())
         .await
         .expect("writes go on when there is room");
     assert_eq!(check().await, stored.len() + 1);

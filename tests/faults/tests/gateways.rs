@@ -1,15 +1,14 @@
-//! Many gateways on one database: they share one service, which they start, survive and give up together.
+//! Many gateways on one database share one service. They start it, survive its death and let it end when no longer
+//! needed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use context_faults::audit::audit;
-use context_faults::door::Door as _;
-use context_faults::gateway::Gateway;
+use context_faults::client::{Client as _, Grpc};
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
-use context_faults::process::{Home, Sweep, services_of, wait_for};
-use context_faults::random::{Random, seed};
+use context_test_support::{Home, Mcp, Random, Sweep, seed, services_of, wait_for};
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -18,7 +17,7 @@ const GATEWAYS: usize = 8;
 const WRITERS: usize = 25;
 const ENTRIES: usize = 2;
 
-/// Whether a message shows that two of them met at the database.
+/// Whether a message shows a conflict over the database.
 fn is_busy(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("busy") || message.contains("locked")
@@ -32,16 +31,16 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
     let home = Arc::new(home);
     for _ in 0..GATEWAYS {
         let home = Arc::clone(&home);
-        starting.spawn(async move { Gateway::start(&home).await });
+        starting.spawn(async move { Mcp::start(home.command("context-gateway")).await });
     }
-    let gateways: Vec<Arc<Gateway>> = starting
+    let gateways: Vec<Arc<Mcp>> = starting
         .join_all()
         .await
         .into_iter()
         .map(Arc::new)
         .collect();
 
-    // All at once, so that eight first calls look for a service that is not there.
+    // All at once, so that eight first calls find no service.
     let mut writers = JoinSet::new();
     for (number, gateway) in gateways.iter().enumerate() {
         for writer in 0..WRITERS {
@@ -65,13 +64,13 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
         "exactly one service"
     );
     let total = GATEWAYS * WRITERS * ENTRIES;
-    let stored = home.door().everything().await.expect("entries");
+    let stored = Grpc::of(&home).everything().await.expect("entries");
     assert_eq!(stored.len(), total);
     let texts: std::collections::BTreeSet<&String> =
         stored.values().map(|entry| &entry.text_content).collect();
     assert_eq!(texts.len(), total, "each once");
 
-    // The service is killed; whoever calls next brings it back.
+    // The service is killed. The next call starts it again.
     let [killed] = services_of(&home.database())[..] else {
         panic!("one service")
     };
@@ -98,13 +97,13 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
     );
 
     for gateway in gateways {
-        let gateway = Arc::into_inner(gateway).expect("no call is under way");
+        let gateway = Arc::into_inner(gateway).expect("no call is in flight");
         assert!(
             gateway.leave().await.success(),
             "a gateway ends with its client"
         );
     }
-    wait_for("the service ends when nobody needs it", || {
+    wait_for("the service ends when no client needs it", || {
         services_of(&home.database()).is_empty().then_some(())
     })
     .await;
@@ -120,7 +119,7 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
 async fn a_service_started_by_hand_takes_over_from_a_gateways() {
     let home = Home::new();
     let _sweep = Sweep(home.database());
-    let gateway = Gateway::start(&home).await;
+    let gateway = Mcp::start(home.command("context-gateway")).await;
     let entry = json!({ "thread_id": "t", "source": "user", "text": "stored before the takeover" });
     gateway
         .call("store_context", entry)
@@ -129,11 +128,11 @@ async fn a_service_started_by_hand_takes_over_from_a_gateways() {
     let automatic = services_of(&home.database());
     assert_eq!(automatic.len(), 1);
 
-    // Writers are at work all the while. Some may be turned away; what is acknowledged stays.
+    // Writers are active all the time. Some may be rejected, but everything acknowledged must remain.
     let signals = Arc::new(Signals::default());
     signals.fault.store(true, Ordering::SeqCst);
     let ledgers = (0..4).map(Ledger::new).collect();
-    let load = Load::start(ledgers, &Random::new(seed()), &signals, |_| home.door());
+    let load = Load::start(ledgers, &Random::new(seed()), &signals, |_| Grpc::of(&home));
     signals.acknowledged(30, &load).await;
     let by_hand = home.start().await;
     signals.stop.store(true, Ordering::SeqCst);
@@ -152,9 +151,9 @@ async fn a_service_started_by_hand_takes_over_from_a_gateways() {
         context_ids: None,
         thread_id: Some("t".into()),
     };
-    home.door().delete(request).await.expect("deleted");
+    Grpc::of(&home).delete(request).await.expect("deleted");
     nothing_wrong(
-        &settle(&home.door(), &mut ledgers).await,
+        &settle(&Grpc::of(&home), &mut ledgers).await,
         "after the takeover",
     );
     assert!(by_hand.terminate().await.success());
@@ -176,7 +175,7 @@ async fn a_second_service_started_by_hand_is_refused_with_a_sentence() {
         log.contains(&first.pid().as_raw_nonzero().to_string()),
         "it names the process: {log}"
     );
-    home.door()
+    Grpc::of(&home)
         .statistics()
         .await
         .expect("the first one is unharmed");

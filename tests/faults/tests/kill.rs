@@ -1,4 +1,4 @@
-//! `kill -9` at a random moment under sixteen writers, during a start and during recovery included.
+//! `kill -9` at a random moment under sixteen writers, including during a start and during recovery.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use context_faults::audit::{audit, audit_copy};
+use context_faults::client::Grpc;
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
-use context_faults::process::Home;
-use context_faults::random::{Random, rounds, seed};
+use context_test_support::{Home, Random, rounds, seed};
 
 const WRITERS: usize = 16;
 
-/// Kills a service that is just starting, recovering what the last one left.
+/// Kills a service that is starting and recovering the state left by the previous one.
 async fn kill_while_starting(home: &Home, random: &mut Random) {
     let mut service = home.spawn();
     tokio::time::sleep(Duration::from_micros(random.below(60_000) as u64)).await;
@@ -37,14 +37,14 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
         }
         let mut service = home.start().await;
         nothing_wrong(
-            &settle(&home.door(), &mut ledgers).await,
+            &settle(&Grpc::of(&home), &mut ledgers).await,
             &format!("round {round}, after the start"),
         );
 
         let signals = Arc::new(Signals::default());
-        let load = Load::start(ledgers, &random, &signals, |_| home.door());
+        let load = Load::start(ledgers, &random, &signals, |_| Grpc::of(&home));
         signals.acknowledged(random.below(300), &load).await;
-        // Not always right after an acknowledgement.
+        // A random delay, so that the kill does not always follow an acknowledgement.
         tokio::time::sleep(Duration::from_micros(random.below(30_000) as u64)).await;
         signals.fault.store(true, Ordering::SeqCst);
         if random.chance(20) {
@@ -65,7 +65,7 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
     }
     let service = home.start().await;
     nothing_wrong(
-        &settle(&home.door(), &mut ledgers).await,
+        &settle(&Grpc::of(&home), &mut ledgers).await,
         "after the last round",
     );
     let acknowledged: usize = ledgers.iter().map(|ledger| ledger.acknowledged).sum();

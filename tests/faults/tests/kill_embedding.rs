@@ -1,5 +1,5 @@
-//! `kill -9` while entries are embedded: no entry is without its vectors, none has those of another text, and the index
-//! after a start is what the database holds.
+//! `kill -9` while entries are embedded. Afterwards no entry lacks vectors or has the vectors of another text, and the
+//! index after a start equals the content of the database.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,11 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use context_faults::audit::{audit, connect};
-use context_faults::door::Door as _;
+use context_faults::client::{Client as _, Grpc};
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
-use context_faults::process::Home;
-use context_faults::random::{Random, rounds, seed};
 use context_model::{Filter, Source, StoreContextRequest};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder as _, Role};
@@ -20,12 +18,13 @@ use context_store::{
     EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _,
 };
 use context_store_sqlite::{Config, SqliteStore};
+use context_test_support::{Home, Random, rounds, seed};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Text};
 
 const WRITERS: usize = 8;
 
-/// A small network of random weights, which the tests of `context-bert` compare with.
+/// A small network with random weights, which the tests of `context-bert` use as reference.
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../services/bert/tests/reference/cross-encoder")
 }
@@ -60,7 +59,7 @@ struct Counts {
     without_tokens: i64,
 }
 
-/// Copies what a killed process left, so that looking at it recovers the copy.
+/// Copies the files that a killed process left, so that reading them recovers only the copy.
 fn copy(database: &Path) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for suffix in ["", "-wal", "-journal"] {
@@ -82,7 +81,8 @@ fn chunks(database: &Path) -> Vec<Chunk> {
     .expect("the vectors can be read")
 }
 
-/// Entries, those of them that have vectors in use, and chunks of all models without the vectors of their tokens.
+/// The numbers of entries, of entries with vectors of the current set, and of chunks of all models without token
+/// vectors.
 fn counts(database: &Path) -> Counts {
     diesel::sql_query(
         "SELECT (SELECT count(*) FROM entries) AS entries, (SELECT count(DISTINCT row_id) FROM chunks JOIN embedding_sets USING (set_id) \
@@ -93,7 +93,7 @@ fn counts(database: &Path) -> Counts {
     .expect("the entries can be counted")
 }
 
-/// Makes every vector again and compares it with the stored one.
+/// Computes every vector again and compares it with the stored one.
 async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
     let directory = ModelDirectory::new(model(), None);
     let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkWish::default())
@@ -128,7 +128,7 @@ async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
         .collect()
 }
 
-/// Opens the database as a start does, and compares the index with the vectors in it.
+/// Opens the database like a start, and compares the index with the stored vectors.
 async fn index_equals_the_database(database: &Path) {
     let chunks = chunks(database);
     let counted = counts(database);
@@ -192,11 +192,11 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
         let mut random = random.part(round as u64);
         let mut service = home.start().await;
         nothing_wrong(
-            &settle(&home.door(), &mut ledgers).await,
+            &settle(&Grpc::of(&home), &mut ledgers).await,
             &format!("round {round}, after the start"),
         );
         let signals = Arc::new(Signals::default());
-        let load = Load::start(ledgers, &random, &signals, |_| home.door());
+        let load = Load::start(ledgers, &random, &signals, |_| Grpc::of(&home));
         signals.acknowledged(10 + random.below(80), &load).await;
         tokio::time::sleep(Duration::from_micros(random.below(30_000) as u64)).await;
         signals.fault.store(true, Ordering::SeqCst);
@@ -206,7 +206,7 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
         let left = copy(&home.database());
         let left = left.path().join("contexts.db");
         nothing_wrong(&audit(&left), &format!("round {round}, in the files"));
-        // The model is inside the service and answers, so that no entry had to wait.
+        // The model runs inside the service and is available, so no entry had to wait.
         let Counts {
             entries,
             embedded,
@@ -220,7 +220,7 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
     }
     let service = home.start().await;
     nothing_wrong(
-        &settle(&home.door(), &mut ledgers).await,
+        &settle(&Grpc::of(&home), &mut ledgers).await,
         "after the last round",
     );
     assert!(
@@ -238,7 +238,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
     let mut random = Random::new(seed());
     let home = home().with("EMBEDDING_MODEL", "first");
     let mut service = home.start().await;
-    let door = home.door();
+    let client = Grpc::of(&home);
     for n in 0..ENTRIES {
         let text = format!(
             "entry {n} of thread {}: {}",
@@ -251,7 +251,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
             text,
             ..StoreContextRequest::default()
         };
-        door.store(request).await.expect("stored");
+        client.store(request).await.expect("stored");
     }
     let command = || {
         let mut command = home.command("context-service");
@@ -276,7 +276,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
             delay as u64 + random.below(5_000) as u64,
         ))
         .await;
-        // The command first: without a service it would do the work itself.
+        // The command is killed first. Without a service it would do the work itself.
         moving.kill().expect("a child");
         service.kill();
         moving.wait().expect("a child");
@@ -300,9 +300,9 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         );
         before = now;
         service = home.start().await;
-        let statistics = door_statistics(&home).await;
+        let statistics = statistics_of(&home).await;
         if statistics.0.is_none() && now >= ENTRIES {
-            // It was done; this service has the other model.
+            // The move was finished, and this service uses the other model.
             break;
         }
         assert_eq!(
@@ -312,7 +312,8 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         );
         kills_in_the_middle += usize::from(now > 0);
         if now == 0 {
-            // How long a start takes, and the move, depends on the machine: the kills come later until they hit it.
+            // The durations of a start and of the move depend on the machine. The kills come later until they hit the
+            // move.
             delay *= 1.2;
         }
     }
@@ -346,9 +347,12 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
     );
 }
 
-/// The model that answers, and how many entries it finds.
-async fn door_statistics(home: &Home) -> (Option<String>, i64) {
-    let statistics = home.door().statistics().await.expect("the service answers");
+/// The model in use, and the number of embedded entries.
+async fn statistics_of(home: &Home) -> (Option<String>, i64) {
+    let statistics = Grpc::of(home)
+        .statistics()
+        .await
+        .expect("the service answers");
     (
         statistics.semantic_search.model,
         statistics.semantic_search.embedding_count,

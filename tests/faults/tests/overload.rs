@@ -1,17 +1,19 @@
-//! More writes than the disk takes: refused at once, with bounded memory, and over when the disk works again.
+//! More writes than the disk can take: they are rejected at once with bounded memory, and accepted when the disk works
+//! again.
 
 use std::collections::BTreeSet;
 
 use context_faults::audit::audit;
 use context_faults::blocker::Blocker;
+use context_faults::client::{Client as _, Grpc};
 use context_faults::content::Content;
-use context_faults::door::Door as _;
-use context_faults::http;
-use context_faults::process::{Home, wait_for};
 use context_model::{Reason, StoreContextRequest};
+use context_test_support::http::Request;
+use context_test_support::{Home, wait_for};
+use serde_json::json;
 use tokio::task::JoinSet;
 
-/// A service whose queue is short and whose writes wait as long as the test likes.
+/// A service with a short queue, whose writes may wait for any time.
 fn home(queue: usize) -> Home {
     Home::new()
         .with("SQLITE_WRITE_QUEUE", queue.to_string())
@@ -24,21 +26,22 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
     const REQUESTS: u64 = 100;
     let home = home(QUEUE);
     let service = home.start().await;
-    let door = home.door();
-    door.store(Content::new(1, 0, 0, "before").request())
+    let client = Grpc::of(&home);
+    client
+        .store(Content::new(1, 0, 0, "before").request())
         .await
         .expect("it works");
 
     let blocker = Blocker::hold(&home.database());
     let mut requests = JoinSet::new();
     for serial in 0..REQUESTS {
-        let door = door.clone();
+        let client = client.clone();
         requests.spawn(async move {
             let content = Content::new(0, serial, 0, "overload");
-            (content.text.clone(), door.store(content.request()).await)
+            (content.text.clone(), client.store(content.request()).await)
         });
     }
-    // What the writer took and what waits behind it have no answer yet; the rest is refused meanwhile.
+    // Writes taken by the writer or queued have no reply yet. All others are rejected in the meantime.
     let mut refused = BTreeSet::new();
     let mut check = |text: String, error: context_model::Error| {
         assert_eq!(error.reason, Reason::Overloaded, "{error:?}");
@@ -56,21 +59,21 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
     }
 
     // While writes are refused: reads go on, REST says the same, the service reports ready to read.
-    assert_eq!(door.everything().await.expect("reads go on").len(), 1);
-    let body = serde_json::to_string(&Content::new(2, 0, 0, "overload").request()).expect("JSON");
-    let reply = http::request(service.address(), "POST", "/v1/contexts", &body)
-        .await
-        .expect("a reply");
+    assert_eq!(client.everything().await.expect("reads go on").len(), 1);
+    let body = json!(Content::new(2, 0, 0, "overload").request());
+    let reply = Request::post(service.address(), "/v1/contexts", &body)
+        .send()
+        .await;
     assert_eq!(reply.status, 503, "{}", reply.body);
     assert!(
         reply
             .header("retry-after")
             .is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
-        "{}",
-        reply.head
+        "{:?}",
+        reply.headers
     );
-    let status = door
-        .client()
+    let status = client
+        .generated()
         .store_context(context_proto::v1::StoreContextRequest::from(
             Content::new(2, 1, 0, "overload").request(),
         ))
@@ -87,10 +90,11 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
         }
     }
     assert!(!stored.is_empty(), "what was queued is stored in the end");
-    door.store(Content::new(1, 1, 0, "after").request())
+    client
+        .store(Content::new(1, 1, 0, "after").request())
         .await
         .expect("the service recovered");
-    let texts: BTreeSet<String> = door
+    let texts: BTreeSet<String> = client
         .everything()
         .await
         .expect("entries")
@@ -114,16 +118,17 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
         .with("CONTEXT_REQUEST_MEMORY_MB", "64")
         .with("MAX_TOTAL_SIZE_MB", "10");
     let service = home.start().await;
-    let door = home.door();
-    door.store(Content::new(1, 0, 0, "before").request())
+    let client = Grpc::of(&home);
+    client
+        .store(Content::new(1, 0, 0, "before").request())
         .await
         .expect("it works");
-    let before = service.resident_kb();
+    let before = service.resident_kib();
 
     let blocker = Blocker::hold(&home.database());
     let mut requests = JoinSet::new();
     for serial in 0..REQUESTS {
-        let door = door.clone();
+        let client = client.clone();
         requests.spawn(async move {
             let text = format!("{serial} {}", "x".repeat(MEGABYTE - 10));
             let request = StoreContextRequest {
@@ -132,7 +137,7 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
                 text,
                 ..StoreContextRequest::default()
             };
-            door.store(request).await.map(|reply| reply.context_id)
+            client.store(request).await.map(|reply| reply.context_id)
         });
     }
     let mut refused = 0;
@@ -146,11 +151,11 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
         let error = outcome.expect_err("the writer is stopped");
         assert_eq!(error.reason, Reason::Overloaded, "{error:?}");
         refused += 1;
-        highest = highest.max(service.resident_kb());
+        highest = highest.max(service.resident_kib());
     }
     drop(blocker);
     while let Some(outcome) = requests.join_next().await {
-        highest = highest.max(service.resident_kb());
+        highest = highest.max(service.resident_kib());
         if let Err(error) = outcome.expect("no panic") {
             assert_eq!(error.reason, Reason::Overloaded, "{error:?}");
         }
@@ -161,32 +166,33 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
         "64 MB of requests took {} KB",
         highest - before
     );
-    door.store(Content::new(1, 1, 0, "after").request())
+    client
+        .store(Content::new(1, 1, 0, "after").request())
         .await
         .expect("the service recovered");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_outlives_thousands_of_refusals() {
-    // What a request has sent when it is refused comes in afterwards, and counts as a fault of the client.
+    // The rest of a rejected request still arrives afterwards, and counts as a fault of the client.
     let home = home(10_000)
         .with("CONTEXT_REQUEST_MEMORY_MB", "64")
         .with("MAX_TOTAL_SIZE_MB", "10");
     let service = home.start().await;
-    let door = home.door();
+    let client = Grpc::of(&home);
     let blocker = Blocker::hold(&home.database());
     let text = "x".repeat(1_000_000);
     for round in 0..10 {
         let mut requests = JoinSet::new();
         for _ in 0..200 {
-            let (door, text) = (door.clone(), text.clone());
+            let (client, text) = (client.clone(), text.clone());
             let request = StoreContextRequest {
                 thread_id: "big".into(),
                 source: "user".into(),
                 text,
                 ..StoreContextRequest::default()
             };
-            requests.spawn(async move { door.store(request).await });
+            requests.spawn(async move { client.store(request).await });
         }
         let mut refused = 0;
         while refused < 130 {
@@ -201,7 +207,8 @@ async fn a_connection_outlives_thousands_of_refusals() {
         }
     }
     drop(blocker);
-    door.store(Content::new(1, 1, 0, "after").request())
+    client
+        .store(Content::new(1, 1, 0, "after").request())
         .await
         .expect("the service recovered");
     assert!(service.terminate().await.success());
@@ -211,23 +218,24 @@ async fn a_connection_outlives_thousands_of_refusals() {
 async fn a_stopping_service_finishes_what_is_queued() {
     let home = home(1000);
     let mut service = home.start().await;
-    let door = home.door();
-    door.store(Content::new(1, 0, 0, "before").request())
+    let client = Grpc::of(&home);
+    client
+        .store(Content::new(1, 0, 0, "before").request())
         .await
         .expect("it works");
     let blocker = Blocker::hold(&home.database());
     let mut requests = JoinSet::new();
-    // The writer takes all that waits at once, so how many stay in the queue behind it depends on the moment: send
-    // until enough do.
+    // The writer takes everything that is queued at once, so the number of writes left in the queue varies. Writes are
+    // sent until enough are queued.
     let queued = async {
         for serial in 0..1000 {
-            let storing = door.clone();
+            let storing = client.clone();
             requests.spawn(async move {
                 storing
                     .store(Content::new(0, serial, 0, "draining").request())
                     .await
             });
-            let metrics = door
+            let metrics = client
                 .statistics()
                 .await
                 .expect("statistics")
@@ -256,7 +264,7 @@ async fn a_stopping_service_finishes_what_is_queued() {
     assert!(service.ended().await.success());
     let restarted = home.start().await;
     assert_eq!(
-        home.door().everything().await.expect("entries").len(),
+        Grpc::of(&home).everything().await.expect("entries").len(),
         stored + 1,
         "the acknowledged ones, and no other"
     );

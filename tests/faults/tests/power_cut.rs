@@ -1,21 +1,21 @@
-//! The power goes at a random write or sync: what was not synced is lost, kept or torn at random.
+//! The power fails at a random write or sync. Unsynced data is lost, kept or torn at random.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use context_faults::audit::audit;
+use context_faults::client::{Client as _, Embedded};
 use context_faults::content::Content;
 use context_faults::disk::{Cut, Disk};
-use context_faults::door::{Door as _, Embedded};
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
-use context_faults::random::{Random, rounds, seed};
 use context_store_sqlite::Config;
+use context_test_support::{Random, rounds, seed};
 
 const WRITERS: usize = 8;
 
-/// Ledgers of writers, and what the cut left of the database they wrote to.
+/// The ledgers of the writers, and the state of their database after the cut.
 struct Aftermath {
     ledgers: Vec<Ledger>,
     cut: Cut,
@@ -32,13 +32,13 @@ fn config(directory: &Path) -> Config {
     }
 }
 
-/// Writes until the power goes.
+/// Writes until the power fails.
 async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = Disk::attach(directory.path());
     disk.ignore_sync(ignore_sync);
     let mut written = ledgers();
-    // Sometimes a first life ends in good order, so that the power can go while the log is moved into the database.
+    // In some rounds an earlier service ends normally, so that the power can fail during a checkpoint.
     let restarts = random.chance(30);
     if !restarts {
         let operations = [60, 2000, 12_000][random.below(3)];
@@ -49,7 +49,7 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
             break;
         };
         let signals = Arc::new(Signals::default());
-        // The first error is the cut's.
+        // The first error is caused by the cut.
         signals.fault.store(true, Ordering::SeqCst);
         let load = Load::start(written, random, &signals, |_| store.clone());
         if restarts && !disk.is_cut() {
@@ -72,8 +72,8 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
     }
 }
 
-/// Everything that is wrong after the power is back.
-async fn look(aftermath: &mut Aftermath) -> Vec<String> {
+/// Everything that is wrong when the power is back.
+async fn inspect(aftermath: &mut Aftermath) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     aftermath
         .cut
@@ -84,7 +84,7 @@ async fn look(aftermath: &mut Aftermath) -> Vec<String> {
         Err(error) => return vec![format!("the database does not open: {error}")],
     };
     let mut wrong = settle(&store, &mut aftermath.ledgers).await;
-    // It is not enough that what is there can be read.
+    // The database must also be writable, not only readable.
     let content = Content::new(WRITERS, 0, 0, "after the cut");
     match store.store(content.request()).await {
         Ok(_) => wrong.extend(audit(&directory.path().join("contexts.db"))),
@@ -107,7 +107,7 @@ async fn a_power_cut_loses_no_acknowledged_entry_and_leaves_no_half_one() {
             .map(|ledger| ledger.acknowledged)
             .sum::<usize>();
         unsynced += aftermath.cut.unsynced;
-        let wrong = look(&mut aftermath).await;
+        let wrong = inspect(&mut aftermath).await;
         nothing_wrong(
             &wrong,
             &format!(
@@ -141,7 +141,7 @@ async fn a_creation_that_was_cut_short_anywhere_can_be_begun_again() {
             ledgers: ledgers(),
             cut: disk.cut_now(random.clone()),
         };
-        let wrong = look(&mut aftermath).await;
+        let wrong = inspect(&mut aftermath).await;
         nothing_wrong(
             &wrong,
             &format!(
@@ -162,7 +162,7 @@ async fn a_disk_that_ignores_syncs_is_caught_losing_entries() {
             .ledgers
             .iter()
             .any(|ledger| ledger.acknowledged > 0)
-            && !look(&mut aftermath).await.is_empty()
+            && !inspect(&mut aftermath).await.is_empty()
         {
             return;
         }
@@ -170,7 +170,7 @@ async fn a_disk_that_ignores_syncs_is_caught_losing_entries() {
     panic!("without syncs, 30 power cuts lost nothing: the test above proves nothing");
 }
 
-/// Stores entries from eight tasks at once, and gives what the trace says of each acknowledgement.
+/// Stores entries from eight concurrent tasks. Returns the trace's result for each acknowledgement.
 async fn trace(disk: &Arc<Disk>, directory: &Path) -> Vec<Result<(), String>> {
     let store = Embedded::open(config(directory)).expect("the database opens");
     let tasks = (0..WRITERS).map(|writer| {
@@ -178,7 +178,7 @@ async fn trace(disk: &Arc<Disk>, directory: &Path) -> Vec<Result<(), String>> {
         tokio::spawn(async move {
             let mut outcomes = Vec::new();
             for serial in 0..20 {
-                // Short, so that it lies within one page.
+                // Short enough to lie within one page.
                 let text = format!("text {serial} of writer {writer}.");
                 let mut request = Content::new(writer, serial, 0, "trace").request();
                 request.text.clone_from(&text);

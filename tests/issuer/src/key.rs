@@ -1,4 +1,4 @@
-//! Keys that sign.
+//! Signing keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -30,13 +30,11 @@ fn rsa(pem: &str) -> Pair {
         .filter(|line| !line.starts_with("-----"))
         .collect();
     let der = STANDARD.decode(text).expect("the key is base64");
-    Pair::Rsa(Box::new(
-        RsaKeyPair::from_pkcs8(&der).expect("the key is one"),
-    ))
+    Pair::Rsa(Box::new(RsaKeyPair::from_pkcs8(&der).expect("a valid key")))
 }
 
 impl Key {
-    /// An RSA key of 2048 bits; always the same.
+    /// An RSA key of 2048 bits. Always the same.
     #[must_use]
     pub fn rsa(id: &str) -> Self {
         Self {
@@ -45,7 +43,7 @@ impl Key {
         }
     }
 
-    /// Another RSA key; always the same.
+    /// Another RSA key. Always the same.
     #[must_use]
     pub fn other_rsa(id: &str) -> Self {
         Self {
@@ -60,8 +58,8 @@ impl Key {
         let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
-        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random)
-            .expect("the key is one");
+        let pair =
+            EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).expect("a valid key");
         Self {
             id: id.to_owned(),
             pair: Pair::Ec(Box::new(pair)),
@@ -72,14 +70,14 @@ impl Key {
     #[must_use]
     pub fn ed(id: &str) -> Self {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
-        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("the key is one");
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a valid key");
         Self {
             id: id.to_owned(),
             pair: Pair::Ed(Box::new(pair)),
         }
     }
 
-    /// The algorithm its tokens are signed with, unless a test says otherwise.
+    /// The default algorithm of its tokens.
     #[must_use]
     pub fn algorithm(&self) -> &'static str {
         match self.pair {
@@ -89,7 +87,7 @@ impl Key {
         }
     }
 
-    /// The public half, as an issuer publishes it.
+    /// The public half, in the form that an issuer publishes.
     #[must_use]
     pub fn public(&self) -> Value {
         let mut jwk = match &self.pair {
@@ -120,7 +118,8 @@ impl Key {
         )
     }
 
-    /// A token with this header, signed as the header says or, for an algorithm that the key has not, as usual.
+    /// A token with this header. It is signed as the header says or, for an unsupported algorithm, with the default
+    /// one.
     #[must_use]
     pub fn token_with(&self, header: &Value, claims: &Value) -> String {
         let signed = format!(
@@ -162,7 +161,7 @@ pub fn unsigned(algorithm: &str, claims: &Value) -> String {
     )
 }
 
-/// A token signed with a secret that everybody knows: the bytes of a public key.
+/// A token signed with a publicly known secret: the bytes of a public key.
 #[must_use]
 pub fn hs256(secret: &[u8], key_id: &str, claims: &Value) -> String {
     let header = json!({"alg": "HS256", "kid": key_id, "typ": "JWT"});

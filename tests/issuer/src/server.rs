@@ -1,4 +1,4 @@
-//! The issuer's pages.
+//! The HTTP server of the issuer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ pub struct TestIssuer {
 
 struct Shared {
     discovery: Mutex<Value>,
-    /// The status and the text of the page with the keys.
+    /// The status and the body of the key page.
     keys: Mutex<(StatusCode, String)>,
     fetches: AtomicUsize,
 }
 
 impl TestIssuer {
-    /// Starts one on a free port of this machine, with these keys.
+    /// Starts an issuer with these keys on a free port.
     pub async fn start(keys: &[&Key]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
@@ -50,19 +50,19 @@ impl TestIssuer {
         issuer
     }
 
-    /// Its address, which is its name.
+    /// The issuer's URL, which is also its name.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Publishes these keys instead of those before.
+    /// Publishes these keys instead of the previous ones.
     pub fn publish(&self, keys: &[&Key]) {
         let keys: Vec<Value> = keys.iter().map(|key| key.public()).collect();
         self.answer(200, &json!({ "keys": keys }).to_string());
     }
 
-    /// Answers whoever asks for the keys with this.
+    /// Sets the response to requests for the keys.
     pub fn answer(&self, status: u16, text: &str) {
         let status = StatusCode::from_u16(status).expect("a status");
         *self
@@ -72,7 +72,7 @@ impl TestIssuer {
             .unwrap_or_else(PoisonError::into_inner) = (status, text.to_owned());
     }
 
-    /// Describes itself with this.
+    /// Sets the discovery document.
     pub fn describe(&self, discovery: Value) {
         *self
             .shared
@@ -81,7 +81,7 @@ impl TestIssuer {
             .unwrap_or_else(PoisonError::into_inner) = discovery;
     }
 
-    /// How often the keys were asked for.
+    /// Number of requests for the keys.
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.shared.fetches.load(Ordering::Relaxed)

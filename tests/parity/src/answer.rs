@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-/// What an operation answered, in the one shape that all doors are compared in.
+/// The result of an operation, in one form for all clients, so that results can be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// The reply.
@@ -9,7 +9,7 @@ pub enum Answer {
     Err(Value),
 }
 
-/// Keys whose values depend on the moment or on the machine.
+/// Keys whose values depend on the time or the machine.
 const REDACTED: [&str; 8] = [
     "created_at",
     "updated_at",
@@ -22,7 +22,7 @@ const REDACTED: [&str; 8] = [
 ];
 
 impl Answer {
-    /// A reply, with what depends on the moment or the machine replaced by its type.
+    /// A reply. Values that depend on the time or the machine are replaced by their type.
     #[must_use]
     pub fn ok(mut reply: Value) -> Self {
         redact(&mut reply);
@@ -42,7 +42,7 @@ impl Answer {
 }
 
 impl Answer {
-    /// The error as the artifact tools are documented to give it: its sentence and nothing else.
+    /// The error in the form documented for the artifact tools: only its sentence.
     #[must_use]
     pub fn sentence_alone(self) -> Self {
         match self {
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// What was answered.
+    /// The reply or the error.
     #[must_use]
     pub fn body(&mut self) -> &mut Value {
         match self {

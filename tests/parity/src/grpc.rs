@@ -1,41 +1,20 @@
+use std::net::SocketAddr;
+
 use context_model::{Error, decode};
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::{error_from_status, v1 as pb};
+use context_test_support::grpc::{Key, Keyed, LARGEST, at};
 use serde_json::{Value, json};
-use tonic::metadata::AsciiMetadataValue;
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
 
 use crate::Answer;
 use crate::process::{Service, Storage};
 
-/// The gRPC door.
+/// The gRPC client.
 pub struct Grpc {
     client: ContextServiceClient<Keyed>,
     artifacts: ArtifactServiceClient<Keyed>,
     service: Option<Service>,
-}
-
-type Keyed = InterceptedService<Channel, Key>;
-
-/// The value of the `authorization` that goes with each call.
-#[derive(Clone)]
-struct Key(Option<AsciiMetadataValue>);
-
-impl Interceptor for Key {
-    fn call(
-        &mut self,
-        mut request: tonic::Request<()>,
-    ) -> Result<tonic::Request<()>, tonic::Status> {
-        if let Self(Some(value)) = self {
-            request
-                .metadata_mut()
-                .insert("authorization", value.clone());
-        }
-        Ok(request)
-    }
 }
 
 fn failure(error: &Error) -> Answer {
@@ -46,68 +25,46 @@ fn failure(error: &Error) -> Answer {
     )
 }
 
-/// Starts a service and waits until it answers: its port listens before its database is open.
-pub(crate) async fn start_answering(settings: &[(&str, &str)]) -> Service {
-    let service = Service::start_with(settings).await;
-    let answer = Grpc::connect(&service.address, None)
-        .await
-        .call("get_statistics", &json!({}))
-        .await;
-    assert!(
-        matches!(answer, Answer::Ok(_)),
-        "the service does not answer: {answer:?}"
-    );
-    service
-}
-
 impl Grpc {
     pub(crate) async fn start(storage: Storage) -> Self {
-        let service = Service::start(storage).await;
-        let door = Self::connect(&service.address, None).await;
-        Self {
-            service: Some(service),
-            ..door
-        }
+        Self::to(Service::start(storage).await)
     }
 
-    /// To a service with these settings.
+    /// Starts a service with these settings and connects to it.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let service = start_answering(settings).await;
-        let door = Self::connect(&service.address, None).await;
+        Self::to(Service::start_with(settings).await)
+    }
+
+    fn to(service: Service) -> Self {
+        let client = Self::connect(service.address(), None);
         Self {
             service: Some(service),
-            ..door
+            ..client
         }
     }
 
-    /// Ends the service that was started with this door.
-    pub(crate) async fn close(self) {
+    /// Stops the service that was started with this client.
+    pub(crate) fn close(self) {
         if let Some(service) = self.service {
-            service.stop().await;
+            service.stop();
         }
     }
 
-    /// To a service that runs already.
-    pub(crate) async fn connect(address: &str, key: Option<&str>) -> Self {
-        let key = Key(key.map(|key| format!("Bearer {key}").parse().expect("a header")));
-        let channel = Channel::from_shared(format!("http://{address}"))
-            .expect("an address")
-            .connect()
-            .await
-            .expect("a connection");
+    /// Connects to a running service.
+    pub(crate) fn connect(address: SocketAddr, key: Option<&str>) -> Self {
+        let (channel, key) = (at(address), Key::new(key));
         let client = ContextServiceClient::with_interceptor(channel.clone(), key.clone());
-        let artifacts = ArtifactServiceClient::with_interceptor(channel, key);
         Self {
-            artifacts,
+            artifacts: ArtifactServiceClient::with_interceptor(channel, key),
             client: client
-                .max_decoding_message_size(256 << 20)
-                .max_encoding_message_size(256 << 20),
+                .max_decoding_message_size(LARGEST)
+                .max_encoding_message_size(LARGEST),
             service: None,
         }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
-        /// JSON → model → message → RPC → message → model → JSON.
+        /// Makes a call by the conversions JSON → model → message → RPC → message → model → JSON.
         macro_rules! rpc {
             ($method:ident, $request:ty, $message:ty, $reply:ty) => {
                 rpc!(client.$method, $request, $message, $reply)

@@ -1,21 +1,21 @@
-//! A service with keys, and gateways to it.
+//! A service that requires keys, and gateways to it.
 
-use std::process::Stdio as Pipe;
+use std::net::SocketAddr;
 
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::v1::{ListThreadsRequest, ListThreadsResponse};
-use reqwest::{Client, RequestBuilder};
+use context_test_support::http::{self, Request};
+use context_test_support::{Process, grpc};
 use serde_json::{Value, json};
-use tokio::process::Child;
 use tonic::Status;
 
-use crate::Door;
+use crate::Client;
 use crate::grpc::Grpc;
-use crate::mcp::{Http, Stdio};
-use crate::process::{Service, Storage, command, free_port, wait_for};
+use crate::mcp::{Http, Stdio, post};
+use crate::process::{Service, Storage};
 use crate::rest::Rest;
 
-/// A service that wants a key for everything.
+/// A service that requires a key for every operation.
 pub struct KeyedService {
     service: Service,
 }
@@ -42,18 +42,20 @@ impl KeyedService {
 
     /// Lists the threads over REST.
     pub async fn rest(&self, authorization: Option<&str>) -> Reply {
-        let request = Client::new().get(format!("http://{}/v1/threads", self.service.address));
-        send(request, authorization).await
+        let request = Request::get(self.service.address(), "/v1/threads");
+        let request = match authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        };
+        request.send().await.into()
     }
 
     /// Lists the threads over gRPC.
     ///
     /// # Errors
-    /// What the service says.
+    /// The service's status.
     pub async fn grpc(&self, authorization: Option<&str>) -> Result<ListThreadsResponse, Status> {
-        let mut client = ContextServiceClient::connect(format!("http://{}", self.service.address))
-            .await
-            .expect("a connection");
+        let mut client = ContextServiceClient::new(grpc::at(self.service.address()));
         let mut request = tonic::Request::new(ListThreadsRequest::default());
         if let Some(value) = authorization {
             request
@@ -72,11 +74,12 @@ impl KeyedService {
             .settings
             .iter()
             .map(|(name, value)| (*name, value.as_str()));
-        let output = command("context-service", &self.service.dir)
+        let output = self
+            .service
+            .command("context-service")
             .envs(settings)
             .args(arguments)
             .output()
-            .await
             .expect("the command runs");
         assert!(
             output.status.success(),
@@ -86,12 +89,12 @@ impl KeyedService {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Makes a key of the owner `default`, with the command that people use.
+    /// Creates a key of the owner `default`, with the operator's command.
     pub async fn key(&self, name: &str, scopes: &[&str]) -> String {
         self.key_of("default", name, scopes).await
     }
 
-    /// Makes a key of this owner.
+    /// Creates a key of this owner.
     pub async fn key_of(&self, owner: &str, name: &str, scopes: &[&str]) -> String {
         let printed = self
             .run(&[
@@ -107,7 +110,7 @@ impl KeyedService {
         printed.lines().next().expect("the key").to_owned()
     }
 
-    /// Makes a key of the owner `default` that may do everything, but only there or until then.
+    /// Creates a key of the owner `default` with all scopes and these limits, such as threads or an expiry.
     pub async fn key_with(&self, name: &str, limits: &[&str]) -> String {
         let printed = self
             .run(
@@ -121,7 +124,7 @@ impl KeyedService {
         printed.lines().next().expect("the key").to_owned()
     }
 
-    /// Switches the key with this name off.
+    /// Revokes the key with this name.
     pub async fn revoke(&self, name: &str) {
         let listed = self.run(&["keys", "list"]).await;
         let keys = listed
@@ -135,53 +138,65 @@ impl KeyedService {
             .await;
     }
 
-    /// Every door, with this key.
-    pub async fn doors(&self, gateway: &Gateway, key: &str) -> Vec<(&'static str, Door)> {
-        let address = &self.service.address;
+    /// One client of each transport, with this key.
+    pub async fn clients(&self, gateway: &Gateway, key: &str) -> Vec<(&'static str, Client)> {
+        let address = self.service.address();
         let mut settings = self.service.settings.clone();
         settings.extend([
             ("CONTEXT_API_KEY", key.to_owned()),
             ("CONTEXT_TOOLS", "full".to_owned()),
         ]);
         vec![
-            ("gRPC", Door::Grpc(Grpc::connect(address, Some(key)).await)),
-            ("REST", Door::Rest(Rest::connect(address, key))),
+            ("gRPC", Client::Grpc(Grpc::connect(address, Some(key)))),
+            ("REST", Client::Rest(Rest::connect(address, key))),
             (
                 "MCP over HTTP",
-                Door::McpHttp(Http::connect(&gateway.address, key)),
+                Client::McpHttp(Http::connect(gateway.address, key)),
             ),
             (
                 "MCP over stdio",
-                Door::McpStdio(Stdio::start_on(&self.service.dir, &settings).await),
+                Client::McpStdio(Stdio::connect(&self.service, &settings).await),
             ),
         ]
     }
 
-    /// Writes a file beside the database and gives its path.
+    /// Writes a file beside the database and returns its path.
     pub fn file(&self, name: &str, text: &str) -> String {
-        let path = self.service.dir.path().join(name);
+        let path = self.service.home.path().join(name);
         std::fs::write(&path, text).expect("a file");
         path.display().to_string()
     }
 }
 
-/// A gateway that asks callers for keys, over HTTP.
+/// A gateway over HTTP that requires keys of its callers.
 pub struct Gateway {
-    /// Where it listens.
-    pub address: String,
-    client: Client,
-    _gateway: Child,
+    /// The address it listens on.
+    pub address: SocketAddr,
+    _gateway: Process,
 }
 
-/// What an HTTP request got.
+/// The reply to an HTTP request.
 #[derive(Debug)]
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// `WWW-Authenticate`, or "".
+    /// The header `WWW-Authenticate`, or "".
     pub challenge: String,
     /// The body.
     pub body: Value,
+}
+
+impl From<http::Reply> for Reply {
+    fn from(reply: http::Reply) -> Self {
+        Self {
+            status: reply.status.as_u16(),
+            challenge: reply
+                .header("www-authenticate")
+                .unwrap_or_default()
+                .to_owned(),
+            body: reply.json(),
+        }
+    }
 }
 
 impl Reply {
@@ -195,49 +210,30 @@ impl Reply {
 }
 
 impl Gateway {
-    /// One over HTTP.
+    /// Starts a gateway over HTTP.
     pub async fn http(service: &KeyedService) -> Self {
         Self::http_with(service, &[("AUTH", "keys")]).await
     }
 
-    /// One over HTTP, with these settings.
+    /// Starts a gateway over HTTP with these settings.
     pub async fn http_with(service: &KeyedService, settings: &[(&str, &str)]) -> Self {
-        let address = format!("127.0.0.1:{}", free_port());
-        let gateway = command("context-gateway", &service.service.dir)
-            .args(["http", "--tools", "full"])
-            .env("GATEWAY_LISTEN", &address)
-            .envs(settings.iter().copied())
-            .env(
-                "CONTEXT_BACKEND",
-                format!("http://{}", service.service.address),
-            )
-            .stderr(Pipe::null())
-            .spawn()
-            .expect("the gateway starts");
-        wait_for(&address).await;
+        let gateway = service
+            .service
+            .http_gateway(&["--tools", "full"], settings)
+            .await;
         Self {
-            client: Client::new(),
-            address,
+            address: gateway.address(),
             _gateway: gateway,
         }
     }
 
-    /// One on stdio, with these settings.
+    /// Starts a gateway on stdio with these settings.
     pub async fn stdio(service: &KeyedService, environment: &[(&str, String)]) -> StdioGateway {
-        StdioGateway(Stdio::start_on(&service.service.dir, environment).await)
+        StdioGateway(Stdio::connect(&service.service, environment).await)
     }
 
     async fn post(&self, message: Value, authorization: Option<&str>) -> Reply {
-        let request = self
-            .client
-            .post(format!("http://{}/mcp", self.address))
-            .header("accept", "application/json")
-            .json(&message);
-        send(
-            request.header("mcp-protocol-version", "2025-06-18"),
-            authorization,
-        )
-        .await
+        post(self.address, &message, authorization).await.into()
     }
 
     /// Calls a tool without arguments.
@@ -268,38 +264,11 @@ impl Gateway {
             .collect()
     }
 
-    /// Reads a page without credentials.
+    /// Gets a page without credentials.
     pub async fn get(&self, path: &str) -> Value {
-        let response = self
-            .client
-            .get(format!("http://{}{path}", self.address))
-            .send()
-            .await
-            .expect("a response");
-        assert!(
-            response.status().is_success(),
-            "{path}: {}",
-            response.status()
-        );
-        response.json().await.expect("a JSON body")
-    }
-}
-
-async fn send(request: RequestBuilder, authorization: Option<&str>) -> Reply {
-    let request = match authorization {
-        Some(value) => request.header("authorization", value),
-        None => request,
-    };
-    let response = request.send().await.expect("a response");
-    let header = response
-        .headers()
-        .get("www-authenticate")
-        .map(|value| value.to_str().unwrap_or_default().to_owned());
-    let status = response.status().as_u16();
-    Reply {
-        status,
-        challenge: header.unwrap_or_default(),
-        body: response.json().await.expect("a JSON body"),
+        let reply = Request::get(self.address, path).send().await;
+        assert!(reply.status.is_success(), "{path}: {}", reply.status);
+        reply.json()
     }
 }
 

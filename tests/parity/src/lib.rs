@@ -1,7 +1,7 @@
-//! One scenario through every door of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
+//! Runs one scenario through every client of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
 //!
-//! Each door gets its own fresh database and its own processes, and is asked the same questions in the same order.
-//! [`Answer`]s are then equal key by key, times apart; the scenario says what they must contain.
+//! Each client gets its own fresh database and processes, and makes the same calls in the same order. The [`Answer`]s
+//! must be equal key by key, except for times. The scenario says what they must contain.
 
 mod answer;
 mod grpc;
@@ -19,9 +19,9 @@ pub use scenario::{Scenario, Step, substitute};
 
 use serde_json::Value;
 
-/// A way to call the operations.
-pub enum Door {
-    /// The generated client.
+/// A client of the operations.
+pub enum Client {
+    /// The generated gRPC client.
     Grpc(grpc::Grpc),
     /// HTTP and JSON.
     Rest(rest::Rest),
@@ -31,8 +31,8 @@ pub enum Door {
     McpStdio(mcp::Stdio),
 }
 
-impl Door {
-    /// Starts a fresh service, and a gateway where it needs one, for every door.
+impl Client {
+    /// Starts a fresh service for every client, and a gateway where the client needs one.
     pub async fn open_all(storage: Storage) -> Vec<(&'static str, Self)> {
         vec![
             ("gRPC", Self::Grpc(grpc::Grpc::start(storage).await)),
@@ -53,7 +53,7 @@ impl Door {
         Self::McpStdio(mcp::Stdio::start(Storage::Sqlite).await)
     }
 
-    /// Starts a service with these settings, to be asked over gRPC.
+    /// Starts a service with these settings and a gRPC client.
     pub async fn open_grpc_with(settings: &[(&str, &str)]) -> Self {
         Self::Grpc(grpc::Grpc::start_with(settings).await)
     }
@@ -63,17 +63,17 @@ impl Door {
         Self::McpStdio(mcp::Stdio::start_with(settings).await)
     }
 
-    /// Ends what was started with this door. When this returns nobody holds its database any more.
+    /// Ends the processes that were started with this client. When it returns, no process has the database open.
     pub async fn close(self) {
         match self {
-            Self::Grpc(door) => door.close().await,
-            Self::McpStdio(door) => door.close().await,
-            // Nothing is opened anew on the databases of these: their processes end when they are dropped.
+            Self::Grpc(client) => client.close(),
+            Self::McpStdio(client) => client.close().await,
+            // No test opens the databases of these clients again. Their processes end when they are dropped.
             Self::Rest(_) | Self::McpHttp(_) => {}
         }
     }
 
-    /// Whether requests are JSON, so that they can be of a wrong type.
+    /// Whether requests are JSON, so that a value can have the wrong type.
     #[must_use]
     pub const fn is_json(&self) -> bool {
         !matches!(self, Self::Grpc(_))
@@ -82,10 +82,10 @@ impl Door {
     /// Calls an operation by its tool name.
     pub async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         let answer = match self {
-            Self::Grpc(door) => door.call(tool, arguments).await,
-            Self::Rest(door) => door.call(tool, arguments).await,
-            Self::McpHttp(door) => door.call(tool, arguments).await,
-            Self::McpStdio(door) => door.call(tool, arguments).await,
+            Self::Grpc(client) => client.call(tool, arguments).await,
+            Self::Rest(client) => client.call(tool, arguments).await,
+            Self::McpHttp(client) => client.call(tool, arguments).await,
+            Self::McpStdio(client) => client.call(tool, arguments).await,
         };
         if tool.contains("artifact") {
             answer.sentence_alone()

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What one door made up, such as ids, under the names that the scenario has for it.
+/// Values that each client generates for itself, such as ids, under the scenario's names for them.
 #[derive(Debug, Default)]
 pub struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Remembers the strings at these keys of a reply: name → key.
+    /// Stores the strings at these keys of a reply: name → key.
     pub fn save(&mut self, saves: &BTreeMap<String, String>, reply: &Value) {
         for (name, key) in saves {
             if let Some(made_up) = reply[key].as_str() {
@@ -16,7 +16,7 @@ impl Names {
         }
     }
 
-    /// Puts what was made up where its name stands.
+    /// Replaces names by their generated values.
     #[must_use]
     pub fn resolve(&self, value: &Value) -> Value {
         self.0.iter().fold(value.clone(), |value, (name, made_up)| {
@@ -24,10 +24,10 @@ impl Names {
         })
     }
 
-    /// Puts the name where what was made up stands.
+    /// Replaces generated values by their names.
     #[must_use]
     pub fn hide(&self, value: &Value) -> Value {
-        // The longest first: one may be a part of another.
+        // The longest values first, because one may be a part of another.
         let mut names: Vec<_> = self.0.iter().collect();
         names.sort_by_key(|(_, made_up)| std::cmp::Reverse(made_up.len()));
         names

@@ -1,69 +1,27 @@
-//! The binaries under test as child processes, each with a directory of its own.
+//! The service under test, with its own database.
 
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::process::Command;
 
 use context_test_postgres::TestDatabase;
-use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use context_test_support::{Home, Mcp, Process};
 
-/// Where a service keeps entries.
+/// The database of a service.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage {
-    /// A file.
+    /// A SQLite file.
     Sqlite,
-    /// A PostgreSQL server, on which each service gets a database of its own.
+    /// A PostgreSQL server, on which each service gets its own database.
     Postgres,
 }
 
 /// A running service on a fresh database.
 pub(crate) struct Service {
-    pub(crate) dir: TempDir,
-    pub(crate) address: String,
-    /// What a gateway must know too to find it.
+    process: Process,
+    pub(crate) home: Home,
+    /// The settings that a gateway needs to find it.
     pub(crate) settings: Vec<(&'static str, String)>,
-    child: Child,
     _database: Option<TestDatabase>,
-}
-
-/// A binary of the workspace, in this program's own target directory.
-pub(crate) fn binary(name: &str) -> PathBuf {
-    let program = std::env::current_exe().expect("the path of this program");
-    // target/<profile>/<program>, and target/<profile>/deps/<test>
-    let found = program
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file());
-    found.unwrap_or_else(|| {
-        panic!(
-            "{name} is not beside {}; build it first: cargo build --workspace",
-            program.display()
-        )
-    })
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
-}
-
-/// A command with nothing of this process's settings, so that a developer's own do not change the test.
-pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
-    let mut command = Command::new(binary(name));
-    command
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", dir.path())
-        .env("EMBEDDING_PROVIDER", "none")
-        .env("XDG_RUNTIME_DIR", dir.path())
-        .env("DB_PATH", dir.path().join("contexts.db"))
-        .kill_on_drop(true)
-        .stdin(Stdio::null());
-    command
 }
 
 impl Service {
@@ -97,39 +55,59 @@ impl Service {
         }
     }
 
-    /// With settings beside the ones every test needs.
+    /// Starts a service with settings in addition to the ones that every test needs.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let address = format!("127.0.0.1:{}", free_port());
-        let child = command("context-service", &dir)
-            .env("CONTEXT_LISTEN", &address)
-            .envs(settings.iter().copied())
-            .spawn()
-            .expect("the service starts");
-        wait_for(&address).await;
+        let home = Home::new().with("EMBEDDING_PROVIDER", "none");
+        let mut service = command(&home, "context-service");
+        service.envs(settings.iter().copied());
         Self {
-            dir,
-            address,
+            process: home.start_as(service).await,
+            home,
             settings: Vec::new(),
-            child,
             _database: None,
         }
     }
 
-    /// Ends it. When this returns nobody holds its database any more.
-    pub(crate) async fn stop(mut self) {
-        self.child.kill().await.expect("the service ends");
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    /// A command with the settings of this service's database.
+    pub(crate) fn command(&self, name: &str) -> Command {
+        command(&self.home, name)
+    }
+
+    /// Starts a gateway over HTTP to this service, with these settings.
+    pub(crate) async fn http_gateway(
+        &self,
+        arguments: &[&str],
+        settings: &[(&str, &str)],
+    ) -> Process {
+        let mut gateway = self.command("context-gateway");
+        gateway
+            .arg("http")
+            .args(arguments)
+            .envs(settings.iter().copied())
+            .env("CONTEXT_BACKEND", format!("http://{}", self.address()));
+        self.home.start_as(gateway).await
+    }
+
+    /// Starts a gateway on stdio with these settings. It finds this service by its database's socket.
+    pub(crate) async fn stdio_gateway(&self, settings: &[(&str, String)]) -> Mcp {
+        let mut gateway = self.command("context-gateway");
+        gateway.envs(settings.iter().map(|(name, value)| (*name, value.as_str())));
+        Mcp::start(gateway).await
+    }
+
+    /// Stops the service. When it returns, the database is closed.
+    pub(crate) fn stop(mut self) {
+        self.process.kill();
     }
 }
 
-/// Waits until something listens there.
-pub(crate) async fn wait_for(address: &str) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while tokio::net::TcpStream::connect(address).await.is_err() {
-        assert!(
-            Instant::now() < deadline,
-            "nothing listens on {address} after 30 seconds"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+/// The socket's path follows from the database's path, not from a setting.
+fn command(home: &Home, name: &str) -> Command {
+    let mut command = home.command(name);
+    command.env_remove("CONTEXT_SOCKET");
+    command
 }

@@ -1,14 +1,15 @@
-use reqwest::header::AUTHORIZATION;
-use reqwest::{Client, Method};
+use std::net::SocketAddr;
+
+use context_test_support::http::Request;
 use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::process::{Service, Storage};
 
-/// The REST door.
+/// The REST client.
 pub struct Rest {
-    client: Client,
-    address: String,
+    address: SocketAddr,
+    key: Option<String>,
     _service: Option<Service>,
 }
 
@@ -16,58 +17,49 @@ impl Rest {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
         Self {
-            client: Client::new(),
-            address: service.address.clone(),
+            address: service.address(),
+            key: None,
             _service: Some(service),
         }
     }
 
-    /// To a service that runs already.
-    pub(crate) fn connect(address: &str, key: &str) -> Self {
+    /// Connects to a running service.
+    pub(crate) fn connect(address: SocketAddr, key: &str) -> Self {
         Self {
-            client: client(key),
-            address: address.to_owned(),
+            address,
+            key: Some(key.to_owned()),
             _service: None,
         }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         let (method, path, body) = route(tool, arguments);
-        let mut request = self
-            .client
-            .request(method, format!("http://{}{path}", self.address));
+        let mut request = Request::new(method, format!("http://{}{path}", self.address));
+        if let Some(key) = &self.key {
+            request = request.key(key);
+        }
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let response = request.send().await.expect("an HTTP response");
-        let status = response.status();
-        let content_type = response
-            .headers()
-            .get("content-type")
-            .map(|v| v.to_str().unwrap_or_default().to_owned())
-            .unwrap_or_default();
-        let body: Value = response.json().await.expect("a JSON body");
-        if status.is_success() {
+        let reply = request.send().await;
+        let body = reply.json();
+        if reply.status.is_success() {
             return Answer::ok(body);
         }
-        assert_eq!(content_type, "application/problem+json", "{tool}: {body}");
+        let content_type = reply.header("content-type");
+        assert_eq!(
+            content_type,
+            Some("application/problem+json"),
+            "{tool}: {body}"
+        );
         let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
         Answer::err(&text("detail"), &text("reason"), body["violations"].clone())
     }
 }
 
-/// A client that sends this key with each request.
-pub(crate) fn client(key: &str) -> Client {
-    let value = format!("Bearer {key}").parse().expect("a header");
-    Client::builder()
-        .default_headers([(AUTHORIZATION, value)].into_iter().collect())
-        .build()
-        .expect("a client")
-}
-
-fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
+fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>) {
     let body = Some(arguments.clone());
-    let post = |path: &str| (Method::POST, path.to_owned(), body.clone());
+    let post = |path: &str| ("POST", path.to_owned(), body.clone());
     match tool {
         "store_context" => post("/v1/contexts"),
         "store_context_batch" => post("/v1/contexts/batch"),
@@ -81,7 +73,7 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
                 .filter(|v| !v.is_null())
                 .map(|v| format!("&include_images={v}"))
                 .unwrap_or_default();
-            (Method::GET, format!("/v1/contexts?ids={ids}{images}"), None)
+            ("GET", format!("/v1/contexts?ids={ids}{images}"), None)
         }
         "update_context" => {
             let mut body = arguments.clone();
@@ -89,13 +81,9 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
                 .as_object_mut()
                 .and_then(|b| b.remove("context_id"))
                 .unwrap_or(json!(0));
-            (
-                Method::PATCH,
-                format!("/v1/contexts/{}", text(&id)),
-                Some(body),
-            )
+            ("PATCH", format!("/v1/contexts/{}", text(&id)), Some(body))
         }
-        "update_context_batch" => (Method::PATCH, "/v1/contexts/batch".to_owned(), body),
+        "update_context_batch" => ("PATCH", "/v1/contexts/batch".to_owned(), body),
         "delete_context" => post("/v1/contexts/delete"),
         "delete_context_batch" => post("/v1/contexts/batch-delete"),
         "search_context" => post("/v1/contexts/search"),
@@ -109,46 +97,34 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
                 .flatten()
                 .map(|(k, v)| format!("{k}={}", text(v)))
                 .collect();
-            (
-                Method::GET,
-                format!("/v1/threads?{}", query.join("&")),
-                None,
-            )
+            ("GET", format!("/v1/threads?{}", query.join("&")), None)
         }
-        "get_statistics" => (Method::GET, "/v1/statistics".to_owned(), None),
+        "get_statistics" => ("GET", "/v1/statistics".to_owned(), None),
         "create_artifact" => post("/v1/artifacts"),
         "list_artifacts" => (
-            Method::GET,
+            "GET",
             query("/v1/artifacts".to_owned(), arguments, &[]),
             None,
         ),
         "search_artifacts" => (
-            Method::GET,
+            "GET",
             query("/v1/artifacts/search".to_owned(), arguments, &[]),
             None,
         ),
-        "get_artifact" => (Method::GET, artifact(arguments), None),
+        "get_artifact" => ("GET", artifact(arguments), None),
         "update_artifact" => {
             let mut body = arguments.clone();
             body.as_object_mut()
                 .expect("an object")
                 .remove("artifact_id");
-            (Method::PATCH, artifact(arguments), Some(body))
+            ("PATCH", artifact(arguments), Some(body))
         }
-        "delete_artifact" => (Method::DELETE, artifact(arguments), None),
-        "list_artifact_versions" => (
-            Method::GET,
-            format!("{}/versions", artifact(arguments)),
-            None,
-        ),
-        "get_artifact_version" => (Method::GET, version(arguments), None),
-        "restore_artifact_version" => (
-            Method::POST,
-            format!("{}/restore", version(arguments)),
-            None,
-        ),
+        "delete_artifact" => ("DELETE", artifact(arguments), None),
+        "list_artifact_versions" => ("GET", format!("{}/versions", artifact(arguments)), None),
+        "get_artifact_version" => ("GET", version(arguments), None),
+        "restore_artifact_version" => ("POST", format!("{}/restore", version(arguments)), None),
         "diff_artifact_versions" => (
-            Method::GET,
+            "GET",
             query(
                 format!("{}/diff", artifact(arguments)),
                 arguments,
@@ -172,7 +148,7 @@ fn version(arguments: &Value) -> String {
     )
 }
 
-/// The arguments as a query string, without those that stand in the path.
+/// The arguments as a query string, except those that are in the path.
 fn query(path: String, arguments: &Value, in_path: &[&str]) -> String {
     let pairs = arguments
         .as_object()

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Steps that are asked in order.
+/// Steps, run in order.
 #[derive(Debug, Deserialize)]
 pub struct Scenario {
     /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// One call and what its answer must contain.
+/// One call, and what its result must contain.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -21,16 +21,17 @@ pub struct Step {
     /// Its arguments.
     #[serde(default)]
     pub with: Value,
-    /// What the reply must contain: objects by the keys given, lists whole, everything else equal.
+    /// What the reply must contain. Objects must have the given keys; lists and other values must be equal.
     #[serde(default)]
     pub gives: Option<Value>,
-    /// What the error must contain, of `error`, `reason` and `violations`.
+    /// What the error must contain: any of `error`, `reason` and `violations`.
     #[serde(default)]
     pub fails: Option<Value>,
-    /// Strings of the reply that each door makes up for itself: a name, `$name` in later steps, and the reply's key.
+    /// Strings of the reply that each client generates for itself: a name, which later steps use as `$name`, and the
+    /// reply's key.
     #[serde(default)]
     pub saves: BTreeMap<String, String>,
-    /// The request is of a wrong type, which only JSON can say.
+    /// The request has a value of the wrong type, which only JSON can express.
     #[serde(default)]
     pub json_only: bool,
 }

@@ -1,12 +1,13 @@
-//! The examples of the artifact tools as they are documented, replayed over MCP: the same keys with the same types, and
-//! error sentences byte for byte.
+//! Calls the documented examples of the artifact tools over MCP. Results must have the same keys with the same types,
+//! and error sentences must be equal byte for byte.
 
-use context_parity::{Answer, Door};
+use context_parity::{Answer, Client};
 use serde_json::{Value, json};
 
 const UNKNOWN: &str = "123e4567-e89b-12d3-a456-426614174000";
 
-/// Whether `actual` has every key of the documented example with a value of its type; lists by their first item.
+/// Checks that `actual` has every key of the documented example with a value of the same type. Lists are compared by
+/// their first item.
 fn same_shape(actual: &Value, example: &Value, path: &str) {
     match (actual, example) {
         (Value::Object(actual), Value::Object(example)) if !path.ends_with(".metadata") => {
@@ -30,7 +31,7 @@ fn same_shape(actual: &Value, example: &Value, path: &str) {
     }
 }
 
-struct Mcp(Door);
+struct Mcp(Client);
 
 impl Mcp {
     async fn gives(&mut self, tool: &str, arguments: Value, example: &Value) -> Value {
@@ -58,7 +59,7 @@ impl Mcp {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_examples_hold() {
-    let mut mcp = Mcp(Door::open_mcp().await);
+    let mut mcp = Mcp(Client::open_mcp().await);
 
     // create_artifact
     let content = "# My Context\n\nThis is my artifact content...";

@@ -1,14 +1,17 @@
-//! Keys through the gateway: 401 and 403 where HTTP clients look for them, and the documented sentences on stdio.
+//! Keys through the gateway: 401 and 403 for HTTP clients, and the documented sentences on stdio.
+
+use std::time::Duration;
 
 use context_parity::keys::{Gateway, KeyedService};
 use context_parity::{Answer, Storage};
+use context_test_support::{from_now, until};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
 
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 
-/// The scope each tool needs, by what its name begins with.
+/// The scope that a tool needs, by the start of its name.
 fn scope(tool: &str) -> &'static str {
     match tool.split('_').next().unwrap_or_default() {
         "delete" => "delete",
@@ -17,7 +20,7 @@ fn scope(tool: &str) -> &'static str {
     }
 }
 
-/// The operations of the service descriptor that are tools, so that a new one cannot be forgotten.
+/// The service descriptor's operations that are tools, so that a new one cannot be forgotten.
 fn operations() -> Vec<String> {
     let descriptors =
         FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
@@ -45,13 +48,9 @@ fn operations() -> Vec<String> {
         .collect()
 }
 
-/// An expiry that comes at once, but not before the key is made.
+/// An expiry that is imminent, but later than the key's creation.
 fn soon() -> String {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("a clock after 1970");
-    context_model::Timestamp(i64::try_from(since.as_micros()).expect("a time") + 3_000_000)
-        .to_string()
+    from_now(Duration::from_secs(3)).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,9 +81,10 @@ async fn guarded(storage: Storage) {
         .key_with("artifacts", &["--only", "artifacts"])
         .await;
     let threads = service.key_with("threads", &["--threads", "one"]).await;
-    while gateway.call("list_threads", Some(&expired)).await.status != 401 {
-        tokio::task::yield_now().await;
-    }
+    until("the key has expired", async || {
+        gateway.call("list_threads", Some(&expired)).await.status == 401
+    })
+    .await;
 
     let revoked = service.key("revoked", &["read", "write", "delete"]).await;
     service.revoke("revoked").await;
@@ -155,7 +155,7 @@ async fn guarded(storage: Storage) {
             );
         }
         for key in [&all, &other] {
-            // The documents have clients that send the key alone.
+            // The documentation describes clients that send the key alone.
             for authorization in [format!("Bearer {key}"), key.clone()] {
                 let reply = gateway.call(tool, Some(&authorization)).await;
                 assert!(
@@ -168,7 +168,7 @@ async fn guarded(storage: Storage) {
     }
 }
 
-/// How another owner's key asks for what it might learn of: by id where there is one.
+/// A request of another owner's key that might reveal something: by id, where the operation takes one.
 fn question(operation: &str, context_id: i64, artifact_id: &str) -> Value {
     match operation {
         "store_context" => json!({"thread_id": "t", "source": "user", "text": "canary"}),
@@ -214,7 +214,7 @@ async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgre
     }
 }
 
-/// Asks a service where another owner has everything, and one where nobody has anything; the answers are the same.
+/// Calls a service where another owner has content, and one without any content. The results must be the same.
 async fn alone_in_the_world(storage: Storage) {
     const RIGHTS: [&str; 3] = ["read", "write", "delete"];
     let (crowded, empty) = (
@@ -224,9 +224,12 @@ async fn alone_in_the_world(storage: Storage) {
     let (crowded_gateway, empty_gateway) =
         (Gateway::http(&crowded).await, Gateway::http(&empty).await);
     let mine = crowded.key("mine", &RIGHTS).await;
-    let (_, mut me) = crowded.doors(&crowded_gateway, &mine).await.swap_remove(0);
+    let (_, mut me) = crowded
+        .clients(&crowded_gateway, &mine)
+        .await
+        .swap_remove(0);
     let entry = json!({"thread_id": "t", "source": "user", "text": "canary", "tags": ["canary"], "metadata": {"canary": "canary"}});
-    // Ids that an owner of few entries does not give to its own.
+    // Ids that an owner with few entries does not have itself.
     let mut context_id = 0;
     for n in 0..20 {
         let mut entry = entry.clone();
@@ -248,25 +251,25 @@ async fn alone_in_the_world(storage: Storage) {
     let artifact_id = made["id"].as_str().expect("an id").to_owned();
 
     for name in ["gRPC", "REST", "MCP over HTTP", "MCP over stdio"] {
-        let mut doors = Vec::new();
+        let mut clients = Vec::new();
         for (service, gateway) in [(&crowded, &crowded_gateway), (&empty, &empty_gateway)] {
             let key = service
                 .key_of(&format!("other by {name}"), name, &RIGHTS)
                 .await;
-            let all = service.doors(gateway, &key).await;
-            doors.push(
+            let all = service.clients(gateway, &key).await;
+            clients.push(
                 all.into_iter()
-                    .find(|(door, _)| *door == name)
-                    .expect("a door")
+                    .find(|(client, _)| *client == name)
+                    .expect("a client")
                     .1,
             );
         }
         for operation in operations() {
             let question = question(&operation, context_id, &artifact_id);
             let mut answers = Vec::new();
-            for door in &mut doors {
-                let mut answer = door.call(&operation, &question).await;
-                // An artifact's id is a new one each time.
+            for client in &mut clients {
+                let mut answer = client.call(&operation, &question).await;
+                // Each new artifact has a new id.
                 hide_ids_of_artifacts(answer.body(), &artifact_id);
                 answers.push(answer);
             }
@@ -291,7 +294,7 @@ async fn alone_in_the_world(storage: Storage) {
     assert!(found.to_string().contains("canary"), "{found}");
 }
 
-/// Replaces every artifact id but the one that was asked for.
+/// Replaces every artifact id except the one in the request.
 fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
     match value {
         Value::String(text)

@@ -1,9 +1,9 @@
-//! Equal questions get equal answers on every door.
+//! Equal calls return equal results on every client.
 
-use context_parity::{Answer, Door, Names, Scenario, Step, Storage, substitute};
+use context_parity::{Answer, Client, Names, Scenario, Step, Storage, substitute};
 use serde_json::Value;
 
-/// Whether `actual` has everything `expected` names.
+/// Checks that `actual` contains everything in `expected`.
 fn contains(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (Value::Object(actual), Value::Object(expected)) => expected.iter().all(|(key, value)| {
@@ -35,7 +35,7 @@ fn check(step: &Step, answer: &Answer, storage: Storage) -> Result<(), String> {
     }
 }
 
-/// The databases differ by their names and nothing else.
+/// Replaces the names of the storage and its full-text index, the only differences between the databases.
 fn of_storage(expected: &Value, storage: Storage) -> Value {
     match (expected, storage) {
         (Value::String(text), Storage::Postgres) if text == "sqlite" => "postgresql".into(),
@@ -66,8 +66,8 @@ async fn every_door_gives_the_same_answers_on_postgresql() {
 async fn play(storage: Storage) {
     let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json"))
         .expect("the scenario is JSON of its own shape");
-    let mut doors = Door::open_all(storage).await;
-    let mut names: Vec<Names> = doors.iter().map(|_| Names::default()).collect();
+    let mut clients = Client::open_all(storage).await;
+    let mut names: Vec<Names> = clients.iter().map(|_| Names::default()).collect();
     let mut failures = Vec::new();
     for step in &scenario.steps {
         let arguments = if step.with.is_null() {
@@ -76,11 +76,11 @@ async fn play(storage: Storage) {
             substitute(&step.with)
         };
         let mut first: Option<(&str, Answer)> = None;
-        for ((name, door), names) in doors.iter_mut().zip(&mut names) {
-            if step.json_only && !door.is_json() {
+        for ((name, client), names) in clients.iter_mut().zip(&mut names) {
+            if step.json_only && !client.is_json() {
                 continue;
             }
-            let mut answer = door.call(&step.call, &names.resolve(&arguments)).await;
+            let mut answer = client.call(&step.call, &names.resolve(&arguments)).await;
             let body = answer.body();
             names.save(&step.saves, body);
             *body = names.hide(body);

@@ -1,17 +1,19 @@
-//! Tokens of an issuer on each wire: good ones work, and whatever is wrong with a bad one, each wire says the same.
+//! An issuer's tokens on each transport. Valid tokens are accepted. Every transport rejects an invalid token with the
+//! same message, whatever is wrong with it.
 
 use std::time::Duration;
 
 use context_parity::keys::{Gateway, KeyedService};
 use context_test_issuer::{Key, TestIssuer, claims, hs256, now, unsigned, with};
+use context_test_support::until;
 use serde_json::{Value, json};
 use tonic::Code;
 
 const AUDIENCE: &str = "https://context.example/mcp";
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 
-/// A service and a gateway that accept this issuer's tokens.
-async fn doors(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gateway) {
+/// Starts a service and a gateway that accept this issuer's tokens.
+async fn clients(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gateway) {
     let mut settings = vec![
         ("AUTH", "oidc"),
         ("OIDC_ISSUER", issuer.url()),
@@ -23,7 +25,7 @@ async fn doors(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gat
     (service, gateway)
 }
 
-/// That nobody is let in with this, on any wire, and in the same words.
+/// Checks that every transport rejects this token with the same message.
 async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
@@ -57,20 +59,18 @@ async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &
     );
 }
 
-/// Waits until the gateway asks the service about this token again, which it does within a second.
+/// Waits until the gateway checks this token with the service again, which it does within a second.
 async fn forgotten(gateway: &Gateway, token: &str) {
     let bearer = format!("Bearer {token}");
-    let asked = async {
-        while gateway.call("list_threads", Some(&bearer)).await.status != 401 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
+    let asked = until("the token is forgotten", async || {
+        gateway.call("list_threads", Some(&bearer)).await.status == 401
+    });
     tokio::time::timeout(Duration::from_secs(10), asked)
         .await
         .expect("a refusal within a second");
 }
 
-/// That this lets somebody in, on every wire.
+/// Checks that every transport accepts this token.
 async fn admitted(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
@@ -88,7 +88,7 @@ async fn admitted(service: &KeyedService, gateway: &Gateway, what: &str, token: 
 async fn tokens_open_every_door_and_bad_ones_none() {
     let (rsa, ec) = (Key::rsa("rsa"), Key::ec("ec"));
     let issuer = TestIssuer::start(&[&rsa, &ec]).await;
-    let (service, gateway) = doors(&issuer, &[]).await;
+    let (service, gateway) = clients(&issuer, &[]).await;
     let good = claims(issuer.url(), AUDIENCE, "alice");
     admitted(&service, &gateway, "RS256", &rsa.token(&good)).await;
     admitted(&service, &gateway, "ES256", &ec.token(&good)).await;
@@ -155,11 +155,11 @@ async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_say
     let issuer = TestIssuer::start(&[&key]).await;
     issuer.answer(200, "{\"keys\": \"none\"}");
     let token = key.token(&claims(issuer.url(), AUDIENCE, "alice"));
-    let (service, gateway) = doors(&issuer, &[]).await;
+    let (service, gateway) = clients(&issuer, &[]).await;
     refused(&service, &gateway, "keys that cannot be read", &token).await;
 
     issuer.answer(503, "");
-    let (service, gateway) = doors(&issuer, &[]).await;
+    let (service, gateway) = clients(&issuer, &[]).await;
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
     assert_eq!(
@@ -195,7 +195,7 @@ async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_say
 async fn clients_learn_who_gives_tokens_and_under_which_names() {
     let key = Key::rsa("rsa");
     let issuer = TestIssuer::start(&[&key]).await;
-    let (_service, gateway) = doors(&issuer, &[("OIDC_SCOPE_PREFIX", "context.")]).await;
+    let (_service, gateway) = clients(&issuer, &[("OIDC_SCOPE_PREFIX", "context.")]).await;
     let metadata = gateway
         .get("/.well-known/oauth-protected-resource/mcp")
         .await;
@@ -233,7 +233,7 @@ async fn clients_learn_who_gives_tokens_and_under_which_names() {
 async fn the_holders_of_tokens_have_owners_of_their_own_and_stdio_takes_new_tokens_from_its_file() {
     let key = Key::ec("ec");
     let issuer = TestIssuer::start(&[&key]).await;
-    let (service, _gateway) = doors(&issuer, &[]).await;
+    let (service, _gateway) = clients(&issuer, &[]).await;
     let token = |subject: &str| key.token(&claims(issuer.url(), AUDIENCE, subject));
     let file = service.file("token", &token("alice"));
     let mut gateway = Gateway::stdio(&service, &[("CONTEXT_API_KEY_FILE", file)]).await;
@@ -247,18 +247,20 @@ async fn the_holders_of_tokens_have_owners_of_their_own_and_stdio_takes_new_toke
         threads(gateway.call("list_threads", &json!({})).await),
         json!(1)
     );
-    // Another holder sees nothing, and neither does the owner whose name the subject happens to be.
+    // Another holder sees nothing. Neither does the owner whose name equals the subject.
     service.file("token", &token("default"));
-    while threads(gateway.call("list_threads", &json!({})).await) != json!(0) {
-        tokio::task::yield_now().await;
-    }
+    until("the new token is used", async || {
+        threads(gateway.call("list_threads", &json!({})).await) == json!(0)
+    })
+    .await;
     let default = service.key("key", &["read"]).await;
     assert_eq!(
         service.rest(Some(&default)).await.body["total_threads"],
         json!(0)
     );
     service.file("token", &token("alice"));
-    while threads(gateway.call("list_threads", &json!({})).await) != json!(1) {
-        tokio::task::yield_now().await;
-    }
+    until("the first token is used again", async || {
+        threads(gateway.call("list_threads", &json!({})).await) == json!(1)
+    })
+    .await;
 }

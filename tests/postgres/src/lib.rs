@@ -17,8 +17,9 @@ mod pgbouncer;
 mod server;
 mod url;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use context_test_support::{Deadline, now};
 pub use tokio_postgres::Client;
 use tokio_postgres::NoTls;
 
@@ -142,7 +143,11 @@ impl Drop for TestDatabase {
     }
 }
 
-async fn connect(url: &str) -> Client {
+/// A connection to this database.
+///
+/// # Panics
+/// When the server cannot be reached.
+pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls)
         .await
         .expect("the tests' PostgreSQL answers");
@@ -195,7 +200,7 @@ async fn make_template(
 
 /// A closed connection's process ends a moment later.
 async fn wait_until_alone(client: &Client, database: &str) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = Deadline::new();
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
     while client
         .query_one(count, &[&database])
@@ -204,25 +209,19 @@ async fn wait_until_alone(client: &Client, database: &str) {
         .get::<_, i64>(0)
         > 0
     {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "somebody stays connected to {database}"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let what = || format!("a session stays connected to {database}");
+        deadline.pause(what).await;
     }
 }
 
 /// The server refuses to copy a template that another process copies in that moment by some ways of copying.
 async fn create_copy(client: &Client, name: &str, template: &str) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = Deadline::new();
     let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
     while let Err(error) = client.batch_execute(&statement).await {
         let busy = error.code() == Some(&tokio_postgres::error::SqlState::OBJECT_IN_USE);
-        assert!(
-            busy && tokio::time::Instant::now() < deadline,
-            "{statement}: {error:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(busy, "{statement}: {error:?}");
+        deadline.pause(|| format!("{statement}: {error:?}")).await;
     }
 }
 
@@ -248,7 +247,5 @@ async fn drop_abandoned(client: &Client) {
 }
 
 fn seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    now().micros().cast_unsigned() / 1_000_000
 }

@@ -1,16 +1,13 @@
 //! A PgBouncer in front of the tests' server.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
+use context_test_support::{Deadline, end_with_test};
+use rustix::process::Signal;
 use tokio_postgres::NoTls;
 
-use crate::server::{command_at, hand_over, kill_with_the_test};
-
-/// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::server::{command_at, free_port, hand_over};
 
 /// The programs there are: `CONTEXT_TEST_PGBOUNCER`, between colons, which `scripts/test` sets. Without one it says so.
 #[must_use]
@@ -33,7 +30,7 @@ pub struct PgBouncer {
     port: u16,
     version: (u32, u32),
     child: Child,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 impl PgBouncer {
@@ -55,10 +52,7 @@ impl PgBouncer {
         let password = server
             .get_password()
             .map(|password| format!(" password={}", String::from_utf8_lossy(password)));
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|socket| socket.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let prepared = if version >= (1, 21) {
             "max_prepared_statements = 200\n"
         } else {
@@ -83,29 +77,24 @@ impl PgBouncer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        let child = kill_with_the_test(command)
-            .spawn()
-            .expect("PgBouncer starts");
+        end_with_test(&mut command, Signal::QUIT);
+        let child = command.spawn().expect("PgBouncer starts");
         let mut started = Self {
             port,
             version,
             child,
-            _home: home,
+            home,
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Deadline::new();
         while tokio_postgres::connect(&started.url(url), NoTls)
             .await
             .is_err()
         {
             let ended = started.child.try_wait().expect("a child");
-            let log =
-                || std::fs::read_to_string(started._home.path().join("log")).unwrap_or_default();
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "PgBouncer does not answer: {}",
-                log()
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            let log = || std::fs::read_to_string(started.home.path().join("log"));
+            let what = || format!("PgBouncer does not answer: {}", log().unwrap_or_default());
+            assert!(ended.is_none(), "{}", what());
+            deadline.pause(what).await;
         }
         started
     }

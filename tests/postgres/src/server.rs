@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use context_test_support::{Deadline, end_with_test};
 use rustix::process::{Pid, Signal};
 use tokio_postgres::NoTls;
 
@@ -15,8 +15,6 @@ use crate::Client;
 
 /// `nobody`: PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
-/// How long a server may take for what takes it a second.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What makes a server small and quick. Nothing here outlives the machine.
 const SETTINGS: [&str; 6] = [
     "fsync=off",
@@ -114,7 +112,7 @@ impl Server {
             .await
             .expect("the server reads its settings");
         let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Deadline::new();
         while client
             .query_one(synchronous, &[])
             .await
@@ -122,21 +120,14 @@ impl Server {
             .get::<_, i64>(0)
             == 0
         {
-            assert!(
-                Instant::now() < deadline,
-                "the standby does not keep up: {}",
-                standby.log()
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            let what = || format!("the standby does not keep up: {}", standby.log());
+            deadline.pause(what).await;
         }
         standby
     }
 
     async fn serve(programs: PathBuf, home: Arc<tempfile::TempDir>, data: PathBuf) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|socket| socket.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let mut postgres = command(&programs, "postgres");
         postgres
             .arg("-D")
@@ -150,9 +141,8 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        let child = kill_with_the_test(postgres)
-            .spawn()
-            .expect("the server starts");
+        end_with_test(&mut postgres, Signal::QUIT);
+        let child = postgres.spawn().expect("the server starts");
         let mut server = Self {
             programs,
             home,
@@ -160,15 +150,12 @@ impl Server {
             port,
             child,
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Deadline::new();
         while tokio_postgres::connect(&server.url(), NoTls).await.is_err() {
             let ended = server.child.try_wait().expect("a child");
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "the server does not answer: {}",
-                server.log()
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            let what = || format!("the server does not answer: {}", server.log());
+            assert!(ended.is_none(), "{}", what());
+            deadline.pause(what).await;
         }
         server
     }
@@ -204,14 +191,10 @@ impl Server {
     pub async fn crash(&mut self) {
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::QUIT)
             .expect("the server runs");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Deadline::new();
         while self.child.try_wait().expect("a child").is_none() {
-            assert!(
-                Instant::now() < deadline,
-                "the server does not stop: {}",
-                self.log()
-            );
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            let what = || format!("the server does not stop: {}", self.log());
+            deadline.pause(what).await;
         }
     }
 
@@ -245,24 +228,19 @@ impl Drop for Server {
     }
 }
 
-/// A command whose process ends with the test, however that ends. To be called last: changing the user undoes it.
-pub(crate) fn kill_with_the_test(mut command: Command) -> Command {
-    // SAFETY: prctl is one system call, allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(|| {
-            Ok(rustix::process::set_parent_process_death_signal(Some(
-                Signal::QUIT,
-            ))?)
-        });
-    }
-    command
+/// A port that was free a moment ago, for programs that do not choose one themselves.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives a directory to whoever the server runs as.
+/// Makes the user that the server runs as the owner of a directory.
 pub(crate) fn hand_over(directory: &Path) {
     if is_root() {
         std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))
@@ -274,7 +252,7 @@ fn command(programs: &Path, name: &str) -> Command {
     command_at(&programs.join(name))
 }
 
-/// A program, run by whoever may run a server.
+/// A program, run as a user that may run a server.
 pub(crate) fn command_at(program: &Path) -> Command {
     let mut command = Command::new(program);
     command

@@ -3,14 +3,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use context_engine::Clock;
 use context_model::Timestamp;
 
-/// The time of a set: it passes as the set says.
+/// A clock that only moves when the set says so.
 #[derive(Debug, Default)]
 pub struct SetClock {
     micros: AtomicI64,
 }
 
 impl SetClock {
-    /// Lets minutes pass.
+    /// Advances the clock by some minutes.
     pub fn pass(&self, minutes: u32) {
         self.micros
             .fetch_add(i64::from(minutes) * 60_000_000, Ordering::Relaxed);

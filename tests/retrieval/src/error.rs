@@ -1,4 +1,4 @@
-//! What fails in an evaluation.
+//! Errors of an evaluation.
 
-/// Any failure; an evaluation ends at the first.
+/// Any error. An evaluation stops at the first one.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,18 +1,22 @@
-//! `retrieval-eval`: how much of what answers a question each search finds.
+//! `retrieval-eval` measures how many of the relevant entries each search finds.
 //!
-//! Reads entries and questions with their relevant entries (`data/README.md` has the format), stores the entries in a
-//! fresh database, asks every question of every search, and prints a table. It asks in this process, or over gRPC or MCP at
-//! services that it starts on that database, one for each setting that the rows differ in; the entries are stored in this
-//! process all the same, where it is their clock that says when.
+//! It reads entries and questions with their relevant entries (`data/README.md` describes the format), stores the
+//! entries in a new database, runs every question with every search, and prints a table. Searches run in this process,
+//! or over gRPC or MCP on services that it starts on that database, one for each combination of settings in the table.
+//! The entries are always stored in this process, because they need its clock.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures how long searches take"
+)]
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
+mod backend;
 mod clock;
-mod door;
 mod error;
 mod measure;
+mod method;
 mod set;
-mod way;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,21 +29,21 @@ use context_engine::{
 use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::Embedder;
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
-use context_store::{Neighbourhood, OwnerId, Read, Store};
+use context_store::{ContextWindow, OwnerId, Read, Store};
 use context_store_postgres::{Config as PostgresConfig, PostgresStore, Target};
 use context_store_sqlite::{Config, SqliteStore};
 
+use crate::backend::{Backend, Entries, Local, Setup, Transport};
 use crate::clock::SetClock;
-use crate::door::{Door, House, Over, Own, Setup};
 use crate::error::Error;
 use crate::measure::Scores;
+use crate::method::Method;
 use crate::set::Set;
-use crate::way::Way;
 
-/// Entries stored together, at most.
+/// Maximum number of entries stored together.
 const BATCH: usize = 100;
 
-/// Measures how much of what answers a question each search finds.
+/// Measures how many of the relevant entries each search finds.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -49,40 +53,40 @@ struct Cli {
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     model: Option<PathBuf>,
-    /// Where to ask; what is found is the same everywhere
+    /// Where to run the searches; the results are the same everywhere
     #[arg(long, value_enum, default_value = "in-process")]
-    over: Over,
-    /// Leave out what is reranked, which takes the longest
+    over: Transport,
+    /// Skip searches with reranking, which take the longest
     #[arg(long)]
     without_reranking: bool,
-    /// Ask only the searches with this in their name; may be given several times
+    /// Run only the searches with this text in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// As the setting RERANK_STORE_TOKENS of the service
+    /// Same as the service's setting RERANK_STORE_TOKENS
     #[arg(long)]
     store_tokens: bool,
-    /// An empty PostgreSQL database to use instead of a SQLite file; the entries stay in it
+    /// An empty PostgreSQL database to use instead of an SQLite file; the entries stay in it
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
-    /// Search all threads, whatever thread a question names
+    /// Search all threads, even when a question names one
     #[arg(long)]
     all_threads: bool,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "HYBRID_RRF_K")]
     hybrid_rrf_k: Option<u32>,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "HYBRID_RANK_WINDOW")]
     hybrid_rank_window: Option<u32>,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "HYBRID_CONTEXT_WEIGHT")]
     hybrid_context_weight: Option<f64>,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "RERANK_CONTEXT_WEIGHT")]
     rerank_context_weight: Option<f64>,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "CONTEXT_NEIGHBOURS")]
     context_neighbours: Option<u32>,
-    /// As the setting of the service
+    /// Same as the service's setting
     #[arg(long, env = "CONTEXT_GAP_MINUTES")]
     context_gap_minutes: Option<u64>,
 }
@@ -93,22 +97,22 @@ async fn main() -> Result<(), Error> {
     let set = Set::read(&cli.set)?;
     let directory = tempfile::tempdir()?;
     let database = directory.path().join("contexts.db");
-    let usual = Neighbourhood::default();
-    let neighbourhood = Neighbourhood {
-        entries: cli.context_neighbours.unwrap_or(usual.entries),
-        gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| {
+    let defaults = ContextWindow::default();
+    let context_window = ContextWindow {
+        entries: cli.context_neighbours.unwrap_or(defaults.entries),
+        gap: cli.context_gap_minutes.map_or(defaults.gap, |minutes| {
             Duration::from_secs(minutes.saturating_mul(60))
         }),
     };
     let store: Arc<dyn Store> = match &cli.postgres {
         None => Arc::new(SqliteStore::open(Config {
-            neighbourhood,
+            context_window,
             ..Config::new(&database)
         })?),
         Some(url) => {
             empty(
                 PostgresStore::open(PostgresConfig {
-                    neighbourhood,
+                    context_window,
                     ..PostgresConfig::new(Target::parse(url)?)
                 })
                 .await?,
@@ -116,8 +120,8 @@ async fn main() -> Result<(), Error> {
             .await?
         }
     };
-    let usual = EngineConfig::default();
-    let (search, rerank) = (&usual.search, &usual.rerank);
+    let defaults = EngineConfig::default();
+    let (search, rerank) = (&defaults.search, &defaults.rerank);
     let config = EngineConfig {
         search: SearchConfig {
             hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(search.hybrid_rrf_k),
@@ -126,11 +130,11 @@ async fn main() -> Result<(), Error> {
         },
         rerank: RerankConfig {
             context_weight: cli.rerank_context_weight.unwrap_or(rerank.context_weight),
-            context_gap: neighbourhood.gap,
+            context_gap: context_window.gap,
             store_tokens: cli.store_tokens,
             ..*rerank
         },
-        ..usual
+        ..defaults
     };
     let weight = cli
         .hybrid_context_weight
@@ -139,7 +143,7 @@ async fn main() -> Result<(), Error> {
         reranking,
         context_weight,
     };
-    let (plain, reranking, alone) = (
+    let (plain, reranking, no_context) = (
         setup(Switch::False, weight),
         setup(Switch::Auto, weight),
         setup(Switch::False, 0.0),
@@ -155,14 +159,14 @@ async fn main() -> Result<(), Error> {
             Some(Arc::new(loaded?))
         }
     };
-    let own = Own {
+    let local = Local {
         store,
         clock: Arc::new(SetClock::default()),
         embedder,
         config: config.clone(),
     };
     let started = Instant::now();
-    let keys = fill(&own.engine(reranking).await?, &own.clock, &set).await?;
+    let keys = fill(&local.engine(reranking).await?, &local.clock, &set).await?;
     println!(
         "{} entries, {} questions; stored in {:.1} s",
         set.entries.len(),
@@ -170,60 +174,64 @@ async fn main() -> Result<(), Error> {
         started.elapsed().as_secs_f64()
     );
     let (k, window) = (config.search.hybrid_rrf_k, config.search.hybrid_rank_window);
-    let lent = config.rerank.context_weight;
+    let rerank_context = config.rerank.context_weight;
     println!(
-        "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={lent}"
+        "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={rerank_context}"
     );
     println!(
         "{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}",
         "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms"
     );
-    let house = match cli.over.wire() {
-        None => House::Own(own),
-        Some(wire) => {
-            own.store.close().await;
-            // Nobody else may have the database open.
-            drop(own);
-            House::Served(wire, settings(&cli, &database, &neighbourhood, &config)?)
+    let entries = match cli.over.remote() {
+        None => Entries::Local(local),
+        Some(remote) => {
+            local.store.close().await;
+            // No other process or store may have the database open.
+            drop(local);
+            Entries::InDatabase(remote, settings(&cli, &database, &context_window, &config)?)
         }
     };
-    let mut open: Option<(Setup, Door)> = None;
-    for (name, way, setup) in [
-        ("fts", Way::Fts, plain),
-        ("hybrid by words alone", Way::HybridWords, plain),
-        ("semantic", Way::Semantic, plain),
-        ("semantic, reranked", Way::Semantic, reranking),
-        ("hybrid rrf, no context", Way::Hybrid, alone),
-        ("hybrid rrf", Way::Hybrid, plain),
-        ("hybrid rrf, reranked", Way::Hybrid, reranking),
-        ("hybrid convex, no context", Way::HybridConvex, alone),
-        ("hybrid convex", Way::HybridConvex, plain),
-        ("hybrid convex, reranked", Way::HybridConvex, reranking),
+    let mut open: Option<(Setup, Backend)> = None;
+    for (name, method, setup) in [
+        ("fts", Method::Fts, plain),
+        ("hybrid by words alone", Method::HybridWords, plain),
+        ("semantic", Method::Semantic, plain),
+        ("semantic, reranked", Method::Semantic, reranking),
+        ("hybrid rrf, no context", Method::Hybrid, no_context),
+        ("hybrid rrf", Method::Hybrid, plain),
+        ("hybrid rrf, reranked", Method::Hybrid, reranking),
+        (
+            "hybrid convex, no context",
+            Method::HybridConvex,
+            no_context,
+        ),
+        ("hybrid convex", Method::HybridConvex, plain),
+        ("hybrid convex, reranked", Method::HybridConvex, reranking),
     ] {
         if cli.without_reranking && name.ends_with("reranked")
             || !cli.only.is_empty() && !cli.only.iter().any(|part| name.contains(part))
         {
             continue;
         }
-        if way.needs_model() && cli.model.is_none() {
+        if method.needs_model() && cli.model.is_none() {
             println!("{name:<26} needs a model (--model)");
             continue;
         }
-        let mut door = match open.take() {
-            Some((same, door)) if same == setup => door,
+        let mut backend = match open.take() {
+            Some((same, backend)) if same == setup => backend,
             other => {
-                if let Some((_, door)) = other {
-                    door.close().await;
+                if let Some((_, backend)) = other {
+                    backend.close().await;
                 }
-                house.open(setup).await?
+                entries.open(setup).await?
             }
         };
         let (mut scores, mut times) = (Scores::default(), Vec::new());
         for question in &set.questions {
             let thread = question.thread_id.clone().filter(|_| !cli.all_threads);
-            let request = way.request(&question.text, thread);
+            let request = method.request(&question.text, thread);
             let started = Instant::now();
-            let found = door.ask(request).await?;
+            let found = backend.search(request).await?;
             times.push(started.elapsed());
             let found: Vec<&str> = found
                 .iter()
@@ -232,25 +240,25 @@ async fn main() -> Result<(), Error> {
                 .collect();
             scores.add(&found, &question.relevant);
         }
-        open = Some((setup, door));
+        open = Some((setup, backend));
         times.sort_unstable();
         let median = times
             .get(times.len() / 2)
             .map_or(0.0, |time| time.as_secs_f64() * 1e3);
         println!("{name:<26} {scores} {median:>8.1}");
     }
-    if let Some((_, door)) = open {
-        door.close().await;
+    if let Some((_, backend)) = open {
+        backend.close().await;
     }
-    house.close().await;
+    entries.close().await;
     Ok(())
 }
 
-/// The settings of services on the database, apart from those in which the rows differ.
+/// The settings of the services on the database, except for those that differ between the rows.
 fn settings(
     cli: &Cli,
     database: &Path,
-    neighbourhood: &Neighbourhood,
+    context_window: &ContextWindow,
     config: &EngineConfig,
 ) -> Result<Vec<(&'static str, String)>, Error> {
     let mut settings = vec![
@@ -263,10 +271,10 @@ fn settings(
             "RERANK_CONTEXT_WEIGHT",
             config.rerank.context_weight.to_string(),
         ),
-        ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
+        ("CONTEXT_NEIGHBOURS", context_window.entries.to_string()),
         (
             "CONTEXT_GAP_MINUTES",
-            (neighbourhood.gap.as_secs() / 60).to_string(),
+            (context_window.gap.as_secs() / 60).to_string(),
         ),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),
     ];
@@ -302,13 +310,13 @@ async fn empty(store: PostgresStore) -> Result<Arc<dyn Store>, Error> {
     Ok(Arc::new(store))
 }
 
-/// Stores the entries and gives the key of each id.
+/// Stores the entries. Returns the key of each entry by its id.
 async fn fill(engine: &Engine, clock: &SetClock, set: &Set) -> Result<Vec<String>, Error> {
     let mut keys = vec![String::new()];
     let mut rest = set.entries.as_slice();
     while let Some(first) = rest.first() {
         clock.pass(first.pause_minutes);
-        // A batch has one time.
+        // All entries of a batch have the same time.
         let together = rest[1..]
             .iter()
             .take(BATCH - 1)

@@ -1,4 +1,4 @@
-/// Means over questions.
+/// Means over all questions.
 #[derive(Debug, Default)]
 pub struct Scores {
     questions: f64,
@@ -9,7 +9,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Counts one question: what was found, best first, and what is relevant (not empty).
+    /// Adds one question: the results, best first, and the relevant entries (not empty).
     pub fn add(&mut self, found: &[&str], relevant: &[String]) {
         let hit = |key: &str| relevant.iter().any(|wanted| wanted == key);
         let recall = |k: usize| {
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(perfect.to_string(), "  1.000   1.000    1.000   1.000");
         let mut late = Scores::default();
         late.add(&["c", "d", "e", "f", "g", "a"], &relevant);
-        // 1 of 2 within ten; 1/log2(7) of 1 + 1/log2(3); sixth place.
+        // Recall@10 is 1 of 2, nDCG@10 is 1/log2(7) over 1 + 1/log2(3), and the reciprocal rank is 1/6.
         assert_eq!(late.to_string(), "  0.000   0.500    0.218   0.167");
     }
 }

@@ -5,33 +5,33 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// An entry to be stored.
+/// An entry to store.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What questions call it.
+    /// The name that questions use for it.
     pub key: String,
-    /// Its thread.
+    /// The thread.
     pub thread_id: String,
     /// `user` or `agent`.
     pub source: String,
-    /// Its text.
+    /// The text.
     pub text: String,
-    /// Minutes that passed since the entry before it in the file.
+    /// Minutes between the previous entry of the file and this one.
     #[serde(default)]
     pub pause_minutes: u32,
 }
 
-/// A question and what answers it.
+/// A question and its relevant entries.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// The question.
     pub text: String,
-    /// The thread that is searched; all without one.
+    /// The thread to search. All threads if absent.
     #[serde(default)]
     pub thread_id: Option<String>,
-    /// The keys of the entries that answer it.
+    /// The keys of the relevant entries.
     pub relevant: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ enum Line {
 /// Entries and questions.
 #[derive(Debug, Default)]
 pub struct Set {
-    /// In the order in which they are stored.
+    /// The entries, in the order in which they are stored.
     pub entries: Vec<Entry>,
     /// The questions.
     pub questions: Vec<Question>,
@@ -55,7 +55,7 @@ impl Set {
     /// Reads JSON lines.
     ///
     /// # Errors
-    /// A sentence with the line's number.
+    /// A sentence with the line number.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;

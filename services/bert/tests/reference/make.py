@@ -27,7 +27,7 @@ base = AutoTokenizer.from_pretrained(MODEL)
 pairs=[]
 for i in range(24):
     pairs.append((" ".join(random.choice(words[:20]) for _ in range(6)), " ".join(random.choice(words[:28]) for _ in range(random.choice([4,20,60])))))
-# a small vocabulary: what the pairs need
+# a small vocabulary: the tokens that the pairs need
 need=[]
 for a,b in pairs:
     for t in base.tokenize(a)+base.tokenize(b):

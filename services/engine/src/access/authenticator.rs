@@ -1,4 +1,9 @@
-//! Authenticates callers by their keys and tokens, and remembers keys that were verified.
+//! Authenticates callers by API keys and tokens, and caches verified keys.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long what is known of a key holds, and its rate"
+)]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,28 +25,30 @@ use crate::clock::Clock;
 use crate::error::store_error;
 use crate::lock::locked;
 
-/// For how long a key counts as it was read last: switching it off takes effect within this time, wherever it was done.
+/// How long a key's row is cached. Deactivating a key takes effect within this time on every
+/// service.
 const FRESH: Duration = Duration::from_millis(500);
-/// How often the time of the last use is written.
+/// How often a key's time of last use is written.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// Verified keys that are remembered.
+/// Verified keys, and token holders, that are cached.
 const MAX_KNOWN: usize = 10_000;
 
-/// Authenticates callers by their keys and tokens.
+/// Authenticates callers by their API keys and tokens.
 pub struct Authenticator {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     rate: Option<Rate>,
     tokens: Option<Tokens>,
-    /// Holders of tokens, by the SHA-256 of their names.
+    /// Slots of token holders, by the SHA-256 of their names.
     holders: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
-    /// Keys that were verified, by their fingerprints. Others are never remembered.
+    /// Slots of verified keys, by fingerprint. Keys that failed verification are not cached.
     known: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
     verifier: Verifier,
     refusals: Arc<Refusals>,
 }
 
-/// What is known about one key. Its slow lock makes all requests with the same key wait for one read of its row.
+/// The cached state of one key. The slow lock makes all requests with the same key wait for a
+/// single read of its row.
 #[derive(Default)]
 struct Slot {
     fast: Mutex<Option<Known>>,
@@ -58,16 +65,16 @@ struct Known {
     touched_at: Option<Instant>,
 }
 
-/// A caller with a key.
+/// An authenticated caller.
 #[derive(Clone)]
 pub struct Authenticated {
-    /// Who it is.
+    /// The caller.
     pub caller: Arc<Caller>,
     slot: Arc<Slot>,
 }
 
 impl Access {
-    /// Authenticates callers of this store by their keys. `rate` limits each key.
+    /// An authenticator of this store's keys. `rate` limits each key; `None` for no limit.
     #[must_use]
     pub fn authenticator(&self, rate: Option<Rate>) -> Authenticator {
         Authenticator {
@@ -84,7 +91,7 @@ impl Access {
 }
 
 impl Authenticator {
-    /// Accepts tokens too.
+    /// Accepts tokens as well as keys.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self {
@@ -93,19 +100,21 @@ impl Authenticator {
         }
     }
 
-    /// How often bcrypt ran.
+    /// How many times bcrypt ran.
     #[must_use]
     pub fn verifications(&self) -> u64 {
         self.verifier.verifications()
     }
 
-    /// The caller behind the value of an `Authorization` header: `Bearer` and a key or token, or the key alone.
+    /// The caller of the value of an `Authorization` header: `Bearer` and a key or token, or the
+    /// key alone.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` for what is neither; `OVERLOADED`; `ISSUER_UNAVAILABLE`; the store's errors.
+    /// `UNAUTHENTICATED` if it is not a valid key or token; `OVERLOADED`; `ISSUER_UNAVAILABLE`; the
+    /// store's errors.
     pub async fn authenticate(&self, header: &str) -> Result<Authenticated> {
         let credentials = bearer(header);
-        // No key has a dot, and every token two.
+        // No key contains a dot, and every token contains two.
         if let Some(tokens) = self.tokens.as_ref().filter(|_| credentials.contains('.')) {
             let caller = Arc::new(tokens.caller(credentials, self.clock.now()).await?);
             let slot = self.holder(&caller);
@@ -152,10 +161,10 @@ impl Authenticator {
         })
     }
 
-    /// Counts one request of this caller.
+    /// Counts one request against the rate limit of this caller's key.
     ///
     /// # Errors
-    /// `RATE_LIMITED` when its key has none left.
+    /// `RATE_LIMITED` if the key has no requests left.
     pub fn count(&self, who: &Authenticated) -> Result<()> {
         match &self.rate {
             Some(rate) => locked(&who.slot.bucket).take(rate, Instant::now()),
@@ -163,22 +172,22 @@ impl Authenticator {
         }
     }
 
-    /// The slot of a holder of tokens: the same for all tokens of one subject.
+    /// The slot of a token holder. All tokens of one subject share it.
     fn holder(&self, caller: &Caller) -> Arc<Slot> {
         let name = Sha256::digest(caller.key_id.as_deref().unwrap_or_default().as_bytes()).into();
         let mut holders = locked(&self.holders);
         if holders.len() >= MAX_KNOWN && !holders.contains_key(&name) {
-            // Nothing but what they have left of their rate is forgotten.
+            // This forgets only how much of their rate the holders have left.
             holders.clear();
         }
         holders.entry(name).or_default().clone()
     }
 
-    /// Remembers a key that was just verified.
+    /// Caches a key that was just verified.
     fn remember(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
         let mut remembered = locked(&self.known);
         if remembered.len() >= MAX_KNOWN && !remembered.contains_key(&fingerprint) {
-            // Those in use come back by one more verification, which is cheap.
+            // Forgotten keys that are in use return after one more verification, which is cheap.
             remembered.clear();
         }
         let slot = remembered.entry(fingerprint).or_default().clone();
@@ -187,14 +196,14 @@ impl Authenticator {
         slot
     }
 
-    /// Reads the row of a remembered key again; `None` when it is not valid any more.
+    /// Reads the row of a cached key again; `None` if the key is no longer valid.
     async fn refresh(&self, slot: &Slot) -> Result<Option<Known>> {
         let _one = slot.slow.lock().await;
         let Some(before) = locked(&slot.fast).clone() else {
             return Ok(None);
         };
         if before.read_at.elapsed() < FRESH {
-            // Another request did it while this one waited.
+            // Another request has read it while this one waited.
             return Ok(Some(before));
         }
         let key_id = before.caller.key_id.as_deref().unwrap_or_default();
@@ -210,7 +219,7 @@ impl Authenticator {
         Ok(known)
     }
 
-    /// Writes the time of use beside the request.
+    /// Writes the time of last use in the background.
     fn touch(&self, slot: &Slot, known: &Known) {
         if let Some(known) = locked(&slot.fast).as_mut() {
             known.touched_at = Some(Instant::now());
@@ -221,17 +230,18 @@ impl Authenticator {
                 return;
             };
             if let Err(error) = store.keys().touch_key(&caller.owner, key_id, now).await {
-                tracing::warn!(%error, "The time of a key's last use was not written");
+                tracing::warn!(%error, "Could not write a key's time of last use");
             }
         });
     }
 
-    /// Writes down that a caller was refused, together with what was refused shortly before and after.
+    /// Records in the audit log that a caller was refused. Repeated refusals share one line.
     pub fn denied(&self, who: &Authenticated, operation: &str, reason: Reason) {
         self.refusals.known(&who.caller, operation, reason);
     }
 
-    /// Writes down in the service's log that a request had no valid credentials, together with others.
+    /// Counts a request without valid credentials. The service's log reports such requests
+    /// together.
     pub fn refused_unknown(&self) {
         self.refusals.unknown();
     }
@@ -257,7 +267,7 @@ impl std::fmt::Debug for Authenticator {
     }
 }
 
-/// The token of `Bearer <token>` (RFC 6750; the scheme in any case), or the text itself.
+/// The token of `Bearer <token>` (RFC 6750; the scheme is case-insensitive), or the text itself.
 fn bearer(header: &str) -> &str {
     let header = header.trim();
     match header.split_once(' ') {

@@ -1,4 +1,4 @@
-//! Who makes a request, and what that caller may do.
+//! The caller of a request, and what it may do.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use context_model::{
 };
 use context_store::{Memory, OwnerId};
 
-/// The documented sentence for a request without a valid key. It does not say what is wrong with one.
+/// The documented sentence for a request without a valid key. It does not reveal why a key is
+/// invalid.
 pub const AUTHENTICATION_REQUIRED: &str =
     "Authentication required. Please provide a valid API key.";
 
@@ -17,27 +18,29 @@ pub(super) fn unauthenticated() -> Error {
     Error::new(Reason::Unauthenticated, AUTHENTICATION_REQUIRED)
 }
 
-/// Who makes a request, as the transport has established it. No operation can be called without one.
+/// The caller of a request, as the transport authenticated it. Every operation requires one.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Whose entries the request is about.
+    /// The owner whose data the request reads and writes.
     pub owner: OwnerId,
-    /// Whose credentials were used: the id of an API key, or the name of a token's holder; `None` without any.
+    /// The credentials: the id of an API key, or the name of a token's holder; `None` if
+    /// authentication is off.
     pub key_id: Option<String>,
-    /// What the caller may do.
+    /// The scopes of the credentials.
     pub scopes: Vec<Scope>,
-    /// What the caller may reach.
+    /// The part of the owner's data that the caller may reach.
     pub reach: Reach,
-    /// Whether the caller operates the service (authentication is off), and may see how its connections are used.
+    /// Whether the caller operates the service (authentication is off) and may see connection
+    /// statistics.
     pub operator: bool,
-    /// Where the bytes that a request of this caller holds are counted.
+    /// The account for the memory that this caller's request holds.
     pub memory: Memory,
-    /// Whether the caller may administer keys when its scopes allow it. Without authentication no caller over TCP may: the
-    /// key would work as soon as authentication is on.
+    /// Whether the caller may administer keys if its scopes allow it. With authentication off no
+    /// caller over TCP may: its key would be valid once authentication is on.
     pub administers_keys: bool,
 }
 
-/// What a caller may reach of what its owner has.
+/// The part of the owner's data that a caller may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Reach {
     /// All of it.
@@ -45,14 +48,14 @@ pub enum Reach {
     All,
     /// Context entries, threads and statistics.
     Contexts,
-    /// The entries of some threads, with what is counted of them.
+    /// The entries of some threads, and statistics about those entries.
     Threads(Arc<ThreadSet>),
     /// Artifacts.
     Artifacts,
 }
 
 impl Reach {
-    /// The name on the wire; `None` for all.
+    /// The name in API requests; `None` for [`Reach::All`].
     #[must_use]
     pub const fn as_str(&self) -> Option<&'static str> {
         match self {
@@ -62,7 +65,7 @@ impl Reach {
         }
     }
 
-    /// The reach with this wire name.
+    /// The reach with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Contexts, Self::Artifacts]
@@ -72,7 +75,7 @@ impl Reach {
 }
 
 impl Caller {
-    /// The one caller there is when authentication is off: owner `default`, every scope.
+    /// The only caller if authentication is off: owner `default`, every scope.
     #[must_use]
     pub fn local() -> Self {
         Self {
@@ -86,7 +89,8 @@ impl Caller {
         }
     }
 
-    /// The same caller over TCP, where every user of the machine can connect.
+    /// Like [`local`](Self::local), over TCP. Every user of the machine can connect there, so this
+    /// caller cannot administer keys.
     #[must_use]
     pub fn local_over_tcp() -> Self {
         Self {
@@ -95,10 +99,12 @@ impl Caller {
         }
     }
 
-    /// Checks that the caller may run an operation. Which threads it reaches is checked where the request is known.
+    /// Checks that the caller may run an operation. Access to threads is checked later, when the
+    /// request is parsed.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to; `FEATURE_UNAVAILABLE` naming AUTH, for keys.
+    /// `SCOPE_MISSING` naming the missing scope or the key's restriction; `FEATURE_UNAVAILABLE`
+    /// naming AUTH, for the administration of keys.
     pub fn require(&self, operation: Operation) -> Result<()> {
         if operation.scope() == Some(Scope::Manage) && !self.administers_keys {
             let sentence = "AUTH is off, and then API keys are administered over the Unix socket or by `context-service keys` alone; \
@@ -121,7 +127,7 @@ impl Caller {
             | (Resource::Artifact, Reach::Artifacts) => true,
             (Resource::Context, Reach::Artifacts)
             | (Resource::Artifact, Reach::Contexts | Reach::Threads(_)) => false,
-            // A narrowed key that could make keys could make one that is not narrowed.
+            // A narrowed key that could create keys could create one that is not narrowed.
             (Resource::ApiKey, _) => operation.scope().is_none(),
         };
         match self.reach.as_str() {
@@ -133,7 +139,7 @@ impl Caller {
         }
     }
 
-    /// The threads that the caller is narrowed to; `None` for all.
+    /// The threads to which the caller is narrowed; `None` for all.
     #[must_use]
     pub fn within(&self) -> Option<&ThreadSet> {
         match &self.reach {
@@ -142,10 +148,10 @@ impl Caller {
         }
     }
 
-    /// Checks that the caller may change something in this thread.
+    /// Checks that the caller may write to this thread.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` when it is narrowed to others.
+    /// `SCOPE_MISSING` if the caller is narrowed to other threads.
     pub fn require_thread(&self, thread: &ThreadId) -> Result<()> {
         match self.within() {
             Some(threads) if !threads.contains(thread.as_str()) => Err(Error::new(
@@ -156,21 +162,16 @@ impl Caller {
         }
     }
 
-    /// What a search of the caller's must satisfy, and how many filters the caller gave. No operation takes filters by
-    /// another way.
+    /// The filter of a search by this caller, including its thread restriction, and how many
+    /// filters the caller gave. Every operation with filters goes through here.
     pub(crate) fn filter(
         &self,
         given: FilterInput,
         violations: &mut Violations,
     ) -> (Filter, usize) {
-        let filter = Filter::parse(given, violations);
+        let mut filter = Filter::parse(given, violations);
         let count = filter.count();
-        (
-            Filter {
-                within: self.within().cloned(),
-                ..filter
-            },
-            count,
-        )
+        filter.within = self.within().cloned();
+        (filter, count)
     }
 }

@@ -6,29 +6,29 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-/// What every key begins with.
+/// The prefix of every key.
 const PREFIX: &str = "sk_prod_";
 /// Characters after the prefix: 24 random bytes in URL-safe base64.
 const RANDOM_CHARS: usize = 32;
-/// Characters of the whole key that are hashed to find it.
+/// How many characters of the key are hashed for the lookup.
 const LOOKUP_CHARS: usize = 16;
 
-/// A key as its holder knows it. Its `Debug` form hides it.
+/// The secret text of a key. Its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeySecret(String);
 
 impl KeySecret {
-    /// A new key, from the system's random numbers.
+    /// A new random key.
     ///
     /// # Errors
-    /// The system has none.
+    /// If the system has no random numbers.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; RANDOM_CHARS / 4 * 3];
         getrandom::fill(&mut bytes)?;
         Ok(Self(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// A text that has the form of a key.
+    /// Parses a text that has the form of a key; else `None`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(PREFIX)?;
@@ -38,25 +38,26 @@ impl KeySecret {
         (random.len() == RANDOM_CHARS && url_safe).then(|| Self(text.to_owned()))
     }
 
-    /// The key, for showing it once.
+    /// The text of the key, to be shown once.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// The hash that finds the few keys which could be this one.
+    /// The hash by which the few stored keys that could match are found.
     #[must_use]
     pub fn lookup(&self) -> [u8; 32] {
         Sha256::digest(&self.0.as_bytes()[..LOOKUP_CHARS]).into()
     }
 
-    /// The hash under which a verified key is remembered. Comparing hashes tells nothing about the key.
+    /// The hash under which a verified key is cached. Comparing hashes reveals nothing about the
+    /// key.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// The same in hexadecimal, as it is stored.
+    /// The fingerprint in hexadecimal, as it is stored.
     #[must_use]
     pub fn digest(&self) -> String {
         self.fingerprint()

@@ -1,4 +1,4 @@
-//! Making, listing, changing and switching off API keys.
+//! Creating, listing, changing and deactivating API keys.
 
 use std::sync::Arc;
 
@@ -14,17 +14,18 @@ use super::caller::{Caller, Reach};
 use super::key_secret::KeySecret;
 use super::stored_key::{Narrowing, shown};
 use crate::error::store_error;
+use crate::ids::new_id;
 
-/// Rounds of bcrypt, as a power of two. A key has 192 random bits, so that no number of rounds makes it safer; these keep
-/// to what the documents promise.
+/// Cost of bcrypt (2^10 rounds). A key has 192 random bits, so more rounds would not make it safer;
+/// 10 is the documented cost.
 const BCRYPT_COST: u32 = 10;
-/// New keys that are hashed at a time.
+/// New keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// Keys of one owner that are not switched off.
+/// Most active keys of one owner.
 const MAX_KEYS: usize = 500;
 
-/// A key to make, checked.
+/// A validated request for a new key.
 #[derive(Debug, Clone)]
 pub(super) struct NewKey {
     pub name: String,
@@ -34,11 +35,11 @@ pub(super) struct NewKey {
 }
 
 impl Access {
-    /// Makes a key of the caller's owner. It can do no more than the caller's own key.
+    /// Creates a key for the caller's owner. It cannot have a scope that the caller lacks.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
-    /// store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope
+    /// that the caller does not have; the store's errors.
     pub async fn create_api_key(
         &self,
         caller: &Caller,
@@ -75,7 +76,7 @@ impl Access {
         })
     }
 
-    /// What is said of a new key while none is asked for.
+    /// The notice for a new key if authentication is off.
     pub(super) fn unenforced(&self) -> Option<String> {
         let sentence = "AUTH is off, so that no request needs this key yet; start the service with AUTH=keys to enforce it";
         (!self.is_enforced).then(|| sentence.to_owned())
@@ -98,7 +99,7 @@ impl Access {
         })
     }
 
-    /// One key.
+    /// Returns one key.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
@@ -117,8 +118,8 @@ impl Access {
     /// Changes a key's name, scopes or expiry.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
-    /// store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope
+    /// that the caller does not have; the store's errors.
     pub async fn update_api_key(
         &self,
         caller: &Caller,
@@ -164,7 +165,7 @@ impl Access {
         self.change_key(&caller.owner, change, event).await
     }
 
-    /// Switches a key off, for good. It stops working everywhere within a second.
+    /// Deactivates a key permanently. It stops working everywhere within a second.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
@@ -179,7 +180,8 @@ impl Access {
             .await
     }
 
-    /// Switches a key off; `actor` are the credentials of who does it.
+    /// Deactivates a key. `actor` is the id of the credentials that ask for it, `None` for the
+    /// operator.
     pub(super) async fn switch_off(
         &self,
         owner: &OwnerId,
@@ -214,10 +216,10 @@ impl Access {
         changed.map(shown).ok_or_else(|| not_found(&key_id))
     }
 
-    /// What is written down of something that is done to a key now.
+    /// The audit event of a change to a key, at the current time.
     pub(super) fn event(&self, operation: &str, key_id: &str, actor: Option<&str>) -> KeyEvent {
         KeyEvent {
-            id: uuid::Uuid::now_v7().to_string(),
+            id: new_id(),
             at: self.clock.now(),
             actor: actor.map(str::to_owned),
             operation: operation.to_owned(),
@@ -225,7 +227,8 @@ impl Access {
         }
     }
 
-    /// Makes a key and stores it; `actor` are the credentials of who does it.
+    /// Creates a key and stores it. `actor` is the id of the credentials that ask for it, `None`
+    /// for the operator.
     pub(super) async fn make_key(
         &self,
         owner: &OwnerId,
@@ -246,7 +249,7 @@ impl Access {
         })
     }
 
-    /// A key that is not stored yet.
+    /// Generates a key without storing it.
     pub(super) async fn generate_key(
         &self,
         owner: &OwnerId,
@@ -262,14 +265,15 @@ impl Access {
         let text = secret.reveal().to_owned();
         let turn = HASHING.acquire().await.map_err(Error::internal)?;
         let hashing = tokio::task::spawn_blocking(move || {
-            // The hash is made even when the caller has hung up, and keeps its turn until then.
+            // The hash is completed even if the caller disconnects, and holds its permit until
+            // then.
             let _turn = turn;
             bcrypt::hash(text, BCRYPT_COST)
         });
         let hashed = hashing.await.map_err(Error::internal)?;
         let narrowing = Narrowing::of(&reach);
         let key = StoredKey {
-            id: uuid::Uuid::now_v7().to_string(),
+            id: new_id(),
             owner: owner.clone(),
             name,
             lookup: secret.lookup(),
@@ -339,10 +343,11 @@ impl Access {
     }
 }
 
-/// A key's id as the store may be asked for it.
+/// Checks a key id before it is passed to the store.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`: PostgreSQL takes no text with U+0000, and no id has a control character.
+/// `INVALID_ARGUMENT` for a control character: PostgreSQL rejects text with U+0000, and no key id
+/// has one.
 pub(super) fn check_id(request: ApiKeyRequest) -> Result<String> {
     let ApiKeyRequest { key_id } = request;
     if key_id.chars().any(char::is_control) {

@@ -1,4 +1,4 @@
-//! Who calls, what they may do, and how much they may have.
+//! Authentication, authorization, quotas and idempotency keys.
 
 mod authenticator;
 mod caller;
@@ -31,7 +31,7 @@ use context_store::Store;
 use crate::clock::Clock;
 use refusals::Refusals;
 
-/// API keys, what authenticates callers by them, and the commands of the operator.
+/// API keys, the authenticator, and the operator's commands.
 pub struct Access {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -50,7 +50,7 @@ impl Access {
         }
     }
 
-    /// Writes down the refusals that were counted, for the end of the service.
+    /// Writes the counted refusals to the audit log; for shutdown.
     pub(crate) async fn flush(&self) {
         self.refusals.flush().await;
     }

@@ -1,4 +1,4 @@
-//! What the operator of the service does to keys and owners, from the command line.
+//! Commands of the service's operator for keys and owners.
 
 use context_model::{
     ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp,
@@ -16,71 +16,71 @@ use crate::error::store_error;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Admin {
-    /// Make a key.
+    /// Create a key.
     CreateKey {
-        /// Whose.
+        /// The owner.
         owner: String,
-        /// What it is.
+        /// The key.
         key: CreateApiKeyRequest,
     },
     /// List an owner's keys.
     ListKeys {
-        /// Whose.
+        /// The owner.
         owner: String,
     },
-    /// Switch a key off.
+    /// Deactivate a key.
     RevokeKey {
-        /// Whose.
+        /// The owner.
         owner: String,
-        /// Which.
+        /// The id of the key.
         key_id: String,
     },
-    /// Make a new key in a key's place, and switch the old one off.
+    /// Replace a key by a new one and deactivate the old one.
     RotateKey {
-        /// Whose.
+        /// The owner.
         owner: String,
-        /// Which.
+        /// The id of the key.
         key_id: String,
     },
-    /// Make an owner.
+    /// Create an owner.
     CreateOwner {
-        /// Who.
+        /// The name of the owner.
         owner: String,
     },
     /// List the owners.
     ListOwners,
-    /// Remove an owner with everything that belongs to it.
+    /// Remove an owner and all of its data.
     EraseOwner {
-        /// Who.
+        /// The name of the owner.
         owner: String,
     },
     /// Print an owner's audit log as JSON lines.
     Audit {
-        /// Whose.
+        /// The owner.
         owner: String,
-        /// From when on, as an ISO 8601 date or time.
+        /// First time to print, as an ISO 8601 date or time; `None`: from the beginning.
         from: Option<String>,
     },
 }
 
-/// A key that works.
+/// A key that is valid now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidKey {
-    /// Whose.
+    /// The owner.
     pub owner: String,
-    /// What is known about it.
+    /// The key without its secret.
     pub key: ApiKey,
 }
 
-/// What the audit log calls replacing a key; only the operator does it.
+/// Name of the replacement of a key in the audit log. Only the operator can do it.
 const ROTATE_API_KEY: &str = "rotate_api_key";
 
-/// Lines of the audit log that are printed at a time.
+/// Most lines of the audit log that one command prints.
 pub const AUDIT_LINES: u32 = 100_000;
 
 impl Access {
-    /// Runs a command and gives what is printed. The caller must have established that the request
-    /// is the operator's.
+    /// Runs a command and returns the text to print. The caller must have checked that the request
+    /// comes from the operator.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; the store's errors.
@@ -225,11 +225,11 @@ impl Access {
         }
     }
 
-    /// Keys of all owners that work now, newest first, without their secrets: what turning authentication on lets in. The
-    /// first `limit` of them, and whether there are more.
+    /// The first `limit` valid keys of all owners, newest first, without their secrets, and whether
+    /// there are more. These keys give access once authentication is on.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn valid_keys(&self, limit: u32) -> Result<(Vec<ValidKey>, bool)> {
         let now = self.clock.now();
         let mut keys = self
@@ -254,10 +254,11 @@ impl Access {
         ))
     }
 
-    /// The key of a service that has none yet, with every right of the owner `default`; `None` when any was ever made.
+    /// Creates a first key with all scopes for the owner `default`. `None` if any key was ever
+    /// created.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn first_key(&self) -> Result<Option<String>> {
         if self.ever_had_keys().await? {
             return Ok(None);
@@ -273,10 +274,10 @@ impl Access {
         ))
     }
 
-    /// Whether any key was ever made.
+    /// Whether any key was ever created.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn ever_had_keys(&self) -> Result<bool> {
         let keys = self.store.keys();
         for OwnerSummary {

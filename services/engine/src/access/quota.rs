@@ -1,8 +1,10 @@
-//! How much an owner may have, and how much it has.
+//! Quotas of owners, and their usage.
 //!
-//! What an owner has is counted by the database at most once a minute, and what this service admits in between is added. So
-//! the count costs nothing on most writes, and services beside this one are seen within that minute. A write is never
-//! refused by an old count.
+//! The database counts an owner's usage at most once a minute; what this service admits in between
+//! is added. So most writes cost no count, and writes of other services are seen within a minute. A
+//! write is never refused on the basis of an old count.
+
+#![expect(clippy::disallowed_methods, reason = "how long a count holds")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,39 +16,40 @@ use context_store::{OwnerId, Store, Usage};
 use crate::error::store_error;
 use crate::lock::locked;
 
-/// How old a count may be.
+/// Maximum age of a count.
 const FRESH: Duration = Duration::from_secs(60);
 /// How often an owner at its quota is counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
-/// Owners whose counts are remembered.
+/// Owners whose counts are cached.
 const MAX_KNOWN: usize = 10_000;
 
-/// What each owner may have; `None`: any number.
+/// The quotas of each owner. `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// Context entries.
     pub entries: Option<u64>,
     /// Artifacts.
     pub artifacts: Option<u64>,
-    /// Bytes of texts, metadata, images and all versions of artifacts, and of stored outcomes of requests.
+    /// Bytes of texts, metadata, images, all versions of artifacts, and stored outcomes of
+    /// requests.
     pub bytes: Option<u64>,
 }
 
 impl Quotas {
-    /// Whether there is none.
+    /// Whether no quota is set.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.entries.is_none() && self.artifacts.is_none() && self.bytes.is_none()
     }
 
-    /// Checks an owner that has this and wants to have that besides.
+    /// Checks that an owner which has `has` may add `more`.
     fn check(&self, has: Usage, more: Usage) -> Result<()> {
         for (quota, has, more, what) in [
             (self.entries, has.entries, more.entries, "context entries"),
             (self.artifacts, has.artifacts, more.artifacts, "artifacts"),
             (self.bytes, has.bytes, more.bytes, "bytes"),
         ] {
-            // What a write does not add to cannot be its fault.
+            // A quota to which the write adds nothing cannot refuse it.
             if let Some(quota) = quota.filter(|quota| more > 0 && has.saturating_add(more) > *quota)
             {
                 let sentence = format!(
@@ -59,11 +62,11 @@ impl Quotas {
     }
 }
 
-/// What owners have, as far as it is known.
+/// Cached counts by owner.
 #[derive(Debug)]
 struct Counts<T>(Mutex<HashMap<OwnerId, Slot<T>>>);
 
-/// One owner's count. Its lock makes all who need it wait for one count.
+/// One owner's count. Its lock makes all requests that need it wait for a single count.
 type Slot<T> = Arc<tokio::sync::Mutex<Option<Count<T>>>>;
 
 #[derive(Debug, Clone, Copy)]
@@ -78,12 +81,12 @@ impl<T> Default for Counts<T> {
     }
 }
 
-/// Whether a write does something.
+/// Whether a write is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// It does what it says.
+    /// It is new and takes effect.
     New,
-    /// Its outcome is stored: the store gives that again, and nothing is added.
+    /// A repeated request: the store returns its stored outcome and adds nothing.
     Repeated,
 }
 
@@ -97,11 +100,11 @@ impl<T> Counts<T> {
     }
 }
 
-/// Counts what owners have, and refuses what would exceed their quotas.
+/// Counts the usage of owners and refuses writes beyond their quotas.
 pub(super) struct QuotaChecks {
     store: Arc<dyn Store>,
     quotas: Quotas,
-    /// Bytes of stored outcomes that each owner may have.
+    /// Quota of each owner's stored outcomes, in bytes.
     outcome_bytes: u64,
     usage: Counts<Usage>,
     outcomes: Counts<u64>,
@@ -118,11 +121,11 @@ impl QuotaChecks {
         }
     }
 
-    /// Admits one more outcome to store. None is forgotten before its 24 hours are over to make room: a retry would then be
-    /// made a second time.
+    /// Admits one more stored outcome. Outcomes are never deleted before their 24 hours are over to
+    /// make room: a retry would then be executed a second time.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`; the store's.
+    /// `QUOTA_EXCEEDED`; the store's errors.
     pub async fn admit_outcome(&self, owner: &OwnerId, now: Timestamp, bytes: u64) -> Result<()> {
         let quota = self.outcome_bytes;
         let slot = self.outcomes.of(owner);
@@ -162,10 +165,10 @@ impl QuotaChecks {
         Ok(Count { usage, at })
     }
 
-    /// Admits a write that adds this much.
+    /// Admits a write that adds `more`.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`; the store's.
+    /// `QUOTA_EXCEEDED`; the store's errors.
     pub async fn admit_usage(&self, owner: &OwnerId, more: Usage) -> Result<()> {
         let quotas = &self.quotas;
         if quotas.is_none() {
@@ -202,10 +205,10 @@ impl QuotaChecks {
         Ok(Count { usage, at })
     }
 
-    /// Bytes of what the owner has, within a minute.
+    /// The owner's usage in bytes, at most a minute old.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn owners_bytes(&self, owner: &OwnerId) -> Result<u64> {
         let slot = self.usage.of(owner);
         let mut held = slot.lock().await;
@@ -218,7 +221,7 @@ impl QuotaChecks {
     }
 }
 
-/// The bytes that count for an entry or a version.
+/// How many bytes an entry or a version counts.
 pub(crate) fn stored_bytes(
     text: &str,
     metadata: Option<&JsonObject>,

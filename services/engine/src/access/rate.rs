@@ -1,19 +1,19 @@
-//! How many requests a key may make.
+//! The request rate of a key.
 
 use std::time::{Duration, Instant};
 
 use context_model::{Error, Reason, Result};
 
-/// A rate that every key has for itself.
+/// A rate limit, applied to each key separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Requests a minute, in the long run; at least 1.
+    /// Sustained requests per minute; at least 1.
     pub per_minute: u32,
-    /// Requests at once, after a pause.
+    /// Requests that are allowed at once after a pause.
     pub burst: u32,
 }
 
-/// What a key has left.
+/// The token bucket of one key.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
     spent: f64,
@@ -24,7 +24,7 @@ impl Bucket {
     /// Takes one request.
     ///
     /// # Errors
-    /// `RATE_LIMITED` with the time after which there is one again.
+    /// `RATE_LIMITED` with the time until the next request is allowed.
     pub fn take(&mut self, rate: &Rate, now: Instant) -> Result<()> {
         let per_second = f64::from(rate.per_minute.max(1)) / 60.0;
         let passed = self
@@ -57,6 +57,7 @@ mod tests {
             per_minute: 60,
             burst: 3,
         };
+        #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
         let (mut bucket, start) = (Bucket::default(), Instant::now());
         for _ in 0..3 {
             bucket.take(&rate, start).unwrap();

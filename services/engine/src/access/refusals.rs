@@ -1,5 +1,5 @@
-//! Refusals, counted and written down together, at most once a second: those of known callers in the audit log, those of
-//! unknown ones in the service's log.
+//! Counts refusals and writes them in batches, at most once a second: those of authenticated
+//! callers to the audit log, those of unauthenticated ones to the service's log.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,19 +13,19 @@ use super::caller::Caller;
 use crate::clock::Clock;
 use crate::lock::locked;
 
-/// How often what was counted is written.
+/// Interval at which counted refusals are written.
 const EVERY: Duration = Duration::from_secs(1);
-/// Lines that wait to be written, at most.
+/// Limit on lines that wait to be written.
 const MAX_WAITING: usize = 10_000;
-/// How long the last lines may take to be written when the service stops.
+/// How long writing the last lines may take when the service stops.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-/// Counts refusals and writes them down.
+/// Counts refusals and writes them.
 pub(super) struct Refusals {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     counted: Mutex<Counted>,
-    /// Held while lines are written, so that the end of the service waits for those.
+    /// Held while lines are written, so that shutdown waits for them.
     writing: tokio::sync::Mutex<()>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Refusals {
 struct Counted {
     known: HashMap<(OwnerId, String, Reason), Line>,
     unknown: u64,
-    /// Refusals of known callers beyond what may wait.
+    /// Refusals of authenticated callers that were dropped because too many lines waited.
     lost: i64,
-    /// Whether a task writes what is counted.
+    /// Whether a task is scheduled to write the counts.
     scheduled: bool,
 }
 
@@ -61,7 +61,7 @@ impl Refusals {
         }
     }
 
-    /// Counts a refusal of a caller with credentials.
+    /// Counts a refusal of an authenticated caller.
     pub fn known(self: &Arc<Self>, caller: &Caller, operation: &str, reason: Reason) {
         let Some(key_id) = caller.key_id.clone() else {
             return;
@@ -99,14 +99,14 @@ impl Refusals {
         });
     }
 
-    /// Writes what was counted so far, for the end of the service.
+    /// Writes everything counted so far; for shutdown.
     pub async fn flush(&self) {
         if tokio::time::timeout(LAST_LINES, self.write())
             .await
             .is_err()
         {
             tracing::error!(
-                "The last refusals were not written to the audit log: the database did not answer in time"
+                "Could not write the last refusals to the audit log: the database did not respond in time"
             );
         }
     }
@@ -130,7 +130,7 @@ impl Refusals {
         if lost > 0 {
             tracing::error!(
                 refusals = lost,
-                "Refusals were not written to the audit log: too many waited"
+                "Refusals are missing from the audit log: too many waited to be written"
             );
         }
         let keys = self.store.keys();
@@ -148,7 +148,7 @@ impl Refusals {
                 attempts,
             };
             if let Err(error) = keys.record_denial(&owner, denial.clone()).await {
-                tracing::warn!(%error, "A refusal was not written to the audit log; it is tried again");
+                tracing::warn!(%error, "Could not write a refusal to the audit log; will retry");
                 let Denial {
                     at,
                     key_id,

@@ -1,4 +1,5 @@
-//! The hash of a request for idempotency: the same for the same request on every transport, whatever the order of keys.
+//! The hash of a request for idempotency. It is the same for equal requests on every transport and
+//! does not depend on the order of keys.
 
 use context_model::{Error, Result};
 use serde_json::Value;
@@ -12,7 +13,7 @@ pub(super) fn hash<T: serde::Serialize>(operation: &str, request: &T) -> Result<
     Ok(hasher.finalize().into())
 }
 
-/// Requests are at most 64 levels deep here, so the recursion is bounded.
+/// Requests are at most 64 levels deep at this point, so the recursion is bounded.
 fn update(hasher: &mut Sha256, value: &Value) {
     match value {
         Value::Array(items) => {

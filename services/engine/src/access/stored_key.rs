@@ -1,4 +1,4 @@
-//! What a stored key means: the caller that it makes, and how it is shown.
+//! Converts a stored key to its caller and to the form that replies show.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::caller::{Caller, Reach};
 
-/// What a key is narrowed to, as it is stored.
+/// The stored form of a key's restriction.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Narrowing {
@@ -42,7 +42,8 @@ impl Narrowing {
     }
 }
 
-/// What a stored key lets its holder do. What this version does not understand allows nothing.
+/// The caller of a stored key. A restriction that this version cannot parse gives access to
+/// nothing.
 pub(super) fn caller_of(key: &StoredKey) -> Caller {
     let reach = serde_json::from_str::<Narrowing>(&key.narrowing)
         .ok()

@@ -1,4 +1,9 @@
-//! Callers with tokens of an OpenID Connect issuer: what a valid token lets its holder do.
+//! Callers with tokens of an OpenID Connect issuer: from the claims of a valid token to a caller.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "pauses between requests to the issuer"
+)]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,17 +17,18 @@ use sha2::{Digest as _, Sha256};
 
 use super::caller::{Caller, Reach, unauthenticated};
 
-/// Characters of a name, at most, as for owners that are made by hand.
+/// Longest name in characters, the same as for owners that an operator creates.
 const MAX_NAME_CHARS: usize = 128;
 
-/// How the claims of a token become a caller.
+/// How claims of a token map to a caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenRules {
-    /// What a value of the scope claim begins with to be one of ours: with `context.`, `context.read` is `read`.
+    /// Prefix of our scopes in the scope claim: with `context.`, `context.read` is `read`.
     pub scope_prefix: String,
     /// The scopes of a token without the scope claim.
     pub default_scopes: Vec<Scope>,
-    /// What the owners of tokens begin with, 64 characters at most; `None`: [`issuer_prefix`].
+    /// Prefix of the owner names that are derived from tokens, at most 64 characters; `None`:
+    /// [`issuer_prefix`].
     pub owner_prefix: Option<String>,
 }
 
@@ -35,7 +41,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Accepts this issuer's tokens.
+    /// Accepts tokens of this issuer.
     #[must_use]
     pub fn new(issuer: Issuer, rules: TokenRules) -> Self {
         let prefix = issuer_prefix(&issuer.settings().issuer);
@@ -46,7 +52,7 @@ impl Tokens {
         }
     }
 
-    /// The caller with this token at this moment.
+    /// The caller of this token, if it is valid at `now`.
     ///
     /// # Errors
     /// `UNAUTHENTICATED`; `ISSUER_UNAVAILABLE`.
@@ -58,7 +64,7 @@ impl Tokens {
         match self.issuer.verify(token, now).await {
             Ok(verified) => Ok(self.caller_of(&verified)),
             Err(TokenError::Invalid(why)) => {
-                tracing::debug!(why, "Refused a token");
+                tracing::debug!(why, "Token refused");
                 Err(unauthenticated())
             }
             Err(TokenError::Unavailable { retry_after }) => {
@@ -100,8 +106,8 @@ impl Tokens {
     }
 }
 
-/// What is put before an issuer's names, so that another issuer's, and those made by hand, are never the same: `oidc:`, 12
-/// hexadecimal digits of the SHA-256 of the issuer, and `:`.
+/// The prefix of an issuer's names. It keeps them apart from names of other issuers and of
+/// operators: `oidc:`, 12 hexadecimal digits of the issuer's SHA-256, and `:`.
 #[must_use]
 pub fn issuer_prefix(issuer: &str) -> String {
     let digest = Sha256::digest(issuer.as_bytes());
@@ -113,8 +119,8 @@ pub fn issuer_prefix(issuer: &str) -> String {
         + ":"
 }
 
-/// A name for a claim's value: the value itself, or where it could not be a name, `~` and its SHA-256. Two values never
-/// have the same name.
+/// The name for a claim's value: the value itself or, if that is not a valid name, `~` and its
+/// SHA-256. Different values have different names.
 fn named(prefix: &str, value: &str) -> String {
     let whole = format!("{prefix}{value}");
     let plain = !value.starts_with('~')

@@ -1,8 +1,15 @@
-//! Verifying a key that is not remembered: by its digest, or by bcrypt when an older version stored it without one.
+//! Verifies a key that is not cached: by its digest or, if an older version stored it without one,
+//! by bcrypt.
 //!
-//! A digest decides in microseconds. bcrypt takes 60 to 90 ms on purpose, so that it is bounded: for each lookup prefix one
-//! secret is verified at a time, wrong ones make the next one wait, and over all prefixes half of the cores are used. What
-//! has begun runs to its end, even when its caller has gone: hanging up must not make room for another attempt.
+//! Comparing digests takes microseconds. bcrypt takes 60 to 90 ms by design, so it is limited: one
+//! secret per lookup prefix is verified at a time, wrong secrets delay the next one, and all
+//! prefixes together use half of the cores. A verification that has started runs to its end even if
+//! its caller disconnects, so that disconnecting does not make room for another attempt.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "pauses between requests to the issuer"
+)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,18 +28,20 @@ use crate::clock::Clock;
 use crate::error::store_error;
 use crate::lock::locked;
 
-/// Secrets of one prefix that may wait for bcrypt, and of all.
+/// Limits on secrets that wait for bcrypt: per prefix, and in total.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_IN_ALL: usize = 4_096;
-/// How long a request waits for bcrypt. The verification goes on, so that a valid key is known when it comes again.
+/// How long a request waits for bcrypt. The verification continues, so that a valid key is cached
+/// when it is sent again.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a wrong secret: at first, and at most. It doubles with each wrong one in a row.
+/// The first and the longest pause after a wrong secret. The pause doubles with each wrong secret
+/// in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_millis(800);
 
 type Verdict = Result<Option<StoredKey>>;
 
-/// Finds the stored key that a secret is.
+/// Finds the stored key for a secret.
 pub(super) struct Verifier {
     shared: Arc<SharedState>,
 }
@@ -40,7 +49,7 @@ pub(super) struct Verifier {
 struct SharedState {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// The prefixes of stored keys without a digest, for which something waits or was wrong.
+    /// Prefixes of stored keys without a digest for which a secret waits, or was recently wrong.
     prefixes: Mutex<HashMap<[u8; 32], Prefix>>,
     hashing: Semaphore,
     verifications: AtomicU64,
@@ -48,12 +57,12 @@ struct SharedState {
 
 #[derive(Default)]
 struct Prefix {
-    /// What is being verified, by fingerprint: requests with one secret share one verification.
+    /// Running verifications by fingerprint. Requests with the same secret share one verification.
     waiting: HashMap<[u8; 32], Shared<BoxFuture<'static, Verdict>>>,
     turn: Arc<tokio::sync::Mutex<Turn>>,
 }
 
-/// How many wrong secrets there were in a row, and when the next one may be verified.
+/// The number of wrong secrets in a row, and when the next secret may be verified.
 #[derive(Default)]
 struct Turn {
     wrong: u32,
@@ -75,15 +84,15 @@ impl Verifier {
         }
     }
 
-    /// How often bcrypt ran.
+    /// How many times bcrypt ran.
     pub fn verifications(&self) -> u64 {
         self.shared.verifications.load(Ordering::Relaxed)
     }
 
-    /// The stored key that this secret is, when it is valid now.
+    /// The stored key of this secret; `None` if there is none that is valid now.
     ///
     /// # Errors
-    /// `OVERLOADED` when too many secrets of one prefix wait for bcrypt; the store's errors.
+    /// `OVERLOADED` if too many secrets of one prefix wait for bcrypt; the store's errors.
     pub async fn verify(&self, secret: &KeySecret) -> Verdict {
         match self.shared.by_digest(secret).await? {
             Found::Key(key) => Ok(Some(*key)),
@@ -126,11 +135,11 @@ fn busy() -> Error {
     Error::new(Reason::Overloaded, sentence).with_retry_after(Duration::from_secs(1))
 }
 
-/// What the digests say.
+/// The outcome of comparing digests.
 enum Found {
-    /// It is this key.
+    /// The secret is this key.
     Key(Box<StoredKey>),
-    /// It may be one of these, which have no digest.
+    /// The secret may be one of these keys, which have no digest.
     Undecided(Vec<StoredKey>),
 }
 
@@ -189,7 +198,7 @@ impl SharedState {
         if let Some(prefix) = prefixes.get_mut(&secret.lookup()) {
             prefix.waiting.remove(&secret.fingerprint());
         }
-        // A prefix is remembered for as long as something waits, or must wait because of it.
+        // A prefix is kept as long as a secret of it waits or must still pause.
         prefixes.retain(|_, prefix| {
             !prefix.waiting.is_empty() || prefix.turn.try_lock().is_ok_and(|turn| turn.pauses())
         });
@@ -197,7 +206,7 @@ impl SharedState {
     }
 
     async fn hash(&self, secret: &KeySecret) -> Verdict {
-        // While this one waited, another secret may have turned out to be the key.
+        // While this secret waited, another one may have been verified as the key.
         let undecided = match self.by_digest(secret).await? {
             Found::Key(key) => return Ok(Some(*key)),
             Found::Undecided(undecided) => undecided,
@@ -217,7 +226,7 @@ impl SharedState {
                     .store_digest(&key.owner, &key.id, &secret.digest(), self.clock.now())
                     .await;
                 if let Err(error) = stored {
-                    tracing::warn!(%error, "The digest of a key was not written; its next verification is as slow as this one");
+                    tracing::warn!(%error, "Could not store a key's digest; its next verification will use bcrypt again");
                 }
                 return Ok(Some(key));
             }
@@ -233,7 +242,7 @@ impl Turn {
     }
 }
 
-/// Whether two texts are the same, in a time that depends on their lengths alone.
+/// Constant-time comparison: the time depends only on the lengths.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |differences, (a, b)| {
         std::hint::black_box(differences | (a ^ b))

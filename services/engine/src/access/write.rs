@@ -1,4 +1,4 @@
-//! What every write goes through, of entries and of artifacts.
+//! What every write of entries and artifacts needs: time, idempotency key and quota.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::clock::Clock;
 use crate::error::store_error;
 use crate::validate;
 
-/// What comes with a write beside its request.
+/// The part of a write request that is not in its body.
 #[derive(Debug, Clone, Default)]
 pub struct WriteContext {
-    /// Makes a retry harmless: 1 to 255 visible ASCII characters (REST `Idempotency-Key`, gRPC metadata
+    /// Makes retries safe: 1 to 255 visible ASCII characters (REST `Idempotency-Key`, gRPC metadata
     /// `idempotency-key`).
     pub idempotency_key: Option<String>,
 }
 
-/// Gives writes their time and idempotency key, and admits what quotas allow.
+/// Assigns time and idempotency key to writes, and checks quotas.
 pub(crate) struct Writes {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -41,7 +41,7 @@ impl Writes {
         }
     }
 
-    /// What the store is given with a write.
+    /// The options of a write for the store.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a malformed idempotency key.
@@ -55,7 +55,8 @@ impl Writes {
         let idempotency = match &write.idempotency_key {
             Some(key) => {
                 validate::idempotency_key(key)?;
-                // What a narrowed caller's request means depends on how it is narrowed.
+                // The effect of a narrowed caller's request depends on the restriction, so the
+                // restriction is part of the hash.
                 let operation = match caller.within() {
                     Some(threads) => format!("{operation} within {:?}", threads.shown()),
                     None => operation.to_owned(),
@@ -75,11 +76,12 @@ impl Writes {
         })
     }
 
-    /// Admits a write of so many items that adds this much, unless it repeats one whose outcome is stored. That is asked
-    /// first: a retry is answered also when the quota was reached or no provider of embeddings answers.
+    /// Admits a write of `items` items that adds `more`, unless it repeats a request whose outcome
+    /// is stored. That is checked first, so that a retry succeeds even if the quota was reached or
+    /// the embedding provider is down.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`; the store's.
+    /// `QUOTA_EXCEEDED`; the store's errors.
     pub async fn admit(
         &self,
         caller: &Caller,
@@ -100,7 +102,7 @@ impl Writes {
             self.quotas
                 .admit_outcome(&caller.owner, options.now, bytes)
                 .await?;
-            // What adds nothing else may make room for more, and is not refused.
+            // A write that adds nothing else, such as a delete, may free space and is not refused.
             if more != Usage::default() {
                 more.bytes = more.bytes.saturating_add(bytes);
             }
@@ -109,10 +111,10 @@ impl Writes {
         Ok(Admitted::New)
     }
 
-    /// Bytes of what the owner has, within a minute.
+    /// The owner's usage in bytes, at most a minute old.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn owners_bytes(&self, owner: &OwnerId) -> Result<u64> {
         self.quotas.owners_bytes(owner).await
     }

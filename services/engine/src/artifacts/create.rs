@@ -1,17 +1,17 @@
 //! Creating artifacts.
 
 use context_model::{
-    ArtifactId, CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact, Operation,
-    Result, Timestamp, TitleChange, Violations, check_content, invalid_input,
+    CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact, Operation, Result,
+    TitleChange, Violations, check_content, invalid_input,
 };
 use context_store::{StoredArtifact, Usage};
-use uuid::Uuid;
 
 use super::{Artifacts, failed};
 use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::ids::artifact_id;
 
 impl Artifacts {
-    /// Creates an artifact; its title is taken from the content unless one is given.
+    /// Creates an artifact. Without a title, it is derived from the content.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
@@ -39,7 +39,7 @@ impl Artifacts {
         let metadata = Metadata::parse(metadata.unwrap_or_default(), "metadata", &mut violations)
             .unwrap_or_default();
         violations.finish(()).map_err(invalid_input)?;
-        let id = new_id(options.now);
+        let id = artifact_id(options.now);
         let new = NewArtifact {
             title,
             content,
@@ -78,18 +78,4 @@ impl Artifacts {
             revision: written.revision,
         })
     }
-}
-
-/// A time-ordered id (RFC 9562, version 7).
-fn new_id(now: Timestamp) -> ArtifactId {
-    let micros = u64::try_from(now.micros()).unwrap_or(0);
-    let (seconds, nanos) = (
-        micros / 1_000_000,
-        u32::try_from(micros % 1_000_000 * 1000).unwrap_or(0),
-    );
-    ArtifactId::new(Uuid::new_v7(uuid::Timestamp::from_unix(
-        uuid::NoContext,
-        seconds,
-        nanos,
-    )))
 }

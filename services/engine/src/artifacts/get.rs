@@ -6,7 +6,7 @@ use super::{Artifacts, artifact_read, failed, full};
 use crate::access::Caller;
 
 impl Artifacts {
-    /// An artifact in full.
+    /// Returns an artifact in full.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.

@@ -13,13 +13,14 @@ use crate::{read, validate};
 
 const DEFAULT_LIMIT: i64 = 10;
 const MAX_LIMIT: i64 = 50;
-/// Characters of a search, at most: percent-encoded they fit the line of an HTTP request.
+/// Longest search query in characters. Percent-encoded it fits in the request line of an HTTP
+/// request.
 const MAX_QUERY_CHARS: usize = 1000;
-/// Characters of content that lists show.
+/// Characters of content that a list shows.
 const PREVIEW_CHARS: usize = 200;
 
 impl Artifacts {
-    /// Artifacts, newest first.
+    /// Lists artifacts, newest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
@@ -63,7 +64,7 @@ impl Artifacts {
             }),
         };
         violations.finish(()).map_err(invalid_input)?;
-        // One more than asked for, to know whether there is a next page.
+        // One more than requested, to learn whether there is a next page.
         let page = self.artifact_page(page.limit, start, 1);
         let read = read::at(min_revision);
         let found = self
@@ -105,7 +106,7 @@ impl Artifacts {
         })
     }
 
-    /// Artifacts whose title or content holds the query, in any case; newest first.
+    /// Artifacts whose title or content contains the query, ignoring case; newest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
@@ -188,19 +189,19 @@ impl Artifacts {
     }
 }
 
-/// Whether an artifact is what was stored. One that is not is counted, logged and left out.
+/// Whether an artifact passes its checksum. A damaged one is counted, logged and left out.
 fn is_sound(artifact: &ListedArtifact) -> bool {
     let Some(version) = artifact.damaged else {
         return true;
     };
     tracing::error!(
-        "An artifact was left out of a list: {}",
+        "Left an artifact out of a list: {}",
         seal::refuse_artifact(&artifact.id, version).message
     );
     false
 }
 
-/// The documented preview: 200 characters, and `...` when there are more.
+/// The documented preview: 200 characters, followed by `...` if there are more.
 fn cut(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(PREVIEW_CHARS) {
         text.truncate(end);
@@ -209,7 +210,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Says where a page ended. Callers must not read anything into it.
+/// The cursor of the page after `last`. It is opaque to clients.
 fn cursor_after(last: &ListedArtifact) -> String {
     format!("{:x}.{}", last.created_at.micros(), last.id)
 }

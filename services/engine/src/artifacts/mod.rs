@@ -38,10 +38,11 @@ impl Artifacts {
     }
 }
 
-/// The bytes of a version whose content is not known before it is made, until the owner is counted again.
+/// Estimated size of a version whose content is known only after the write. It is used until the
+/// owner is counted again.
 const VERSION_BYTES: u64 = 100_000;
 
-/// The read of one artifact.
+/// The read options of a single artifact.
 fn artifact_read(min_revision: Option<i64>) -> Result<Read> {
     let mut violations = Violations::default();
     let min_revision = validate::min_revision(min_revision, &mut violations);
@@ -49,7 +50,7 @@ fn artifact_read(min_revision: Option<i64>) -> Result<Read> {
     Ok(read::at(min_revision))
 }
 
-/// The error of a store call. What the caller cannot help is worded as the documents have it.
+/// The error of a store call. Internal errors get the documented sentence.
 fn failed(error: StoreError, what: &str) -> Error {
     let mut error = store_error(error);
     if error.reason == Reason::Internal {
@@ -58,7 +59,7 @@ fn failed(error: StoreError, what: &str) -> Error {
     error
 }
 
-/// An artifact as replies show it.
+/// Converts an artifact to the form of replies.
 fn full(artifact: StoredArtifact) -> Artifact {
     let StoredArtifact {
         id,

@@ -12,7 +12,7 @@ use crate::access::{Caller, WriteContext};
 use crate::validate;
 
 impl Artifacts {
-    /// Changes an artifact; what differs makes a new version.
+    /// Changes an artifact. Any difference creates a new version.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without

@@ -18,7 +18,7 @@ use crate::validate;
 const RECENT_VERSIONS: u32 = 50;
 
 impl Artifacts {
-    /// The earlier versions of an artifact, newest first.
+    /// Lists the earlier versions of an artifact, newest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.
@@ -71,7 +71,7 @@ impl Artifacts {
         })
     }
 
-    /// One version in full, the current one included.
+    /// Returns one version in full; the current version included.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
@@ -113,7 +113,7 @@ impl Artifacts {
         })
     }
 
-    /// Makes a new version with the title, content and metadata of an earlier one.
+    /// Creates a new version with the title, content and metadata of an earlier one.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING`
@@ -163,7 +163,7 @@ impl Artifacts {
         })
     }
 
-    /// How the content of two versions differs, as a unified diff.
+    /// Compares the content of two versions as a unified diff.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
@@ -218,7 +218,7 @@ impl Artifacts {
         })
     }
 
-    /// Versions of an artifact that exists, its current version's number, and the revision.
+    /// The requested versions of an artifact, its current version number, and the revision.
     async fn versions(
         &self,
         caller: &Caller,
@@ -243,11 +243,11 @@ impl Artifacts {
     }
 }
 
-/// Whether a version is what was stored. One that is not is counted, logged and left out.
+/// Whether a version passes its checksum. A damaged one is counted, logged and left out.
 fn is_sound(id: &ArtifactId, listed: &ListedVersion) -> bool {
     if listed.damaged {
         tracing::error!(
-            "A version was left out of a list: {}",
+            "Left a version out of a list: {}",
             seal::refuse_artifact(id, listed.version).message
         );
     }

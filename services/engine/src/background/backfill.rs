@@ -1,6 +1,6 @@
-//! Embedding in the background what was stored without vectors: while the provider was away, before there was a model,
-//! or because a text was too long to wait for. Entries without vectors are found in the database, so nothing is
-//! forgotten over a restart.
+//! Embeds entries that were stored without vectors: the provider was down, there was no model yet,
+//! or the text was too long to wait for. The entries are found in the database, so a restart loses
+//! none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,34 +11,33 @@ use context_providers::ProviderError;
 use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
 
 use super::Background;
+use super::pauses::{LONGEST_PAUSE, pauses};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed, provider_error};
 
-/// Entries read at a time.
+/// Entries that are read at a time.
 pub(super) const ENTRIES: u32 = 16;
-/// How long to wait after a failure, doubled each time, and the most.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Entries passed over in a row, at most, because the provider fails at them.
+/// How many entries in a row may be skipped because the provider fails on them.
 const FAILURES_IN_A_ROW: u32 = 8;
-/// How often all entries are read when nothing is known to wait: what was refused is tried again then.
+/// How often all entries are scanned if none is known to wait. Entries that the model refused are
+/// then retried.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// How often the store may look after its vectors.
+/// Interval of the store's vector maintenance.
 const MAINTENANCE: Duration = Duration::from_secs(30);
 
-/// How a pass over all entries ended.
+/// How a scan of all entries ended.
 enum Pass {
-    /// Everything that could be embedded is.
+    /// Every entry that can be embedded is embedded.
     Done,
-    /// There is no model.
+    /// No model is configured.
     Off,
-    /// The provider or the database is away.
+    /// The provider or the database is unavailable.
     Failed(Option<Duration>),
 }
 
 impl Background {
-    /// Embeds what waits and keeps vectors in good order, as long as the returned future is polled. Does nothing while
-    /// there is no model.
+    /// Embeds waiting entries and maintains the vectors for as long as the future is polled. Does
+    /// nothing without a model.
     pub async fn backfill(&self) {
         tokio::join!(self.embed_waiting(), self.maintain_vectors());
     }
@@ -48,26 +47,25 @@ impl Background {
             if self.embeddings.model().is_ok()
                 && let Err(error) = self.store.vectors().maintain().await
             {
-                tracing::warn!(error = %error, "The vectors could not be looked after; it is tried again");
+                tracing::warn!(error = %error, "Vector maintenance failed; will retry");
             }
             tokio::time::sleep(MAINTENANCE).await;
         }
     }
 
     async fn embed_waiting(&self) {
-        let mut pause = FIRST_PAUSE;
+        let mut away = pauses();
         loop {
             let rest = match self.pass().await {
                 Pass::Done => {
-                    pause = FIRST_PAUSE;
+                    away = pauses();
                     INTERVAL
                 }
                 Pass::Off => INTERVAL,
                 Pass::Failed(retry_after) => {
-                    let rest = retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    // Stores that fail meanwhile must not shorten it.
-                    tokio::time::sleep(rest).await;
+                    let pause = retry_after.or(away.next()).unwrap_or(LONGEST_PAUSE);
+                    // New entries that fail in the meantime must not shorten the pause.
+                    tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
                     continue;
                 }
             };
@@ -93,7 +91,7 @@ impl Background {
             {
                 Ok(page) => page,
                 Err(error) => {
-                    tracing::debug!(error = %error, "Entries without vectors cannot be read now");
+                    tracing::debug!(error = %error, "Could not read entries without vectors");
                     return Pass::Failed(None);
                 }
             };
@@ -105,21 +103,22 @@ impl Background {
                         (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                     }
                 }
-                // A provider that is away soon says when to ask again. Perhaps so many take too long, or it fails at one of them.
+                // An unavailable provider usually says when to retry. Otherwise the batch may be
+                // too large, or the provider fails on one entry in it.
                 Err(failure) if failure.retry_after.is_none() && at_once > 1 => {
-                    tracing::debug!(error = %failure.error, at_once, "Fewer entries are embedded at once");
+                    tracing::debug!(error = %failure.error, at_once, "Reduced the number of entries embedded at a time");
                     (at_once, done_in_a_row) = (at_once / 2, 0);
                     continue;
                 }
                 Err(failure)
                     if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW =>
                 {
-                    tracing::debug!(error = %failure.error, "An entry keeps waiting for its vectors, and those behind it do not");
+                    tracing::debug!(error = %failure.error, "Skipped an entry that could not be embedded; it keeps waiting for its vectors");
                     (done_in_a_row, failed_in_a_row, passed_over) =
                         (0, failed_in_a_row + 1, passed_over + 1);
                 }
                 Err(failure) => {
-                    tracing::debug!(error = %failure.error, "Entries keep waiting for their vectors");
+                    tracing::debug!(error = %failure.error, "Could not embed entries; they keep waiting for their vectors");
                     return Pass::Failed(failure.retry_after);
                 }
             }
@@ -129,7 +128,7 @@ impl Background {
             }
         }
         if embedded > 0 {
-            tracing::info!(entries = embedded, "Embedded entries that waited for it");
+            tracing::info!(entries = embedded, "Embedded waiting entries");
         }
         if passed_over > 0 {
             Pass::Failed(None)
@@ -139,27 +138,27 @@ impl Background {
     }
 }
 
-/// What became of some entries.
+/// The outcome for a batch of entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Slice {
-    /// So many took their vectors.
+    /// How many entries got their vectors.
     pub taken: u64,
-    /// So many the model refused.
+    /// How many entries the model refused.
     pub refused: u64,
 }
 
-/// The provider or the database is away.
+/// The provider or the database is unavailable.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub error: Error,
-    /// When the provider wants to be asked again.
+    /// When the provider accepts requests again, if it said so.
     pub retry_after: Option<Duration>,
 }
 
-/// Embeds some entries.
+/// Embeds a batch of entries.
 ///
 /// # Errors
-/// The provider or the database is away.
+/// The provider or the database is unavailable.
 pub(super) async fn slice(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
@@ -181,9 +180,9 @@ pub(super) async fn slice(
                 retry_after,
             });
         }
-        // One of them cannot be embedded; the others can, alone.
+        // One entry cannot be embedded. Alone, the others can.
         Err(error) if entries.len() > 1 => {
-            tracing::debug!(error = %error, "Entries are embedded one by one");
+            tracing::debug!(error = %error, "Embedding entries one by one");
             for entry in entries {
                 let Slice { taken, refused } =
                     Box::pin(slice(active, vectors, vec![entry])).await?;
@@ -193,7 +192,7 @@ pub(super) async fn slice(
             return Ok(done);
         }
         Err(error) => {
-            tracing::warn!(error = %error, entry.id = entries[0].id, "An entry cannot be embedded");
+            tracing::warn!(error = %error, entry.id = entries[0].id, "Could not embed an entry");
             return Ok(Slice {
                 taken: 0,
                 refused: 1,

@@ -1,6 +1,7 @@
-//! What goes on beside the requests: late embeddings, summaries, checksums, re-embedding.
+//! Background work: late embeddings, summaries, checksums, re-embedding.
 
 mod backfill;
+mod pauses;
 mod reembed;
 mod sealing;
 mod summaries;
@@ -15,7 +16,7 @@ use context_store::Store;
 use crate::config::SummaryConfig;
 use crate::retrieval::Embeddings;
 
-/// The work beside the requests. Each task goes on as long as its future is polled.
+/// The background tasks. Each runs for as long as its future is polled.
 pub struct Background {
     /// The summaries of entries.
     pub summaries: Arc<Summaries>,

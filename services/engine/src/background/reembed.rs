@@ -1,9 +1,11 @@
-//! Moving to another embedding model while searches go on: its vectors are gathered beside those in use, and take their
-//! place when every entry has some. Interrupted, it goes on where it was.
+//! Switches to another embedding model while searches continue. The new vectors are stored next to
+//! those in use and replace them once every entry has some. An interrupted switch continues where
+//! it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use context_model::{Error, Reason, Result};
 use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
@@ -13,32 +15,35 @@ use super::backfill::{ENTRIES, slice};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, model_of, unavailable};
 
-/// How often a provider or a database that is away is tried again, and how long to wait first; then twice as long each
-/// time, up to the longest.
-const ATTEMPTS: u32 = 10;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The pauses before an unavailable provider or database is tried again: 500 ms, doubled each
+/// time, ten times at most.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(500))
+    .with_max_delay(LONGEST_PAUSE)
+    .with_max_times(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Entries that are stored during the last pass over all of them may wait when the vectors change places. Each pass that did
-/// not suffice allows so many times more, so that a busy database does not put it off for ever.
-const MORE: u64 = 8;
-/// How long to leave others the entries that they are embedding.
+/// Entries that are stored during the last scan may still be waiting when the vector sets are
+/// switched. How many is the tolerance; after each scan that did not suffice it grows by this
+/// factor, so that a busy database does not delay the switch forever.
+const TOLERANCE_GROWTH: u64 = 8;
+/// Pause between scans, so that other services can finish the entries that they are embedding.
 const BETWEEN_PASSES: Duration = Duration::from_millis(200);
 
-/// How far a move has come.
+/// The progress of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reembedding {
-    /// Entries that have vectors of the new model.
+    /// Entries with vectors of the new model.
     pub embedded: i64,
-    /// Entries that there were at the beginning.
+    /// Entries at the start of the switch.
     pub entries: i64,
 }
 
-/// How a move ended.
+/// How a switch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reembedded {
-    /// The database had the vectors of this model in use already.
+    /// The vectors of this model were already in use.
     Before,
-    /// They are in use now. So many entries could not be embedded.
+    /// The new vectors are now in use.
     Now {
         /// Entries that the model refused.
         refused: u64,
@@ -46,12 +51,13 @@ pub enum Reembedded {
 }
 
 impl Background {
-    /// Embeds every entry with this provider, then searches and embeds with it. Meanwhile everything goes on with what is
-    /// in use. `progress` is called now and then.
+    /// Embeds every entry with this provider, then uses it for searches and new entries. Until then
+    /// the current model stays in use. `progress` is called at the start and after each batch.
     ///
     /// # Errors
-    /// `FEATURE_UNAVAILABLE` when the database cannot hold vectors or another move began meanwhile; `STORE_UNAVAILABLE` when
-    /// the provider stays away, and the store's errors: the same again then goes on where it was.
+    /// `FEATURE_UNAVAILABLE` if the database cannot store vectors or another switch was started in
+    /// the meantime; `STORE_UNAVAILABLE` if the provider stays unavailable; the store's errors. A
+    /// repeated call continues where this one stopped.
     pub async fn reembed(
         &self,
         embedder: Arc<dyn Embedder>,
@@ -71,7 +77,7 @@ impl Background {
             model = model.identity,
             state.embedded,
             state.entries,
-            "Moving to another embedding model"
+            "Switching to another embedding model"
         );
         progress(state);
         let active = Arc::new(self.embeddings.activate(Arc::clone(&embedder), model));
@@ -88,12 +94,12 @@ impl Background {
                     tracing::info!(
                         model = active.model.identity,
                         refused,
-                        "Moved to another embedding model"
+                        "Switched to another embedding model"
                     );
                     return Ok(Reembedded::Now { refused });
                 }
                 Moved::Waiting => {
-                    tolerated = (tolerated + 1) * MORE;
+                    tolerated = (tolerated + 1) * TOLERANCE_GROWTH;
                     tokio::time::sleep(BETWEEN_PASSES).await;
                 }
                 Moved::NotBegun => {
@@ -107,14 +113,15 @@ impl Background {
     }
 }
 
-/// Embeds everything that has no vectors of the model yet, and says how many entries it refused.
+/// Embeds every entry that has no vectors of the model yet. Returns how many entries the model
+/// refused.
 async fn pass(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
     state: &mut Reembedding,
     progress: &(impl Fn(Reembedding) + Send),
 ) -> Result<u64> {
-    let (mut after, mut refused, mut failures) = (None, 0, 0);
+    let (mut after, mut refused, mut pauses) = (None, 0, PAUSES.build());
     loop {
         let page = async {
             let page = vectors
@@ -128,7 +135,7 @@ async fn pass(
         };
         match page.await {
             Ok((next, done)) => {
-                failures = 0;
+                pauses = PAUSES.build();
                 refused += done.refused;
                 state.embedded += i64::try_from(done.taken).unwrap_or(0);
                 progress(*state);
@@ -137,11 +144,11 @@ async fn pass(
                     return Ok(refused);
                 }
             }
-            Err((error, _)) if failures >= ATTEMPTS => return Err(error),
             Err((error, retry_after)) => {
-                tracing::warn!(error = %error, "The move to another embedding model waits");
-                let pause = FIRST_PAUSE.saturating_mul(2u32.saturating_pow(failures));
-                failures += 1;
+                let Some(pause) = pauses.next() else {
+                    return Err(error);
+                };
+                tracing::warn!(error = %error, "The switch to another embedding model is waiting to retry");
                 tokio::time::sleep(retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
             }
         }

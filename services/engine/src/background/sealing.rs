@@ -1,17 +1,19 @@
-//! Giving checksums in the background to rows that have none: from before there were any, and of services from before.
+//! Adds checksums to rows without one: written before checksums existed, or by an older service.
 
 use std::time::Duration;
 
 use super::Background;
 
-/// Between two steps, so that sealing takes a small part of what the database can do.
+/// Pause between batches, so that this uses a small part of the database's capacity.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After a failure, and before all rows are seen again: an older service may run beside this one.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(60);
+/// Pause before the next scan of all rows: an older service may be running and write rows without
+/// checksums.
 const INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 impl Background {
-    /// Gives checksums to rows that have none, as long as the returned future is polled.
+    /// Adds checksums to rows that have none, for as long as the future is polled.
     pub async fn seal(&self) {
         let seals = self.store.seals();
         let (mut after, mut sealed) = (None, 0);
@@ -23,12 +25,12 @@ impl Background {
                     if after.is_some() { PAUSE } else { INTERVAL }
                 }
                 Err(error) => {
-                    tracing::debug!(error = %error, "Rows cannot get checksums now");
+                    tracing::debug!(error = %error, "Could not add checksums; will retry");
                     RETRY
                 }
             };
             if after.is_none() && sealed > 0 {
-                tracing::info!(rows = sealed, "Rows from before checksums have them now");
+                tracing::info!(rows = sealed, "Added checksums to rows that had none");
                 sealed = 0;
             }
             tokio::time::sleep(rest).await;

@@ -1,5 +1,6 @@
-//! Summaries, written in the background. A write only notes that there is something to do: it neither waits nor fails
-//! for a summary. Entries without one are found in the database, so nothing is forgotten over a restart.
+//! Writes summaries in the background. A write only queues its entry; it neither waits for a
+//! summary nor fails because of one. Entries without a summary are found in the database, so a
+//! restart loses none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -12,23 +13,22 @@ use context_store::{
 };
 use tokio::sync::Notify;
 
+use super::pauses::{LONGEST_PAUSE, pauses};
 use crate::config::{SummaryConfig, Switch};
 use crate::coverage::percentage;
 use crate::error::store_error;
 use crate::lock::{self, locked};
 use crate::read;
 
-/// Entries that are remembered; when there are more, all are read.
+/// Entries in the queue. If there are more, the database is scanned instead.
 const REMEMBERED: usize = 1_024;
-/// Entries read at a time.
+/// Entries that are read at a time.
 const ENTRIES: u32 = 8;
-/// How long to wait after a failure, doubled each time, and the most.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How often all entries are read when nothing is known to wait: what was refused is tried again then.
+/// How often all entries are scanned if none is known to wait. Entries that the model refused are
+/// then retried.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// Writes summaries of entries, and remembers which wait for one.
+/// Writes summaries of entries, and queues entries that wait for one.
 pub struct Summaries {
     store: Arc<dyn Store>,
     config: SummaryConfig,
@@ -37,11 +37,11 @@ pub struct Summaries {
     wake: Notify,
 }
 
-/// What is known to wait.
+/// Entries that are known to wait.
 #[derive(Default)]
 struct Waiting {
     entries: VecDeque<(OwnerId, i64)>,
-    /// Whether there may be more than that.
+    /// Whether the database may hold further waiting entries.
     more: bool,
 }
 
@@ -62,14 +62,14 @@ impl Summaries {
         }
     }
 
-    /// Writes summaries with this from now on.
+    /// Uses this provider from now on.
     pub fn use_summarizer(&self, summarizer: Arc<dyn Summarizer>) {
         *lock::write(&self.summarizer) = Some(summarizer);
         self.read_all();
         self.wake.notify_one();
     }
 
-    /// Why no summaries are written; `None` when they are.
+    /// Why no summaries are written; `None` if they are.
     fn why_none(&self) -> Option<String> {
         if self.config.enabled == Switch::False {
             return Some("switched off by ENABLE_SUMMARY_GENERATION=false".to_owned());
@@ -82,16 +82,16 @@ impl Summaries {
         lock::read(&self.summarizer).clone()
     }
 
-    /// Whether this text is to get a summary.
+    /// Whether this text should get a summary.
     pub(crate) fn wants(&self, text: &str) -> bool {
         let least = self.config.min_content_length as usize;
-        // A character has a byte at least.
+        // A character has at least one byte, so the cheap test comes first.
         text.len() >= least
             && self.why_none().is_none()
             && text.chars().nth(least.saturating_sub(1)).is_some()
     }
 
-    /// Notes that an entry waits for its summary.
+    /// Queues an entry for a summary.
     pub(crate) fn add(&self, owner: &OwnerId, id: i64) {
         let mut waiting = self.waiting();
         if waiting.entries.len() < REMEMBERED {
@@ -102,7 +102,7 @@ impl Summaries {
         self.wake.notify_one();
     }
 
-    /// Notes which items of a batch wait for summaries.
+    /// Queues those entries of a batch that should get summaries.
     pub(crate) fn add_stored(&self, owner: &OwnerId, wanted: &[bool], batch: &StoredBatch) {
         let items = batch.items.iter().zip(wanted);
         for (item, _) in items.filter(|(_, wanted)| **wanted) {
@@ -128,7 +128,7 @@ impl Summaries {
     fn next(&self) -> Next {
         let mut waiting = self.waiting();
         if std::mem::take(&mut waiting.more) {
-            // They are among all.
+            // The scan of all entries includes them.
             waiting.entries.clear();
             return Next::All;
         }
@@ -138,9 +138,9 @@ impl Summaries {
             .map_or(Next::Nothing, |(owner, id)| Next::Entry(owner, id))
     }
 
-    /// Writes the summaries that wait, as long as the returned future is polled.
+    /// Writes waiting summaries for as long as the future is polled.
     pub async fn summarize(&self) {
-        let mut pause = FIRST_PAUSE;
+        let mut away = pauses();
         loop {
             let woken = self.wake.notified();
             let outcome = match (self.why_none(), self.summarizer()) {
@@ -160,18 +160,18 @@ impl Summaries {
                 }
             };
             match outcome {
-                Ok(()) => pause = FIRST_PAUSE,
+                Ok(()) => away = pauses(),
                 Err(retry_after) => {
                     self.read_all();
-                    tokio::time::sleep(retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    let pause = retry_after.or(away.next()).unwrap_or(LONGEST_PAUSE);
+                    tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
                 }
             }
         }
     }
 
     /// # Errors
-    /// When to try again: the provider or the database is away.
+    /// When to retry; the provider or the database is unavailable.
     async fn summarize_all(&self, summarizer: &dyn Summarizer) -> Result<(), Option<Duration>> {
         let (least, most) = (
             self.config.min_content_length.max(1),
@@ -185,7 +185,7 @@ impl Summaries {
                 .unsummarized(after.as_ref(), least, most, ENTRIES)
                 .await
                 .map_err(|error| {
-                    tracing::debug!(error = %error, "Entries without summaries cannot be read now");
+                    tracing::debug!(error = %error, "Could not read entries without summaries");
                     None
                 })?;
             for entry in page.entries {
@@ -237,7 +237,7 @@ impl Summaries {
         }
     }
 
-    /// Writes the summary of an entry and gives it to the store.
+    /// Writes the summary of an entry and stores it.
     ///
     /// # Errors
     /// As [`Self::summarize_all`].
@@ -255,11 +255,11 @@ impl Summaries {
         let summary = match summarizer.summarize(&text).await {
             Ok(summary) => summary,
             Err(ProviderError::Unavailable { what, retry_after }) => {
-                tracing::debug!(what, "Entries keep waiting for their summaries");
+                tracing::debug!(what, "Could not summarize entries; they keep waiting");
                 return Err(retry_after);
             }
             Err(error) => {
-                tracing::warn!(error = %error, entry.id = id, "An entry gets no summary");
+                tracing::warn!(error = %error, entry.id = id, "Could not summarize an entry; it stays without a summary");
                 return Ok(());
             }
         };
@@ -276,15 +276,15 @@ impl Summaries {
             .await
             .map(drop)
             .map_err(|error| {
-                tracing::debug!(error = %error, "A summary cannot be stored now");
+                tracing::debug!(error = %error, "Could not store a summary");
                 None
             })
     }
 
-    /// The state of summaries.
+    /// The state of the summary feature.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn status(
         &self,
         owner: &OwnerId,

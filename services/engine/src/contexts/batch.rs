@@ -1,10 +1,16 @@
-//! The items of a batch as they were asked for.
+//! The common steps of storing and updating batches: check the items, embed their texts, write the valid items, and
+//! build a reply with the outcome of each item.
 
-use context_model::{Error, Limits, Result, Violations};
+use context_model::{BatchReply, Error, Limits, Result, Violations};
+use context_store::{Embedding, StoredBatch, Written};
 
+use super::Contexts;
+use super::outcome::{batch_reply, nothing_written};
+use crate::access::{Admitted, Caller};
+use crate::retrieval::WriteEmbeddings;
 use crate::validate;
 
-/// The items of a batch that obey the rules, with their places, and those that do not.
+/// The valid items of a batch, and the errors of the invalid ones with their indexes.
 pub(super) struct Checked<T> {
     pub items: Vec<T>,
     pub failed: Vec<(usize, Error)>,
@@ -27,7 +33,7 @@ impl<T> Checked<T> {
     }
 }
 
-/// Checks how many items a batch has.
+/// Checks the number of items in a batch.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`.
@@ -35,4 +41,81 @@ pub(super) fn batch_size(len: usize, field: &str) -> Result<()> {
     let mut violations = Violations::default();
     validate::count(len, Limits::MAX_BATCH, field, "items", &mut violations);
     violations.finish(())
+}
+
+/// A batch that is about to be written.
+pub(super) struct Batch {
+    /// The field of the request that holds the items.
+    pub field: &'static str,
+    /// The first word of the reply's message: `Stored` or `Updated`.
+    pub verb: &'static str,
+    /// The errors of the invalid items, with their indexes.
+    pub failed: Vec<(usize, Error)>,
+    pub texts: BatchTexts,
+}
+
+/// What the texts of a batch still need after they are written: summaries and embeddings.
+pub(super) struct BatchTexts {
+    want_summaries: Vec<bool>,
+    are_pending: bool,
+}
+
+impl Contexts {
+    /// Embeds the texts of a batch. `texts` has one element for each item, `None` if the item has no new text.
+    ///
+    /// # Errors
+    /// The provider's errors.
+    pub(super) async fn embed_batch(
+        &self,
+        admitted: Admitted,
+        texts: Vec<Option<&str>>,
+    ) -> Result<(Vec<Embedding>, BatchTexts)> {
+        let want_summaries = texts
+            .iter()
+            .map(|text| text.is_some_and(|text| self.summaries.wants(text)))
+            .collect();
+        let owned = || {
+            texts
+                .into_iter()
+                .map(|text| text.map(str::to_owned))
+                .collect()
+        };
+        let WriteEmbeddings { items, pending } = self.embeddings.of_write(admitted, owned).await?;
+        let texts = BatchTexts {
+            want_summaries,
+            are_pending: pending,
+        };
+        Ok((items, texts))
+    }
+
+    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(super) async fn write_batch(
+        &self,
+        caller: &Caller,
+        batch: Batch,
+        writing: Option<impl Future<Output = context_store::Result<Written<StoredBatch>>>>,
+        updated_fields: impl Fn(usize) -> Option<Vec<String>>,
+        id_of: impl Fn(usize) -> Option<i64>,
+    ) -> Result<BatchReply> {
+        let Batch {
+            field,
+            verb,
+            failed,
+            texts,
+        } = batch;
+        let written = match writing {
+            Some(writing) => writing.await.map_err(|error| error.into_error(field))?,
+            None => nothing_written(&*self.store, &caller.owner).await?,
+        };
+        self.summaries
+            .add_stored(&caller.owner, &texts.want_summaries, &written.outcome);
+        let mut reply = batch_reply(written, failed, verb, updated_fields, id_of);
+        reply.message = self
+            .embeddings
+            .stored_message(reply.message, texts.are_pending);
+        Ok(reply)
+    }
 }

@@ -14,10 +14,11 @@ use crate::validate;
 const MICROS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
 impl Contexts {
-    /// Deletes entries by id, or all of a thread.
+    /// Deletes entries by id, or all entries of a thread.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` unless exactly one of the two is given; `SCOPE_MISSING` without `delete`; the store's errors.
+    /// `INVALID_ARGUMENT` unless the request has either ids or a thread; `SCOPE_MISSING` without `delete`; the store's
+    /// errors.
     pub async fn delete_context(
         &self,
         caller: &Caller,
@@ -68,7 +69,7 @@ impl Contexts {
         })
     }
 
-    /// Deletes the entries that satisfy every criterion given.
+    /// Deletes the entries that satisfy all given criteria.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` without a criterion or with `source` alone; `SCOPE_MISSING` without `delete`; the store's
@@ -165,10 +166,10 @@ impl Contexts {
     }
 }
 
-/// The criteria for what the caller may reach.
+/// Restricts the criteria to the threads that the caller may access.
 ///
 /// # Errors
-/// `SCOPE_MISSING` when it names a thread that it may not reach.
+/// `SCOPE_MISSING` when the criteria name a thread that the caller may not access.
 fn reachable(caller: &Caller, criteria: DeleteCriteria) -> Result<DeleteCriteria> {
     criteria
         .threads

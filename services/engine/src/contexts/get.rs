@@ -11,10 +11,11 @@ use crate::error::store_error;
 use crate::{read, validate};
 
 impl Contexts {
-    /// Entries in full, newest first; unknown ids are skipped.
+    /// Returns whole entries, newest first. Unknown ids are skipped.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `STORAGE_CORRUPT` naming the entries that are not what was stored, without which the others can be had; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `STORAGE_CORRUPT` naming the damaged entries, so that the caller can request the others
+    /// without them; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn get_context_by_ids(
         &self,
         caller: &Caller,
@@ -51,7 +52,7 @@ impl Contexts {
     }
 }
 
-/// Leaving a damaged entry out would say that it does not exist.
+/// Returns an error if an entry is damaged. A reply without the entry would imply that it does not exist.
 fn refuse_damaged(entries: &[StoredEntry]) -> Result<()> {
     let mut damaged = entries.iter().filter_map(|entry| {
         entry

@@ -1,4 +1,4 @@
-//! Context entries: storing, changing, fetching and deleting them; their threads.
+//! Storing, updating, fetching and deleting context entries, and listing their threads.
 
 mod batch;
 mod delete;
@@ -18,14 +18,14 @@ use crate::access::Writes;
 use crate::background::Summaries;
 use crate::retrieval::Embeddings;
 
-/// The operations on context entries and their threads, the searches apart.
+/// The operations on context entries and their threads, except the searches.
 pub struct Contexts {
     store: Arc<dyn Store>,
     limits: Limits,
     writes: Arc<Writes>,
-    /// Embeds the texts that are written.
+    /// Embeds new texts.
     embeddings: Arc<Embeddings>,
-    /// Takes note of the entries that wait for a summary.
+    /// Queues entries for a summary.
     summaries: Arc<Summaries>,
 }
 

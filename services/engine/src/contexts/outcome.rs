@@ -1,4 +1,4 @@
-//! What became of the items of a write, as replies have it.
+//! Turns the outcomes of a write into replies.
 
 use context_model::{BatchReply, BatchResult, Error, Reason, Result};
 use context_store::{ItemOutcome, OwnerId, Store, StoreError, StoredBatch, Written};
@@ -6,7 +6,7 @@ use context_store::{ItemOutcome, OwnerId, Store, StoreError, StoredBatch, Writte
 use crate::error::store_error;
 use crate::read;
 
-/// The error of a single call: it has no index to name.
+/// The error of a write of one entry. It has no item index.
 pub(super) fn one_item(error: StoreError) -> Error {
     match error {
         StoreError::Item { index: _, error } => error,
@@ -14,10 +14,10 @@ pub(super) fn one_item(error: StoreError) -> Error {
     }
 }
 
-/// The outcome of a write of one entry, and the revision after it.
+/// The outcome of a write of one entry, and the revision after the write.
 ///
 /// # Errors
-/// The item's.
+/// The item's error.
 pub(super) fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)> {
     let Written {
         outcome: StoredBatch { mut items },
@@ -33,7 +33,8 @@ pub(super) fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)
     }
 }
 
-/// Puts the outcomes of the store and the items that never reached it back into the order of the request.
+/// Builds the reply of a batch. It lists the store's outcomes and the items that failed before the write in the order
+/// of the request.
 pub(super) fn batch_reply(
     written: Written<StoredBatch>,
     failed: Vec<(usize, Error)>,
@@ -86,10 +87,10 @@ pub(super) fn batch_reply(
     }
 }
 
-/// The outcome of a batch of which no item was worth sending to the store.
+/// The outcome of a batch without valid items. The store only reads the current revision.
 ///
 /// # Errors
-/// The store's.
+/// The store's errors.
 pub(super) async fn nothing_written(
     store: &dyn Store,
     owner: &OwnerId,

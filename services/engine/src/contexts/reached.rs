@@ -1,4 +1,4 @@
-//! Which entries a caller who is narrowed to threads may reach by their ids.
+//! Access checks by entry id, for callers that are restricted to some threads.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,12 @@ use super::Contexts;
 use crate::access::Caller;
 use crate::error::store_error;
 
-/// Entries that a caller may reach. An entry never changes its thread, and no id is used twice, so that this stays true.
+/// The entries that a caller may access. The result stays valid, because an entry never changes its thread and ids are
+/// never reused.
 pub(super) enum Reached {
-    /// All of the owner's.
+    /// All entries of the owner.
     All,
-    /// These.
+    /// The entries with these ids.
     These(HashSet<i64>),
 }
 
@@ -25,16 +26,16 @@ impl Reached {
         }
     }
 
-    /// Those of these ids.
+    /// Removes the ids that the caller may not access.
     pub fn of(&self, mut ids: Vec<i64>) -> Vec<i64> {
         ids.retain(|id| self.has(*id));
         ids
     }
 
-    /// Checks one.
+    /// Checks one id.
     ///
     /// # Errors
-    /// `CONTEXT_NOT_FOUND`, as for an entry that does not exist.
+    /// `CONTEXT_NOT_FOUND`, the same error as for an entry that does not exist.
     pub fn check(&self, id: i64) -> Result<()> {
         if self.has(id) {
             Ok(())
@@ -45,10 +46,10 @@ impl Reached {
 }
 
 impl Contexts {
-    /// Which of these entries the caller may reach.
+    /// Finds which of the entries the caller may access.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(super) async fn reached(&self, caller: &Caller, ids: &[i64]) -> Result<Reached> {
         let Some(threads) = caller.within() else {
             return Ok(Reached::All);

@@ -7,14 +7,14 @@ use context_model::{
 use context_store::{ItemOutcome, Usage};
 
 use super::Contexts;
-use super::batch::{Checked, batch_size};
-use super::outcome::{batch_reply, nothing_written, one_item, single};
+use super::batch::{Batch, Checked, batch_size};
+use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
 use crate::retrieval::WriteEmbeddings;
 use crate::validate;
 
 impl Contexts {
-    /// Stores one entry. A repetition of the thread's newest entry makes no second one.
+    /// Stores one entry. An entry that repeats the thread's newest entry is not stored again.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
@@ -79,7 +79,8 @@ impl Contexts {
     /// Stores up to 100 entries in one transaction.
     ///
     /// # Errors
-    /// As [`store_context`](Self::store_context); with `atomic` the first bad item is the error, named by its index.
+    /// The errors of [`store_context`](Self::store_context). With `atomic` the call fails with the first invalid item's
+    /// error, which names the item's index.
     pub async fn store_context_batch(
         &self,
         caller: &Caller,
@@ -115,36 +116,28 @@ impl Contexts {
                 },
             )
             .await?;
-        let want_summaries: Vec<bool> = items
+        let texts = items
             .iter()
-            .map(|entry| self.summaries.wants(&entry.text))
+            .map(|entry| Some(entry.text.as_str()))
             .collect();
-        let embeddings = self
-            .embeddings
-            .of_write(admitted, || {
-                items.iter().map(|entry| Some(entry.text.clone())).collect()
-            })
-            .await?;
-        options.embeddings = embeddings.items;
-        let written = if items.is_empty() {
-            nothing_written(&*self.store, &caller.owner).await?
-        } else {
+        let (embeddings, texts) = self.embed_batch(admitted, texts).await?;
+        options.embeddings = embeddings;
+        let writing = (!items.is_empty()).then(|| {
             self.store
                 .store_contexts(&caller.owner, items, atomic, options)
-                .await
-                .map_err(|e| e.into_error("entries"))?
+        });
+        let batch = Batch {
+            field: "entries",
+            verb: "Stored",
+            failed,
+            texts,
         };
-        self.summaries
-            .add_stored(&caller.owner, &want_summaries, &written.outcome);
-        let mut reply = batch_reply(written, failed, "Stored", |_| None, |_| None);
-        reply.message = self
-            .embeddings
-            .stored_message(reply.message, embeddings.pending);
-        Ok(reply)
+        self.write_batch(caller, batch, writing, |_| None, |_| None)
+            .await
     }
 }
 
-/// What an entry adds to what its owner has.
+/// What an entry adds to its owner's usage.
 fn of_entry(entry: &NewEntry) -> Usage {
     let NewEntry {
         text,

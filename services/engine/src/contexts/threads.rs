@@ -7,11 +7,11 @@ use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
 
-/// Threads of one reply, at most, and when no limit is given.
+/// Maximum and default number of threads in one reply.
 const MAX_THREADS: i64 = 1000;
 
 impl Contexts {
-    /// Threads with their counts, latest activity first.
+    /// Lists threads with their counts. The thread with the latest activity comes first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.

@@ -1,4 +1,4 @@
-//! Changing entries.
+//! Updating entries.
 
 use context_model::{
     BatchReply, EntryUpdate, MetadataChange, Operation, Result, UpdateContextBatchRequest,
@@ -7,14 +7,14 @@ use context_model::{
 use context_store::{ItemOutcome, Usage};
 
 use super::Contexts;
-use super::batch::{Checked, batch_size};
-use super::outcome::{batch_reply, nothing_written, one_item, single};
+use super::batch::{Batch, Checked, batch_size};
+use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
 use crate::retrieval::WriteEmbeddings;
 use crate::validate;
 
 impl Contexts {
-    /// Changes one entry.
+    /// Updates one entry.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
@@ -83,10 +83,11 @@ impl Contexts {
         })
     }
 
-    /// Changes up to 100 entries in one transaction.
+    /// Updates up to 100 entries in one transaction.
     ///
     /// # Errors
-    /// As [`update_context`](Self::update_context); with `atomic` the first bad item is the error, named by its index.
+    /// The errors of [`update_context`](Self::update_context). With `atomic` the call fails with the first invalid
+    /// item's error, which names the item's index.
     pub async fn update_context_batch(
         &self,
         caller: &Caller,
@@ -122,48 +123,27 @@ impl Contexts {
                 },
             )
             .await?;
-        let want_summaries: Vec<bool> = items
-            .iter()
-            .map(|update| {
-                update
-                    .text
-                    .as_deref()
-                    .is_some_and(|text| self.summaries.wants(text))
-            })
-            .collect();
-        let embeddings = self
-            .embeddings
-            .of_write(admitted, || {
-                items.iter().map(|update| update.text.clone()).collect()
-            })
-            .await?;
-        options.embeddings = embeddings.items;
+        let texts = items.iter().map(|update| update.text.as_deref()).collect();
+        let (embeddings, texts) = self.embed_batch(admitted, texts).await?;
+        options.embeddings = embeddings;
         let fields: Vec<Vec<String>> = items.iter().map(EntryUpdate::updated_fields).collect();
-        let written = if items.is_empty() {
-            nothing_written(&*self.store, &caller.owner).await?
-        } else {
+        let writing = (!items.is_empty()).then(|| {
             self.store
                 .update_contexts(&caller.owner, items, atomic, options)
-                .await
-                .map_err(|e| e.into_error("updates"))?
-        };
-        self.summaries
-            .add_stored(&caller.owner, &want_summaries, &written.outcome);
-        let mut reply = batch_reply(
-            written,
+        });
+        let batch = Batch {
+            field: "updates",
+            verb: "Updated",
             failed,
-            "Updated",
-            |stored| fields.get(stored).cloned(),
-            |index| ids.get(index).copied(),
-        );
-        reply.message = self
-            .embeddings
-            .stored_message(reply.message, embeddings.pending);
-        Ok(reply)
+            texts,
+        };
+        let fields = |stored: usize| fields.get(stored).cloned();
+        let id = |index: usize| ids.get(index).copied();
+        self.write_batch(caller, batch, writing, fields, id).await
     }
 }
 
-/// The bytes that an update adds, at most.
+/// Maximum number of bytes that an update adds.
 fn of_update(update: &EntryUpdate) -> u64 {
     let EntryUpdate {
         text,

@@ -1,24 +1,27 @@
-//! Searching by filters alone.
+//! Search by filters only.
+
+#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
 
 use std::time::Instant;
 
 use context_model::{Operation, Result, SearchContextReply, SearchContextRequest, Violations};
 
 use super::Retrieval;
-use super::hits::sound;
+use super::hits::undamaged;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
 
 impl Retrieval {
-    /// Entries that satisfy the filters, newest first.
+    /// Returns the entries that match the filters, newest first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's
+    /// errors.
     pub async fn search_context(
         &self,
         caller: &Caller,
-        mut request: SearchContextRequest,
+        request: SearchContextRequest,
     ) -> Result<SearchContextReply> {
         caller.require(Operation::SearchContext)?;
         let started = Instant::now();
@@ -32,7 +35,7 @@ impl Retrieval {
             &mut violations,
         );
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
         let explain = request.explain_query.unwrap_or(false);
         let selection = self.selection(caller, request.include_images, explain, self.shown_chars());
@@ -47,7 +50,7 @@ impl Retrieval {
             )
             .await
             .map_err(store_error)?;
-        let (entries, _) = sound(found.entries);
+        let (entries, _) = undamaged(found.entries);
         let results: Vec<_> = entries
             .into_iter()
             .map(|entry| self.hit(entry, None, None))

@@ -1,5 +1,7 @@
 //! Full-text search.
 
+#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -8,28 +10,28 @@ use context_model::{
     Scores, Violations,
 };
 use context_store::{FtsPage, FtsSearch, StoredEntry};
-use context_text::{Mode, Query};
+use context_text::{Mode, Parsed, Query};
 
 use super::Retrieval;
-use super::hits::sound;
+use super::hits::undamaged;
 use super::ranked::{cap_warning, ranked_page};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
 
-/// Characters of a highlighted snippet, at most.
+/// Maximum number of characters in a highlighted snippet.
 const SNIPPET_CHARS: usize = 300;
 
 impl Retrieval {
-    /// Entries whose text matches the query, best first.
+    /// Returns the entries whose text matches the query, best first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field, with the position for a malformed boolean query;
+    /// `INVALID_ARGUMENT` naming each bad field, and the position of the mistake in a malformed boolean query;
     /// `FEATURE_UNAVAILABLE` when full-text search is off; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn fts_search_context(
         &self,
         caller: &Caller,
-        mut request: FtsSearchContextRequest,
+        request: FtsSearchContextRequest,
     ) -> Result<FtsSearchContextReply> {
         caller.require(Operation::FtsSearchContext)?;
         let started = Instant::now();
@@ -44,21 +46,8 @@ impl Retrieval {
         let (mode_name, mode) = parse_mode(request.mode.as_deref(), &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
-        let parsed = if violations.is_empty() {
-            context_text::parse(mode, &request.query, &self.analyzer).unwrap_or_else(|error| {
-                violations.push(
-                    "query",
-                    format!(
-                        "`query` is malformed at character {}: {}",
-                        error.position, error.message
-                    ),
-                );
-                None
-            })
-        } else {
-            None
-        };
+        let (filter, filters) = caller.filter(request.filters, &mut violations);
+        let parsed = self.parsed(mode, &request.query, &mut violations);
         violations.finish(())?;
 
         let explain = request.explain_query.unwrap_or(false);
@@ -75,30 +64,27 @@ impl Retrieval {
             revision: 0,
         };
         let Some(parsed) = parsed else {
-            // Nothing in the query can be searched for: punctuation, emoji.
-            let statistics = self
-                .store
-                .statistics(&caller.owner, None, read::at(min_revision))
-                .await
-                .map_err(store_error)?;
+            // The query contains only punctuation or emoji.
+            reply.revision = self.revision(caller, read::at(min_revision)).await?;
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
-            return Ok(FtsSearchContextReply {
-                revision: statistics.revision,
-                ..reply
-            });
+            return Ok(reply);
         };
-        let selection = self.selection(
-            caller,
-            request.include_images,
-            explain,
-            if highlight { None } else { self.shown_chars() },
-        );
+        let snippet_query = highlight.then(|| parsed.clone());
+        // Snippets need whole texts.
+        let text_chars = if highlight { None } else { self.shown_chars() };
+        let selection = self.selection(caller, request.include_images, explain, text_chars);
         let search = FtsSearch {
-            query: parsed.clone(),
+            query: parsed,
             ranking_cap: self.search.fts_ranking_cap,
             context_weight: 0.0,
         };
-        let found = self
+        let FtsPage {
+            entries,
+            used_fallback,
+            capped_at,
+            revision,
+            plan,
+        } = self
             .store
             .fts_search(
                 &caller.owner,
@@ -110,42 +96,29 @@ impl Retrieval {
             )
             .await
             .map_err(store_error)?;
-        let FtsPage {
-            entries,
-            used_fallback,
-            capped_at,
-            revision,
-            plan,
-        } = found;
         let scores: HashMap<i64, f64> = entries
             .iter()
             .map(|scored| (scored.entry.id, scored.score))
             .collect();
-        let (entries, damaged) = sound(entries.into_iter().map(|scored| scored.entry).collect());
-        let snippets = if highlight {
-            let query = if used_fallback {
-                parsed.loosest().clone()
-            } else {
-                parsed.query
-            };
-            self.snippets(&entries, query).await?
-        } else {
-            vec![None; entries.len()]
+        let (entries, damaged) =
+            undamaged(entries.into_iter().map(|scored| scored.entry).collect());
+        let snippets = match snippet_query {
+            Some(parsed) if used_fallback => {
+                self.snippets(&entries, parsed.loosest().clone()).await?
+            }
+            Some(parsed) => self.snippets(&entries, parsed.query).await?,
+            None => vec![None; entries.len()],
         };
         reply.results = entries
             .into_iter()
             .zip(snippets)
             .map(|(entry, snippet)| {
-                let score = scores.get(&entry.id).copied().unwrap_or_default();
-                self.hit(
-                    entry,
-                    Some(Scores::Fts(FtsScores {
-                        fts_score: score,
-                        fts_rank: None,
-                        rerank_score: None,
-                    })),
-                    snippet,
-                )
+                let scores = Scores::Fts(FtsScores {
+                    fts_score: scores.get(&entry.id).copied().unwrap_or_default(),
+                    fts_rank: None,
+                    rerank_score: None,
+                });
+                self.hit(entry, Some(scores), snippet)
             })
             .collect();
         reply.count = reply.results.len() as i64;
@@ -157,7 +130,23 @@ impl Retrieval {
         Ok(reply)
     }
 
-    /// Marks the hits. Texts may be long, so this does not run on an async worker.
+    /// Parses the query for the store. `None` when it has no words, or when the request is invalid.
+    fn parsed(&self, mode: Mode, query: &str, violations: &mut Violations) -> Option<Parsed> {
+        if !violations.is_empty() {
+            return None;
+        }
+        context_text::parse(mode, query, &self.analyzer).unwrap_or_else(|error| {
+            let description = format!(
+                "`query` is malformed at character {}: {}",
+                error.position, error.message
+            );
+            violations.push("query", description);
+            None
+        })
+    }
+
+    /// Creates a snippet of each text with the query's words marked. Texts may be long, so this runs outside the async
+    /// workers.
     async fn snippets(&self, entries: &[StoredEntry], query: Query) -> Result<Vec<Option<String>>> {
         let analyzer = self.analyzer.clone();
         let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();

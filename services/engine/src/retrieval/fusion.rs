@@ -1,36 +1,36 @@
-//! Fusing rankings.
+//! Fuses the rankings of the full-text retriever and the semantic retriever into one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use context_store::{RankedByMeaning, RankedByWords, Ranking};
+use context_store::{FtsHit, Ranking, SemanticHit};
 
-/// Places of each ranking that are fused first.
+/// Number of ranks of each ranking that are fused first, separately from all lower ranks.
 pub(super) const SHALLOW: usize = 200;
 
-/// How two rankings become one.
+/// The method that fuses two rankings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fusion {
     /// The sum of `1 / (k + rank)` (Cormack, Clarke, Büttcher, SIGIR 2009).
     ReciprocalRank {
         /// The constant k.
         k: f64,
-        /// The places of each ranking that are summed. With k = 60 two places near the hundredth weigh more than one first
-        /// place, so that summing deep rankings nearly averages them, and a poor one drags a good one down. An entry that
-        /// is in neither window counts with its better place alone, which is less than any place in a window, so that
-        /// the order is the same however deep the rankings are.
+        /// Only ranks up to this one are added. With k = 60, two ranks of 61 weigh more than one first rank, so the sum
+        /// over deep rankings would be close to their average. An entry that is beyond the window in both rankings gets
+        /// the score of its better rank only. This score is below that of any rank in the window, so the order does not
+        /// depend on the depth of the rankings.
         window: i64,
     },
-    /// A weighted sum of the scores, each scaled to 0 to 1 within its ranking.
+    /// The weighted sum of the scores. The scores of each ranking are first scaled to the range 0 to 1.
     Convex,
 }
 
-/// Weight of full-text scores in a convex sum; semantic scores have the rest.
-const WORDS_WEIGHT: f64 = 0.6;
-/// The same in the blend.
-const BLENDED_WORDS_WEIGHT: f64 = 0.65;
+/// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
+const FTS_WEIGHT: f64 = 0.6;
+/// Weight of full-text scores in [`Fused::blend`].
+const BLEND_FTS_WEIGHT: f64 = 0.65;
 
 impl Fusion {
-    /// The name on the wire.
+    /// The name in requests and replies.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReciprocalRank { .. } => "rrf",
@@ -43,38 +43,37 @@ impl Fusion {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fused {
     pub id: i64,
-    /// Higher is better.
+    /// The fused score. Higher is better.
     pub score: f64,
-    /// What a reranker chooses its candidates by and blends with: a weighted sum of the scores, whatever the fusion.
-    /// Ranks say little about how much better the first is than the tenth. Deeper places are below 0.
+    /// The score for reranking: a weighted sum of the scores, also with reciprocal rank fusion, because ranks say
+    /// little about how much better the first entry is than the tenth. At most 0 for an entry beyond the first
+    /// [`SHALLOW`] ranks.
     pub blend: f64,
-    /// The rank in full-text search, from 1, if it counts.
+    /// The full-text retriever's rank, from 1, if it counts towards the score.
     pub fts_rank: Option<i64>,
-    /// The score of full-text search.
+    /// The full-text retriever's score.
     pub fts_score: Option<f64>,
-    /// The rank in semantic search, from 1, if it counts.
+    /// The semantic retriever's rank, from 1, if it counts towards the score.
     pub semantic_rank: Option<i64>,
-    /// What semantic search found.
-    pub semantic: Option<RankedByMeaning>,
+    /// The semantic retriever's hit.
+    pub semantic: Option<SemanticHit>,
 }
 
-/// Where the parts of rankings end whose places are fused among themselves, one part after the other. Rankings
-/// are asked for to one of these depths or to the greatest there is, so that the order never depends on the page.
+/// The boundaries between the parts of a ranking. Each part is fused separately, and the fused parts are concatenated.
+/// The depth of a ranking is one of these boundaries or the maximum depth, so the order never depends on the page.
 const PARTS: [usize; 4] = [0, SHALLOW, 1_000, usize::MAX];
 
-/// Fuses the rankings, best first, then the greater id.
+/// Fuses the rankings, best first. Among equal scores the greater id comes first.
 pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for places in PARTS.windows(2) {
-        let of = |len: usize| places[0].min(len)..places[1].min(len);
-        let (words, semantic) = (
-            &ranking.fts[of(ranking.fts.len())],
-            &ranking.semantic[of(ranking.semantic.len())],
-        );
+        let part_of = |len: usize| places[0].min(len)..places[1].min(len);
+        let fts = &ranking.fts[part_of(ranking.fts.len())];
+        let semantic = &ranking.semantic[part_of(ranking.semantic.len())];
         let first = i64::try_from(places[0]).unwrap_or(0) + 1;
         fused.extend(
-            part(words, semantic, first, fusion)
+            fuse_part(fts, semantic, first, fusion)
                 .into_iter()
                 .filter(|entry| seen.insert(entry.id)),
         );
@@ -82,14 +81,10 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     fused
 }
 
-fn part(
-    words: &[RankedByWords],
-    semantic: &[RankedByMeaning],
-    first: i64,
-    fusion: Fusion,
-) -> Vec<Fused> {
-    let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(words.len() + semantic.len());
-    for (rank, found) in (first..).zip(words) {
+/// Fuses one part of each ranking. The parts begin at rank `first`.
+fn fuse_part(fts: &[FtsHit], semantic: &[SemanticHit], first: i64, fusion: Fusion) -> Vec<Fused> {
+    let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(fts.len() + semantic.len());
+    for (rank, found) in (first..).zip(fts) {
         let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
         (entry.fts_rank, entry.fts_score) = (Some(rank), Some(found.score));
     }
@@ -97,27 +92,24 @@ fn part(
         let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
         (entry.semantic_rank, entry.semantic) = (Some(rank), Some(*found));
     }
-    let of_fts = scale(words.iter().map(|found| found.score));
+    let scaled_fts = scale(fts.iter().map(|found| found.score));
     // A smaller distance is a better score.
-    let of_semantic = scale(semantic.iter().map(|found| -found.distance));
+    let scaled_semantic = scale(semantic.iter().map(|found| -found.distance));
     let mut fused: Vec<Fused> = entries.into_values().collect();
     for entry in &mut fused {
-        let fts = entry.fts_score.map_or(0.0, &of_fts);
+        let fts = entry.fts_score.map_or(0.0, &scaled_fts);
         let semantic = entry
             .semantic
-            .map_or(0.0, |found| of_semantic(-found.distance));
-        let convex = |weight: f64| weight * fts + (1.0 - weight) * semantic;
-        entry.blend = if first == 1 {
-            convex(BLENDED_WORDS_WEIGHT)
-        } else {
-            convex(BLENDED_WORDS_WEIGHT) - 1.0
-        };
+            .map_or(0.0, |found| scaled_semantic(-found.distance));
+        let convex = |fts_weight: f64| fts_weight * fts + (1.0 - fts_weight) * semantic;
+        let below_the_first = if first == 1 { 0.0 } else { 1.0 };
+        entry.blend = convex(BLEND_FTS_WEIGHT) - below_the_first;
         entry.score = match fusion {
             Fusion::ReciprocalRank { k, window } => {
                 entry.keep_ranks_that_count(window);
                 entry.ranks().map(|rank| 1.0 / (k + rank as f64)).sum()
             }
-            Fusion::Convex => convex(WORDS_WEIGHT),
+            Fusion::Convex => convex(FTS_WEIGHT),
         };
     }
     fused.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
@@ -137,11 +129,12 @@ impl Fused {
         }
     }
 
+    /// The ranks that count towards the score.
     fn ranks(&self) -> impl Iterator<Item = i64> + use<> {
         [self.fts_rank, self.semantic_rank].into_iter().flatten()
     }
 
-    /// Those up to `window`, else the better one.
+    /// Keeps the ranks up to `window`. If both are beyond it, keeps the better one.
     fn keep_ranks_that_count(&mut self, window: i64) {
         let within = |rank: Option<i64>| rank.filter(|rank| *rank <= window);
         let (fts, semantic) = (within(self.fts_rank), within(self.semantic_rank));
@@ -157,7 +150,7 @@ impl Fused {
     }
 }
 
-/// Scales values so that the least becomes 0 and the greatest 1; equal ones become 1.
+/// Scales values so that the smallest becomes 0 and the largest becomes 1. If all values are equal, they become 1.
 pub(super) fn scale(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
     let (least, greatest) = values.fold(
         (f64::INFINITY, f64::NEG_INFINITY),
@@ -182,20 +175,17 @@ mod tests {
     };
 
     fn ranking(words: &[i64], semantic: &[i64]) -> Ranking {
-        let words = words.iter().enumerate().map(|(place, id)| RankedByWords {
+        let words = words.iter().enumerate().map(|(place, id)| FtsHit {
             id: *id,
             score: 10.0 / (1.0 + place as f64),
         });
-        let semantic = semantic
-            .iter()
-            .enumerate()
-            .map(|(place, id)| RankedByMeaning {
-                id: *id,
-                distance: place as f64 / 1000.0,
-                position: 0,
-                start: 0,
-                end: 1,
-            });
+        let semantic = semantic.iter().enumerate().map(|(place, id)| SemanticHit {
+            id: *id,
+            distance: place as f64 / 1000.0,
+            position: 0,
+            start: 0,
+            end: 1,
+        });
         Ranking {
             fts: words.collect(),
             semantic: semantic.collect(),
@@ -224,7 +214,7 @@ mod tests {
     #[test]
     fn only_places_within_the_window_are_summed_and_others_come_after_them() {
         let rrf = Fusion::ReciprocalRank { k: 60.0, window: 2 };
-        // 3 is third in full text and first in semantic, 4 is third in semantic and fourth in full text, 5 the fifth of both.
+        // Full-text and semantic ranks: entry 3 has 3 and 1, entry 4 has 4 and 3, entry 5 has 5 and 5.
         let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf);
         let found: Vec<_> = fused
             .iter()

@@ -1,4 +1,4 @@
-//! Entries as search results show them.
+//! Converts entries to search results, and collects the statistics of a search.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use super::Retrieval;
 use super::truncate::truncate;
 use crate::access::Caller;
 
-/// Parts what is as it was stored from what is not, which is counted, logged and left out, with a warning for each.
-pub(super) fn sound(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
+/// Returns the entries that match their checksums, and a warning for each damaged entry. Damaged entries are logged.
+pub(super) fn undamaged(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut keep = |entry: &StoredEntry| {
         let Some(part) = entry.damage else {
@@ -28,13 +28,19 @@ pub(super) fn sound(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>
     (entries, warnings)
 }
 
+/// Milliseconds since `since`.
+pub(super) fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
 impl Retrieval {
-    /// Characters of a text that a result needs: one more than shown tells that there is more.
+    /// Number of characters to read of each text. One more than a result shows, to detect whether the text is
+    /// truncated.
     pub(super) fn shown_chars(&self) -> Option<u32> {
         u32::try_from(self.search.truncation_length + 1).ok()
     }
 
-    /// An entry as a result shows it.
+    /// Converts an entry to a search result.
     pub(super) fn hit(
         &self,
         entry: StoredEntry,
@@ -77,7 +83,7 @@ impl Retrieval {
         }
     }
 
-    /// What of each entry a search reads.
+    /// The parts of each entry that a search reads.
     pub(super) fn selection(
         &self,
         caller: &Caller,
@@ -94,7 +100,7 @@ impl Retrieval {
         }
     }
 
-    /// How a search went, for a caller who asked.
+    /// The statistics of a search, for `explain_query`.
     pub(super) fn stats(
         &self,
         started: Instant,

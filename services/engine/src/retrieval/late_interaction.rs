@@ -1,9 +1,9 @@
-//! Late interaction: reranking with the embedding model's own token vectors.
+//! Late interaction: reranking with the token vectors of the embedding model.
 //!
-//! Each word of the query looks for the nearest token of the text, or of what was said just before
-//! it (see turns.rs). Words that say something count more, the more the fewer candidates have them.
-//! Blended with the scores that are there, it lifts the recall of questions about conversations and
-//! leaves that of abstracts alone (docs/benchmarks.md).
+//! Each token of the query is compared with the most similar token of the text or of the preceding turns (turns.rs).
+//! The text's score is the weighted mean of these similarities. Stop words have the lowest weight. Words that occur in
+//! few candidates have the highest. Blended with the retrievers' scores, this raises recall for questions about
+//! conversations and leaves recall for abstracts unchanged (docs/benchmarks.md).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use context_text::ContentWord;
 use super::Retrieval;
 use super::embedding::ActiveModel;
 use super::rerank::{BestPart, Candidate, EncodedQuery, Question, unreadable};
-use super::turns::{Turn, with_those_before};
+use super::turns::{Turn, with_preceding};
 use crate::access::Caller;
 
-/// What stop words and punctuation of the query weigh.
+/// Weight of the query's stop words and punctuation.
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
-/// What other words weigh at least, however many candidates have them. One that few have weighs about 1.
-const LEAST_WORD_WEIGHT: f64 = 0.3;
+/// Minimum weight of any other word. A word that occurs in few candidates has a weight of about 1.
+const MIN_WORD_WEIGHT: f64 = 0.3;
 
 impl Retrieval {
-    /// How well each candidate answers the query, word by word: 0 to 1. `None` when the provider gives no token vectors.
+    /// The candidates' scores, 0 to 1. `None` when the provider has no token vectors.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -38,19 +38,18 @@ impl Retrieval {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
         };
-        let (of_query, mut parts, stored) = tokio::try_join!(
+        let (query_tokens, mut parts, stored) = tokio::try_join!(
             query_tokens(&active, query, encoded),
             self.parts(caller, candidates),
             stored_tokens(caller, &active, self.store.vectors(), candidates),
         )?;
-        let Some(of_query) = of_query else {
+        let Some(query_tokens) = query_tokens else {
             return Ok(None);
         };
-        let weights = self.weights(&active, query, &of_query, &parts);
-        let not_stored = parts
+        let weights = self.weights(&active, query, &query_tokens, &parts);
+        let (unstored, texts): (Vec<i64>, Vec<String>) = parts
             .iter_mut()
-            .filter(|part| !stored.contains_key(&part.id));
-        let (unstored, texts): (Vec<i64>, Vec<String>) = not_stored
+            .filter(|part| !stored.contains_key(&part.id))
             .map(|part| (part.id, std::mem::take(&mut part.text)))
             .unzip();
         let mut note = format!(
@@ -71,42 +70,37 @@ impl Retrieval {
         let dimensions = active.model.dimensions as usize;
         let (context_weight, context_gap) =
             (self.reranking.context_weight, self.reranking.context_gap);
-        let judge = move || {
-            // As codes too, so that stored and encoded ones are judged alike.
+        let compare = move || {
+            // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
             let unstored = unstored
                 .into_iter()
                 .zip(encoded)
                 .map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, dimensions)));
             let codes: HashMap<i64, TokenCodes> = stored.into_iter().chain(unstored).collect();
-            let turn = |BestPart {
-                            id,
-                            thread_id,
-                            created_at,
-                            text: _,
-                        }| {
-                let similarities = codes.get(&id)?.best_similarities(&of_query);
-                Some(Turn {
-                    id,
-                    thread_id,
-                    created_at,
-                    similarities,
+            let turns: Vec<Turn> = parts
+                .into_iter()
+                .filter_map(|part| {
+                    Some(Turn {
+                        similarities: codes.get(&part.id)?.best_similarities(&query_tokens),
+                        id: part.id,
+                        thread_id: part.thread_id,
+                        created_at: part.created_at,
+                    })
                 })
-            };
-            let turns: Vec<Turn> = parts.into_iter().filter_map(turn).collect();
-            let similarities = with_those_before(&turns, context_weight, context_gap);
-            similarities
+                .collect();
+            with_preceding(&turns, context_weight, context_gap)
                 .into_iter()
                 .map(|(id, similarities)| (id, score(&similarities, &weights)))
                 .collect()
         };
-        // Long texts and a long query are some hundred million products.
-        let scores = tokio::task::spawn_blocking(judge).await;
+        // Long texts and a long query need some hundred million multiplications.
+        let scores = tokio::task::spawn_blocking(compare).await;
         scores.map(Some).map_err(|_| {
             ProviderError::Malformed("the texts could not be compared with the query".to_owned())
         })
     }
 
-    /// What each token of the query weighs, among these texts.
+    /// The weight of each token of the query, given the texts of the candidates.
     fn weights(
         &self,
         active: &ActiveModel,
@@ -116,7 +110,7 @@ impl Retrieval {
     ) -> Vec<f64> {
         let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
         let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
-        let mut with_it: HashMap<&str, usize> = HashMap::new();
+        let mut texts_with: HashMap<&str, usize> = HashMap::new();
         for part in parts {
             let mut seen: HashSet<&str> = HashSet::new();
             self.analyzer.tokens(&part.text, &mut |token| {
@@ -124,19 +118,19 @@ impl Retrieval {
                 seen.len() < stems.len()
             });
             for stem in seen {
-                *with_it.entry(stem).or_default() += 1;
+                *texts_with.entry(stem).or_default() += 1;
             }
         }
-        let weight = |start: &usize| match words.iter().find(|word| word.place.contains(start)) {
+        let weight = |start: &usize| match words.iter().find(|word| word.range.contains(start)) {
             Some(word) => rarity(
-                with_it.get(word.stem.as_str()).copied().unwrap_or(0),
+                texts_with.get(word.stem.as_str()).copied().unwrap_or(0),
                 parts.len(),
             )
-            .max(LEAST_WORD_WEIGHT),
+            .max(MIN_WORD_WEIGHT),
             None => FUNCTION_WORD_WEIGHT,
         };
         let starts = active.embedder.token_starts(query);
-        // What stands before the query, a prefix of the model's, has tokens of its own.
+        // The model may prepend a prefix to the query. The weight of its tokens is 0.
         let prefix = tokens.ids.len().saturating_sub(starts.len());
         let mut weights = vec![0.0; prefix];
         weights.extend(starts.iter().map(weight));
@@ -145,24 +139,25 @@ impl Retrieval {
     }
 }
 
-/// The vectors of the query's tokens. They are made here when only words were searched, when its vector came without them,
-/// or when another model came into use since, whose vectors cannot be compared with those.
+/// The vectors of the query's tokens. They are created here if only the full-text retriever ran, if the provider
+/// returned the query's vector without them, or if the model has changed since.
 async fn query_tokens(
     active: &Arc<ActiveModel>,
     query: &str,
     encoded: Option<EncodedQuery>,
-) -> Result<Option<TokenVectors>, ProviderError> {
+) -> Result<Option<Arc<TokenVectors>>, ProviderError> {
     match encoded {
         Some((by, tokens)) if Arc::ptr_eq(&by, active) => Ok(Some(tokens)),
         _ => Ok(active
             .embedder
             .token_vectors(vec![query.to_owned()], Role::Query)
             .await?
-            .and_then(|mut all| all.pop())),
+            .and_then(|mut all| all.pop())
+            .map(Arc::new)),
     }
 }
 
-/// What is stored of the tokens of each candidate's best part, of its first one when the best is not known.
+/// The stored token vectors of each candidate's best part, or of its first part if the best part is unknown.
 async fn stored_tokens(
     caller: &Caller,
     active: &ActiveModel,
@@ -197,7 +192,7 @@ async fn stored_tokens(
     Ok(found.into_iter().filter_map(codes).collect())
 }
 
-/// How well a text answers the query that comes this near to each of its tokens, 0 to 1.
+/// The score of a text, 0 to 1: the weighted mean of the similarities of the query's tokens.
 fn score(similarities: &[f32], weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
     let sum: f64 = similarities
@@ -212,9 +207,9 @@ fn score(similarities: &[f32], weights: &[f64]) -> f64 {
     }
 }
 
-/// How much a word says that `with_it` of `all` texts have: as BM25 has it, about 1 for one that few have, 0 for one that
-/// all have.
-fn rarity(with_it: usize, all: usize) -> f64 {
-    let (with_it, all) = (with_it as f64, all as f64);
-    ((all - with_it + 0.5) / (with_it + 0.5)).ln_1p() / all.ln_1p()
+/// The BM25 inverse document frequency of a word that occurs in `having` of `all` texts. It is scaled: about 1 for a
+/// word that occurs in few texts, close to 0 for a word that occurs in all.
+fn rarity(having: usize, all: usize) -> f64 {
+    let (having, all) = (having as f64, all as f64);
+    ((all - having + 0.5) / (having + 0.5)).ln_1p() / all.ln_1p()
 }

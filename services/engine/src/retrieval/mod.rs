@@ -1,4 +1,16 @@
-//! The searches: by filters, full text, semantic and hybrid; and the models they use.
+//! The four searches, and the models they use.
+//!
+//! Each search validates its request and converts its filters to one `Filter`.
+//!
+//! - `filter_search` returns the newest entries that match the filter. A page takes one read of the store.
+//! - `full_text` returns the entries that match a query best. A page also takes one read.
+//! - `semantic` and `hybrid` choose their retrievers: full-text, semantic or both. `ranked` then gets the ids that each
+//!   retriever finds, best first, from the store. It reranks them and reads the entries of the page at the ranking's
+//!   revision. Before reranking, `fusion` combines the two rankings of a hybrid search.
+//! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
+//!   interaction also uses the preceding `turns` of an entry.
+//! - `hits` converts entries to results.
+//! - `embedding` holds the model in use and creates the vectors of stored texts.
 
 mod embedding;
 mod filter_search;
@@ -30,7 +42,7 @@ use context_text::{Analyzer, Language};
 use crate::config::{EmbeddingConfig, RerankConfig, SearchConfig};
 use reranker::CurrentReranker;
 
-/// The searches over one store.
+/// The searches on one store.
 pub struct Retrieval {
     store: Arc<dyn Store>,
     search: SearchConfig,
@@ -67,43 +79,44 @@ impl Retrieval {
         }
     }
 
-    /// What embeds texts and queries.
+    /// The embedding model in use.
     pub(crate) const fn embeddings(&self) -> &Arc<Embeddings> {
         &self.embeddings
     }
 
-    /// Embeds with this provider from now on. When the database holds vectors of another model,
-    /// semantic search stays off and says so: vectors of two models are never mixed.
+    /// Uses this embedding provider from now on. If the database contains vectors of another model, semantic search
+    /// stays off and reports this. Vectors of two models are never mixed.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn use_embedder(&self, embedder: Arc<dyn Embedder>) -> Result<()> {
         self.embeddings.use_embedder(embedder).await
     }
 
-    /// Says why there is no embedder.
+    /// Switches embedding off. `reason` appears in the errors of semantic search.
     pub fn without_embedder(&self, reason: impl Into<String>) {
         self.embeddings.without_embedder(reason.into());
     }
 
-    /// Says that the embedder does not answer yet: what is stored meanwhile gets its vectors later.
+    /// Records that the embedding provider does not respond yet. Entries stored meanwhile get their vectors later.
+    /// `reason` appears in the errors of semantic search.
     pub fn awaiting_embedder(&self, reason: impl Into<String>) {
         self.embeddings.awaiting_embedder(reason.into());
     }
 
-    /// Why semantic search does not work; `None` when it does.
+    /// Why semantic search is unavailable. `None` when it is available.
     #[must_use]
     pub fn why_no_semantic_search(&self) -> Option<String> {
         self.embeddings.model().err()
     }
 
-    /// Why RERANK_STORE_TOKENS has no effect; `None` when it has one, is off, or there is no model.
+    /// Why RERANK_STORE_TOKENS has no effect. `None` when it has an effect, when it is off, or when no model is in use.
     #[must_use]
     pub fn why_no_stored_tokens(&self) -> Option<&'static str> {
         self.embeddings.why_no_stored_tokens()
     }
 
-    /// Reranks with this from now on, instead of by late interaction.
+    /// Uses this reranker from now on, instead of late interaction.
     pub fn use_reranker(&self, reranker: Arc<dyn Reranker>) {
         self.reranker.set(reranker);
     }

@@ -1,4 +1,7 @@
-//! Reranking the best candidates by their texts: with a reranker, else by late interaction.
+//! Reranking: sorts the best candidates again by comparing their texts with the query. It uses a reranker if one is
+//! configured, or else late interaction.
+
+#![expect(clippy::disallowed_methods, reason = "how long reranking takes")]
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,45 +9,46 @@ use std::time::{Duration, Instant};
 
 use context_model::Timestamp;
 use context_providers::{ProviderError, TokenVectors};
-use context_store::{RankedByMeaning, RowSelection, StoreError, StoredEntry};
+use context_store::{RowSelection, SemanticHit, StoreError, StoredEntry};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
 use super::fusion::scale;
-use super::ranked::milliseconds;
+use super::hits::milliseconds;
 use crate::access::Caller;
 use crate::config::Switch;
 use crate::read;
 
-/// Candidates that are judged.
+/// Number of candidates to rerank. All others follow in their original order.
 const CANDIDATES: u32 = 50;
-/// What the scores before weigh in the blend; late interaction weighs the rest.
-const BEFORE_WEIGHT: f64 = 0.5;
-/// Characters read of an entry that was not found by semantic search, so that its best part is not known.
+/// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
+const RETRIEVAL_WEIGHT: f64 = 0.5;
+/// Number of characters read of an entry whose best part is unknown because the semantic retriever did not find it.
 const START_CHARS: u32 = 1_000;
 
-/// An entry to be judged.
+/// An entry that may be reranked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
     pub id: i64,
-    /// What it is chosen by and what is blended: higher is better.
+    /// The retrievers' score. Higher is better. It decides which candidates are reranked, and is blended with the score
+    /// of late interaction.
     pub score: f64,
-    /// Its best part, when semantic search found it.
-    pub part: Option<RankedByMeaning>,
+    /// The entry's best part, if the semantic retriever found the entry.
+    pub part: Option<SemanticHit>,
 }
 
 /// The vectors of a query's tokens, and the model that made them.
-pub(super) type EncodedQuery = (Arc<ActiveModel>, TokenVectors);
+pub(super) type EncodedQuery = (Arc<ActiveModel>, Arc<TokenVectors>);
 
-/// What the candidates should answer.
+/// The query that candidates are compared with.
 pub(super) struct Question<'q> {
     /// The query.
     pub text: &'q str,
-    /// Its tokens' vectors, when a search made them beside the query's own.
+    /// The vectors of the query's tokens, if they were created together with the query's vector.
     pub encoded: Option<EncodedQuery>,
 }
 
-/// The part of a candidate's text that is judged, and where the candidate stands.
+/// The part of a candidate's text that is compared with the query, with the candidate's thread and creation time.
 #[derive(Debug)]
 pub(super) struct BestPart {
     pub id: i64,
@@ -53,18 +57,18 @@ pub(super) struct BestPart {
     pub text: String,
 }
 
-/// The order after reranking.
+/// The result of reranking.
 #[derive(Debug)]
 pub(super) struct Reranking {
-    /// Every candidate with its score, 0 to 1, if it was judged.
+    /// All candidates in their new order, each with its score from 0 to 1 if it was reranked.
     pub order: Vec<(i64, Option<f64>)>,
-    /// Why nothing was judged although it should have been.
+    /// Why nothing was reranked although reranking is on.
     pub warning: Option<String>,
 }
 
 impl Retrieval {
-    /// Candidates that reranking judges; 0 when it is off.
-    pub(super) fn reranked(&self) -> u32 {
+    /// Number of candidates to rerank. 0 when reranking is off.
+    pub(super) fn rerank_candidates(&self) -> u32 {
         let by_tokens = || {
             self.embeddings
                 .model()
@@ -78,80 +82,75 @@ impl Retrieval {
         }
     }
 
-    /// Reranks the first candidates; without a reranker, or when it takes too long, the order stays.
+    /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same.
     pub(super) async fn rerank(
         &self,
         caller: &Caller,
         question: Question<'_>,
-        candidates: Vec<Candidate>,
+        candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Reranking {
-        let as_it_is = |warning| Reranking {
+        let unchanged = |warning| Reranking {
             order: candidates
                 .iter()
                 .map(|candidate| (candidate.id, None))
                 .collect(),
             warning,
         };
-        let head = candidates.len().min(self.reranked() as usize);
+        let head = candidates.len().min(self.rerank_candidates() as usize);
         if head < 2 {
-            return as_it_is(None);
+            return unchanged(None);
         }
-        let chosen = best(&candidates, head);
+        let chosen = best(candidates, head);
         let started = Instant::now();
-        let budget = Duration::from_millis(u64::from(self.reranking.timeout_ms));
-        let scores =
-            match tokio::time::timeout(budget, self.judged(caller, question, &chosen, notes)).await
-            {
-                Ok(Ok(Some(scores))) => scores,
-                Ok(Ok(None)) => return as_it_is(None),
-                Ok(Err(error)) => {
-                    return as_it_is(Some(format!("results are not reranked: {error}")));
-                }
-                Err(_) => {
-                    return as_it_is(Some(format!(
-                        "results are not reranked: it took more than {} ms",
-                        budget.as_millis()
-                    )));
-                }
-            };
+        let timeout = Duration::from_millis(u64::from(self.reranking.timeout_ms));
+        let scoring = self.rerank_scores(caller, question, &chosen, notes);
+        let scores = match tokio::time::timeout(timeout, scoring).await {
+            Ok(Ok(Some(scores))) => scores,
+            Ok(Ok(None)) => return unchanged(None),
+            Ok(Err(error)) => {
+                return unchanged(Some(format!("results are not reranked: {error}")));
+            }
+            Err(_) => {
+                return unchanged(Some(format!(
+                    "results are not reranked: it took more than {} ms",
+                    timeout.as_millis()
+                )));
+            }
+        };
         notes.push(format!(
             "rerank: {head} candidates in {:.1} ms",
             milliseconds(started)
         ));
-        let mut order: Vec<(i64, Option<f64>)> = chosen
+        let score = |id: i64| scores.get(&id).map_or(0.0, |score| score.clamp(0.0, 1.0));
+        let mut reranked: Vec<(i64, f64)> = chosen
             .iter()
-            .map(|candidate| {
-                (
-                    candidate.id,
-                    Some(
-                        scores
-                            .get(&candidate.id)
-                            .map_or(0.0, |score| score.clamp(0.0, 1.0)),
-                    ),
-                )
-            })
+            .map(|candidate| (candidate.id, score(candidate.id)))
             .collect();
-        order.sort_by(|a, b| {
+        reranked.sort_by(|a, b| {
             b.1.partial_cmp(&a.1)
                 .unwrap_or(std::cmp::Ordering::Equal)
                 .then(b.0.cmp(&a.0))
         });
-        let judged: HashSet<i64> = chosen.iter().map(|candidate| candidate.id).collect();
-        order.extend(
-            candidates
-                .iter()
-                .filter(|candidate| !judged.contains(&candidate.id))
-                .map(|candidate| (candidate.id, None)),
-        );
+        let chosen: HashSet<i64> = chosen.iter().map(|candidate| candidate.id).collect();
+        let others = candidates
+            .iter()
+            .filter(|candidate| !chosen.contains(&candidate.id))
+            .map(|candidate| (candidate.id, None));
+        let order = reranked
+            .into_iter()
+            .map(|(id, score)| (id, Some(score)))
+            .chain(others)
+            .collect();
         Reranking {
             order,
             warning: None,
         }
     }
 
-    /// The candidates' scores, 0 to 1; `None` when there is no reranker.
-    async fn judged(
+    /// The candidates' scores, 0 to 1. These are the reranker's scores if there is a reranker, or else the scores of
+    /// late interaction blended with the retrievers' scores. `None` when neither is available.
+    async fn rerank_scores(
         &self,
         caller: &Caller,
         question: Question<'_>,
@@ -175,25 +174,26 @@ impl Retrieval {
             }
             return Ok(Some(ids.into_iter().zip(scores).collect()));
         }
-        let Some(judged) = self
+        let Some(interaction) = self
             .late_interaction(caller, question, candidates, notes)
             .await?
         else {
             return Ok(None);
         };
-        let before = scale(candidates.iter().map(|candidate| candidate.score));
-        let after = scale(judged.values().copied());
+        let scaled_score = scale(candidates.iter().map(|candidate| candidate.score));
+        let scaled_interaction = scale(interaction.values().copied());
         let blend = |candidate: &Candidate| {
-            let judged = judged.get(&candidate.id).map_or(0.0, |score| after(*score));
-            (
-                candidate.id,
-                BEFORE_WEIGHT * before(candidate.score) + (1.0 - BEFORE_WEIGHT) * judged,
-            )
+            let interaction = interaction
+                .get(&candidate.id)
+                .map_or(0.0, |score| scaled_interaction(*score));
+            let score = RETRIEVAL_WEIGHT * scaled_score(candidate.score)
+                + (1.0 - RETRIEVAL_WEIGHT) * interaction;
+            (candidate.id, score)
         };
         Ok(Some(candidates.iter().map(blend).collect()))
     }
 
-    /// The best part of each candidate's text; what was deleted meanwhile has none.
+    /// Reads the best part of each candidate's text. Entries that were deleted meanwhile are omitted.
     pub(super) async fn parts(
         &self,
         caller: &Caller,
@@ -234,12 +234,12 @@ impl Retrieval {
     }
 }
 
-/// The error of a read that reranking needs.
+/// Converts the error of a read that reranking needs.
 pub(super) fn unreadable(error: StoreError) -> ProviderError {
     ProviderError::unavailable(error.to_string())
 }
 
-/// The best candidates, best first, then the greater id.
+/// The `count` best candidates, best first. Among equal scores the greater id comes first.
 fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
     let mut best = candidates.to_vec();
     best.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
@@ -247,7 +247,7 @@ fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
     best
 }
 
-/// These characters of a text.
+/// The characters of a text from `start` to `end`.
 fn part_of(text: &str, (start, end): (u32, u32)) -> &str {
     let byte = |character: u32| {
         text.char_indices()

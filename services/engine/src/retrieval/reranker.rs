@@ -1,4 +1,4 @@
-//! The reranker in use, when one is configured.
+//! The reranker in use, if one is configured.
 
 use std::sync::{Arc, RwLock};
 
@@ -6,7 +6,7 @@ use context_providers::Reranker;
 
 use crate::lock;
 
-/// The reranker in use; empty while results are reranked by late interaction or not at all.
+/// The reranker in use. Empty while late interaction reranks the results or reranking is off.
 #[derive(Default)]
 pub(crate) struct CurrentReranker(RwLock<Option<Arc<dyn Reranker>>>);
 

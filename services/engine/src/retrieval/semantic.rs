@@ -1,5 +1,7 @@
 //! Semantic search.
 
+#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,27 +10,26 @@ use context_model::{
     SemanticSearchContextRequest, Violations,
 };
 use context_providers::QueryVectors;
-use context_store::{RankSearch, RankedByMeaning, SemanticSearch};
+use context_store::{RankSearch, SemanticHit, SemanticSearch};
 
 use super::Retrieval;
-use super::embedding::unavailable;
-use super::hits::sound;
-use super::ranked::{MOST_RANKINGS, depth, in_page, milliseconds, ranked_page};
-use super::rerank::{Candidate, Question, Reranking};
+use super::embedding::{ActiveModel, unavailable};
+use super::hits::milliseconds;
+use super::ranked::{Ranked, RankedPage, RankedSearch, depth, ranked_page, times};
+use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
-use crate::error::store_error;
-use crate::{read, validate};
+use crate::validate;
 
 impl Retrieval {
-    /// Entries whose embeddings are nearest to the query, nearest first.
+    /// Returns the entries whose embeddings are nearest to the query, nearest first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` naming what is missing; `STORE_UNAVAILABLE` when
-    /// the embedding provider does not answer; `SCOPE_MISSING` without `read`; the store's errors.
+    /// the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn semantic_search_context(
         &self,
         caller: &Caller,
-        mut request: SemanticSearchContextRequest,
+        request: SemanticSearchContextRequest,
     ) -> Result<SemanticSearchContextReply> {
         caller.require(Operation::SemanticSearchContext)?;
         let started = Instant::now();
@@ -36,92 +37,95 @@ impl Retrieval {
         validate::query(&request.query, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
-        let active = self
-            .embeddings
-            .model()
-            .map_err(|reason| unavailable(&reason))?;
 
         let explain = request.explain_query.unwrap_or(false);
-        let QueryVectors { vector, tokens } = active.of_query(&request.query).await?;
+        let embedded = self.embedded_query(&request.query).await?;
         let model_ms = milliseconds(started);
-        let search = RankSearch {
-            fts: None,
-            semantic: Some(SemanticSearch {
-                model: active.model.clone(),
-                vector,
-            }),
-            depth: depth(page, self.reranked()),
-            explain,
+        let search = RankedSearch {
+            query: &request.query,
+            encoded: embedded.encoded,
+            rank: RankSearch {
+                fts: None,
+                semantic: Some(embedded.search),
+                depth: depth(page, self.rerank_candidates()),
+                explain,
+            },
+            filter,
+            page,
+            min_revision,
+            include_images: request.include_images,
         };
-        let mut rankings = 0;
-        let (ranking, shown, entries, mut plan, search_ms) = loop {
-            rankings += 1;
-            let search_started = Instant::now();
-            let rank = self.store.vectors().rank(
-                &caller.owner,
-                search.clone(),
-                filter.clone(),
-                read::at(min_revision),
-            );
-            let mut ranking = rank.await.map_err(store_error)?;
-            let search_ms = milliseconds(search_started);
-            let mut plan = std::mem::take(&mut ranking.plan);
-            let candidates = ranking.semantic.iter().map(|found| Candidate {
-                id: found.id,
-                score: -found.distance,
-                part: Some(*found),
-            });
-            let question = Question {
-                text: &request.query,
-                encoded: tokens.clone().map(|tokens| (Arc::clone(&active), tokens)),
-            };
-            let reranking = self
-                .rerank(caller, question, candidates.collect(), &mut plan)
-                .await;
-            let Reranking { order, warning: _ } = reranking;
-            let of_id = |id: i64| {
-                ranking
-                    .semantic
-                    .iter()
-                    .find(|found| found.id == id)
-                    .copied()
-            };
-            let shown: Vec<(RankedByMeaning, Option<f64>)> = in_page(&order, page)
-                .iter()
-                .filter_map(|(id, rerank_score)| of_id(*id).map(|found| (found, *rerank_score)))
-                .collect();
-            let ids = shown.iter().map(|(found, _)| found.id).collect();
-            let entries = self
-                .entries_in_order(caller, ids, request.include_images, ranking.revision)
-                .await?;
-            if entries.len() == shown.len() || rankings == MOST_RANKINGS {
-                break (ranking, shown, entries, plan, search_ms);
-            }
-        };
-        let (entries, _) = sound(entries);
-        let results = self.hits_in_order(entries, |id| {
-            let (found, rerank_score) = shown.iter().find(|(found, _)| found.id == id)?;
-            Some(Scores::Semantic(SemanticScores {
-                semantic_distance: found.distance,
-                semantic_rank: None,
-                rerank_score: *rerank_score,
-            }))
-        });
+        let RankedPage {
+            results,
+            ranking,
+            warnings: _,
+            mut plan,
+            search_ms,
+        } = self
+            .ranked(caller, search, |ranking| {
+                std::mem::take(&mut ranking.semantic)
+            })
+            .await?;
         if explain {
-            plan.push(format!(
-                "times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"
-            ));
+            plan.push(times(model_ms, search_ms));
         }
         let stats = explain.then(|| self.stats(started, filters, results.len(), plan, None));
         Ok(SemanticSearchContextReply {
             query: request.query,
-            model: active.embedder.model().name.clone(),
+            model: embedded.active.embedder.model().name.clone(),
             count: results.len() as i64,
             results,
             stats,
             revision: ranking.revision,
+        })
+    }
+
+    /// Embeds a query with the model in use.
+    ///
+    /// # Errors
+    /// `FEATURE_UNAVAILABLE` naming what is missing; the provider's errors.
+    pub(super) async fn embedded_query(&self, query: &str) -> Result<EmbeddedQuery> {
+        let active = self
+            .embeddings
+            .model()
+            .map_err(|reason| unavailable(&reason))?;
+        let QueryVectors { vector, tokens } = active.of_query(query).await?;
+        Ok(EmbeddedQuery {
+            search: SemanticSearch {
+                model: active.model.clone(),
+                vector,
+            },
+            encoded: tokens.map(|tokens| (Arc::clone(&active), Arc::new(tokens))),
+            active,
+        })
+    }
+}
+
+/// A query for the semantic retriever.
+pub(super) struct EmbeddedQuery {
+    pub search: SemanticSearch,
+    /// The vectors of the query's tokens, if the provider returns them together with the query's vector.
+    pub encoded: Option<EncodedQuery>,
+    /// The model that created the vectors.
+    active: Arc<ActiveModel>,
+}
+
+impl Ranked for SemanticHit {
+    fn candidate(self) -> Candidate {
+        Candidate {
+            id: self.id,
+            score: -self.distance,
+            part: Some(self),
+        }
+    }
+
+    fn scores(self, rerank_score: Option<f64>) -> Scores {
+        Scores::Semantic(SemanticScores {
+            semantic_distance: self.distance,
+            semantic_rank: None,
+            rerank_score,
         })
     }
 }

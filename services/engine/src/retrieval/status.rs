@@ -1,4 +1,4 @@
-//! The state of the searches, as statistics show it.
+//! The state of the searches for `get_statistics`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::coverage::percentage;
 use crate::error::store_error;
 
 impl Retrieval {
-    /// The state of full-text search, among these counts.
+    /// The state of full-text search, with its part of the counts.
     pub(crate) fn full_text_status(&self, counts: &StoreStatistics) -> FtsStatus {
         let is_on = self.search.fts_on();
         FtsStatus {
@@ -27,10 +27,10 @@ impl Retrieval {
         }
     }
 
-    /// The state of what needs embeddings.
+    /// The state of semantic search, chunking and reranking, which need an embedding model.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub(crate) async fn semantic_status(
         &self,
         caller: &Caller,
@@ -73,7 +73,7 @@ impl Retrieval {
             chunk_overlap: sizes.map(|sizes| sizes.overlap as i64),
             aggregation: "max".to_owned(),
         };
-        let (reranks, reranker) = (self.reranked() > 0, self.reranker.get());
+        let (reranks, reranker) = (self.rerank_candidates() > 0, self.reranker.get());
         let why_not = match self.reranking.enabled {
             Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
             Switch::True | Switch::Auto => Some(reason.unwrap_or_else(|| {

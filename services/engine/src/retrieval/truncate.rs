@@ -1,5 +1,6 @@
-/// The start of a text as search results show it, and whether it was cut: at `max_chars` characters, back to the last
-/// space when that space lies beyond 70 % of it, plus `...`.
+/// Truncates a text for search results. Returns the text and whether it was truncated. A longer text is cut after
+/// `max_chars` characters, or at the last space before that if the space is beyond 70 % of `max_chars`. Then `...` is
+/// appended.
 #[must_use]
 pub fn truncate(text: String, max_chars: usize) -> (String, bool) {
     let Some((end, _)) = text.char_indices().nth(max_chars) else {

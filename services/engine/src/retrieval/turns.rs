@@ -1,31 +1,28 @@
-//! What an entry's predecessors in its thread lend it when it is judged: in a conversation the question often has the words
-//! that are looked for, and the turn after it the answer.
+//! Preceding turns count when an entry is compared with a query. In a conversation, a question often contains the words
+//! of the query, and the next turn contains the answer.
 
 use std::time::Duration;
 
 use context_model::Timestamp;
 
-/// Smaller factors count as 0.
-const LEAST_FACTOR: f32 = 0.1;
+/// Preceding turns with a smaller factor are ignored.
+const MIN_FACTOR: f32 = 0.1;
 
-/// An entry that is judged.
+/// An entry that is compared with the query.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub id: i64,
     pub thread_id: String,
     pub created_at: Timestamp,
-    /// How near its nearest token comes to each token of the query, 0 to 1.
+    /// For each token of the query, its similarity to the most similar token of the entry, 0 to 1.
     pub similarities: Vec<f32>,
 }
 
-/// How near each entry comes to each token of the query when what was said before it counts too: `weight`, 0 to 1, for the
-/// entry just before it in its thread, and once more `weight` for each further step back in the owner's ids. Only
-/// entries among `turns` count, that are older by `gap` at most.
-pub(super) fn with_those_before(
-    turns: &[Turn],
-    weight: f64,
-    gap: Duration,
-) -> Vec<(i64, Vec<f32>)> {
+/// The similarities of each entry including its preceding turns: for each token the maximum of the entry's own
+/// similarity and theirs. A preceding turn's similarities are multiplied by `weight` to the power of the difference of
+/// the ids, with `weight` from 0 to 1. Only entries in `turns` count that are of the same thread and at most `gap`
+/// older.
+pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<(i64, Vec<f32>)> {
     let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
     let of = |turn: &Turn| {
         let mut similarities = turn.similarities.clone();
@@ -42,11 +39,11 @@ pub(super) fn with_those_before(
             }
             let steps = i32::try_from(turn.id - before.id).unwrap_or(i32::MAX);
             let factor = weight.powi(steps) as f32;
-            if factor < LEAST_FACTOR {
+            if factor < MIN_FACTOR {
                 continue;
             }
-            for (own, lent) in similarities.iter_mut().zip(&before.similarities) {
-                *own = own.max(factor * lent);
+            for (own, preceding) in similarities.iter_mut().zip(&before.similarities) {
+                *own = own.max(factor * preceding);
             }
         }
         (turn.id, similarities)
@@ -76,7 +73,7 @@ mod tests {
             turn(2, "t", 1, [0.1, 0.3]),
             turn(3, "t", 2, [0.6, 0.0]),
         ];
-        let found = with_those_before(&turns, 0.5, GAP);
+        let found = with_preceding(&turns, 0.5, GAP);
         assert_eq!(
             found,
             [
@@ -86,7 +83,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            with_those_before(&turns, 0.0, GAP)[1].1,
+            with_preceding(&turns, 0.0, GAP)[1].1,
             [0.1, 0.3],
             "a weight of 0 turns it off"
         );
@@ -100,7 +97,7 @@ mod tests {
             turn(3, "t", 31, [0.0, 0.0]),
             turn(4, "t", 32, [0.9, 0.9]),
         ];
-        let found = with_those_before(&turns, 0.9, GAP);
+        let found = with_preceding(&turns, 0.9, GAP);
         assert_eq!(found[2], (3, vec![0.0, 0.0]));
     }
 
@@ -110,7 +107,7 @@ mod tests {
             turn(1, "t", 0, [1.0, 1.0]),
             turn(i64::MAX, "t", 0, [0.0, 0.0]),
         ];
-        assert_eq!(with_those_before(&turns, 1.0, GAP)[1].1, [1.0, 1.0]);
-        assert_eq!(with_those_before(&turns, 0.99, GAP)[1].1, [0.0, 0.0]);
+        assert_eq!(with_preceding(&turns, 1.0, GAP)[1].1, [1.0, 1.0]);
+        assert_eq!(with_preceding(&turns, 0.99, GAP)[1].1, [0.0, 0.0]);
     }
 }

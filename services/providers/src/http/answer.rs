@@ -1,15 +1,15 @@
-//! Reading answers that are lists with an item for each text of the request.
+//! Reading responses that are lists with one item for each text of the request.
 
 use serde_json::Value;
 
 use crate::ProviderError;
 
-/// An answer that cannot be used.
+/// The error for a response that cannot be used.
 pub(super) fn malformed(what: &str) -> ProviderError {
     ProviderError::Malformed(what.to_owned())
 }
 
-/// The list at this place of an answer, which is a JSON pointer: the items are taken out, not copied.
+/// The list at this JSON pointer of a response. The items are moved out, not copied.
 pub(super) fn list(mut answer: Value, place: &str) -> Result<Vec<Value>, ProviderError> {
     match answer.pointer_mut(place).map(Value::take) {
         Some(Value::Array(items)) => Ok(items),
@@ -17,8 +17,8 @@ pub(super) fn list(mut answer: Value, place: &str) -> Result<Vec<Value>, Provide
     }
 }
 
-/// What was found for each text, in the order of the texts, from pairs of a text's place and what was found. An answer that
-/// leaves a text out, or names one twice, could be about other texts altogether.
+/// The results in the order of the texts, from pairs of a text's index and its result. A response that leaves a text
+/// out, or names one twice, is rejected: its results might belong to other texts.
 pub(super) fn in_order<T>(
     found: impl Iterator<Item = (Option<u64>, T)>,
     texts: usize,

@@ -1,5 +1,11 @@
-//! Not asking a provider that does not answer. While it is away every call would wait as long as a call may, and add to
-//! the load that keeps it down: after some failures in a row calls fail at once, and now and then one of them tries.
+//! Circuit breaker for a provider that does not respond. While the provider is down, every call would wait for the full
+//! timeout and add to the load that keeps it down. After some consecutive failures, calls fail at once, and from time
+//! to time one trial call is made.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a provider is left alone"
+)]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,34 +14,34 @@ use tokio::time::Instant;
 
 use crate::ProviderError;
 
-/// Calls that fail in a row before no more are made.
+/// Number of consecutive failed calls after which no more are made.
 const FAILURES: u32 = 3;
-/// How long no call is made then, doubled each time that a trial fails, and the most.
+/// First and maximum pause without calls. The pause doubles each time a trial fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A pause that the provider asks for is kept up to this.
-const LONGEST_ASKED: Duration = Duration::from_secs(600);
+/// Maximum pause that is granted to a provider that asks for one.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// Whoever gives a call up after this long has waited in vain.
-    patient: Duration,
+    /// A caller that gives up a call after this time counts as a failure.
+    slow_after: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls that failed since one did not.
+    /// Number of failed calls since the last success.
     failed: u32,
-    /// How the last one failed.
+    /// The error of the last failed call.
     what: String,
-    /// Calls fail until then; after that one may try.
+    /// Calls fail until this time. After it, one call may try.
     until: Option<Instant>,
-    /// How long that lasts.
+    /// The current length of the pause.
     pause: Duration,
 }
 
-/// A call. When it is dropped before it ended, somebody gave it up.
+/// A call. If it is dropped before it ended, its caller gave it up.
 #[derive(Debug)]
 pub(super) struct Call<'b> {
     breaker: &'b Breaker,
@@ -45,10 +51,11 @@ pub(super) struct Call<'b> {
 }
 
 impl Breaker {
-    /// For calls of which an attempt may take so long. Callers that go away sooner than half of it were impatient.
-    pub fn new(patience: Duration) -> Self {
+    /// `timeout` is the timeout of a call's attempts. A caller that leaves before half of it says nothing about the
+    /// provider.
+    pub fn new(timeout: Duration) -> Self {
         Self {
-            patient: patience / 2,
+            slow_after: timeout / 2,
             state: Mutex::default(),
         }
     }
@@ -56,7 +63,7 @@ impl Breaker {
     /// Begins a call.
     ///
     /// # Errors
-    /// `Unavailable` while none is to be made.
+    /// `Unavailable` while no calls are made.
     pub fn enter(&self) -> Result<Call<'_>, ProviderError> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -73,7 +80,7 @@ impl Breaker {
                     retry_after: Some(left),
                 });
             }
-            // The trial tells soon. One with much to do does not keep the others waiting.
+            // A trial usually ends soon. A long one must not block the other calls.
             state.until = Some(now + FIRST_PAUSE);
         }
         Ok(Call {
@@ -90,7 +97,7 @@ impl Breaker {
 }
 
 impl Call<'_> {
-    /// The provider answered, whatever it said.
+    /// Records that the provider responded, whatever it said.
     pub fn answered(mut self) {
         self.has_ended = true;
         let before = std::mem::take(&mut *self.breaker.lock());
@@ -99,26 +106,26 @@ impl Call<'_> {
         }
     }
 
-    /// It did not, and asked to be left alone for so long.
-    pub fn failed(mut self, what: &str, asked: Option<Duration>) {
-        self.end(what, asked, 2);
+    /// Records that the provider did not respond, and how long it asked for no requests.
+    pub fn failed(mut self, what: &str, retry_after: Option<Duration>) {
+        self.end(what, retry_after, 2);
     }
 
-    /// `growth`: how many times longer the pause becomes when a trial ends so.
-    fn end(&mut self, what: &str, asked: Option<Duration>, growth: u32) {
+    /// `growth` is the factor by which the pause grows when a trial fails.
+    fn end(&mut self, what: &str, retry_after: Option<Duration>, growth: u32) {
         self.has_ended = true;
         let mut state = self.breaker.lock();
-        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
-        // Somebody who began before may have heard an answer meanwhile.
+        let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        // A call that began earlier may have received a response meanwhile.
         let is_trial = self.is_trial && state.until.is_some();
         if !is_trial && state.until.is_some() {
-            // Others failed meanwhile, and what is to be done was done.
-            state.until = state.until.max(Some(Instant::now() + asked));
+            // Other calls failed meanwhile and have already started the pause.
+            state.until = state.until.max(Some(Instant::now() + retry_after));
             return;
         }
         state.failed = state.failed.saturating_add(1);
         what.clone_into(&mut state.what);
-        if !is_trial && state.failed < FAILURES && asked.is_zero() {
+        if !is_trial && state.failed < FAILURES && retry_after.is_zero() {
             return;
         }
         let longer = if is_trial {
@@ -131,7 +138,7 @@ impl Call<'_> {
         } else {
             longer.max(FIRST_PAUSE)
         };
-        let pause = state.pause.max(asked);
+        let pause = state.pause.max(retry_after);
         if !is_trial {
             tracing::warn!(
                 what,
@@ -150,7 +157,7 @@ impl Drop for Call<'_> {
             return;
         }
         let waited = self.since.elapsed();
-        if waited >= self.breaker.patient {
+        if waited >= self.breaker.slow_after {
             self.end(
                 &format!("no answer within {:.1} s", waited.as_secs_f64()),
                 None,
@@ -158,7 +165,7 @@ impl Drop for Call<'_> {
             );
         } else if self.is_trial {
             let mut state = self.breaker.lock();
-            // Nothing is known, and the next one may try.
+            // The trial's result is unknown. The next call may try.
             state.until = state.until.map(|_| Instant::now());
         }
     }

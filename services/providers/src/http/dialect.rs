@@ -1,4 +1,4 @@
-//! How each provider wants to be asked for embeddings, and how it answers.
+//! The embedding APIs of the providers: their requests and responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,9 +13,9 @@ use crate::{ProviderError, Role};
 pub enum Dialect {
     /// Ollama, `/api/embed`.
     Ollama,
-    /// OpenAI and everything that speaks like it, `/embeddings` below a base address that ends in `/v1`.
+    /// OpenAI and compatible servers, `/embeddings` below a base address that ends in `/v1`.
     OpenAi,
-    /// Azure OpenAI, `/openai/v1/embeddings`; the model is the deployment's name.
+    /// Azure OpenAI, `/openai/v1/embeddings`. The model is the deployment's name.
     Azure,
     /// Hugging Face text-embeddings-inference, `/embed`.
     Tei,
@@ -25,17 +25,18 @@ pub enum Dialect {
     Cohere,
 }
 
-/// How vectors are asked for. Answers are read in either form, whatever was asked: some servers know only one.
+/// The requested encoding of vectors. Responses are read in either encoding, whichever was requested: some servers know
+/// only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// The bytes of the numbers: less than half of what lists take, and read in a fraction of the time.
+    /// The bytes of the numbers. They take less than half the size of lists, and are read in a fraction of the time.
     Base64,
     /// Lists of numbers.
     Float,
 }
 
 impl Dialect {
-    /// The provider's name, as settings and statistics have it.
+    /// The provider's name in settings and statistics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl Dialect {
         }
     }
 
-    /// Where it is when nobody says otherwise.
+    /// The default address.
     #[must_use]
     pub const fn default_url(self) -> Option<&'static str> {
         match self {
@@ -60,13 +61,13 @@ impl Dialect {
         }
     }
 
-    /// The model it is asked for when nobody says otherwise.
+    /// The default model.
     #[must_use]
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
             Self::Ollama => Some("embeddinggemma:latest"),
             Self::OpenAi => Some("text-embedding-3-small"),
-            // It serves one model, whatever it is called.
+            // It serves one model under any name.
             Self::Tei => Some("tei"),
             Self::Azure | Self::Voyage | Self::Cohere => None,
         }
@@ -92,7 +93,7 @@ impl Dialect {
         }
     }
 
-    /// Texts in one request at most.
+    /// Maximum number of texts in one request.
     pub(super) const fn max_texts(self) -> usize {
         match self {
             Self::Ollama | Self::Tei => 32,
@@ -110,7 +111,7 @@ impl Dialect {
         }
     }
 
-    /// The body of a request. `dimensions` asks for shorter vectors than the model's own.
+    /// The body of a request. `dimensions` requests vectors shorter than the model's own.
     pub(super) fn request(
         self,
         model: &str,
@@ -145,7 +146,7 @@ impl Dialect {
         body
     }
 
-    /// The vectors of an answer, in the order of the texts.
+    /// The vectors of a response, in the order of the texts.
     pub(super) fn vectors(
         self,
         answer: Value,
@@ -160,7 +161,7 @@ impl Dialect {
         let items = answer::list(answer, place)?;
         let is_indexed = matches!(self, Self::OpenAi | Self::Azure | Self::Voyage);
         let found = (0..).zip(&items).map(|(place, item)| {
-            // Some servers that speak like OpenAI's leave the index out.
+            // Some OpenAI-compatible servers leave the index out.
             if is_indexed {
                 (item["index"].as_u64().or(Some(place)), &item["embedding"])
             } else {
@@ -174,7 +175,7 @@ impl Dialect {
     }
 }
 
-/// A vector as a list of numbers, or as the base64 of its numbers, each four bytes with the lowest first.
+/// A vector, from a list of numbers or from base64 of 4-byte little-endian floats.
 fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
     let wrong = || answer::malformed("a vector is neither a list of numbers nor the base64 of one");
     if let Value::String(text) = value {

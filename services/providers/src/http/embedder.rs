@@ -10,7 +10,7 @@ use super::request::{MAX_DIMENSIONS, Requests};
 use crate::local::Prefixes;
 use crate::{Embedder, Model, ProviderError, Role};
 
-/// Estimated tokens of a chunk. Long contexts make poor embeddings, so a model that reads more gets no more.
+/// Chunk sizes in estimated tokens. Long contexts make poor embeddings, so models with a larger limit get no more.
 const SIZES: ChunkSizes = ChunkSizes {
     target: 400,
     max: 500,
@@ -20,15 +20,15 @@ const SIZES: ChunkSizes = ChunkSizes {
 /// A model of a provider.
 #[derive(Debug, Clone)]
 pub struct RemoteModel {
-    /// Which API it is behind.
+    /// The API that serves it.
     pub dialect: Dialect,
-    /// Its name there.
+    /// Its name at the provider.
     pub name: String,
-    /// The length of vectors to ask for; `None`: the model's own.
+    /// Number of dimensions to request. `None` requests the model's own.
     pub dimensions: Option<u32>,
-    /// What stands before texts.
+    /// Prefixes that are put before texts.
     pub prefixes: Prefixes,
-    /// Tokens of a chunk and of the overlap, where they are wanted otherwise.
+    /// Tokens of a chunk and of the overlap, if they differ from the defaults.
     pub wish: crate::local::ChunkWish,
 }
 
@@ -49,10 +49,11 @@ impl std::fmt::Debug for HttpEmbedder {
 }
 
 impl HttpEmbedder {
-    /// Checks the address and asks the model for one vector, whose length says how long they are.
+    /// Checks the address and requests one vector, whose length gives the number of dimensions.
     ///
     /// # Errors
-    /// `Refused` for an address, a key or a model that cannot be used; `Unavailable` while the provider does not answer.
+    /// `Refused` when the address, the key or the model cannot be used. `Unavailable` while the provider does not
+    /// respond.
     pub async fn connect(access: &Access, remote: RemoteModel) -> Result<Self, ProviderError> {
         let RemoteModel {
             dialect,
@@ -137,7 +138,7 @@ impl Embedder for HttpEmbedder {
             texts.iter_mut().for_each(|text| text.insert_str(0, prefix));
         }
         let mut vectors = Vec::with_capacity(texts.len());
-        // One after the other: whoever has much to embed must not take every place.
+        // One request after the other: a caller with many texts must not take every slot.
         while !texts.is_empty() {
             let mut room = self.gather.requests().room();
             let count = texts

@@ -1,5 +1,6 @@
-//! Sharing requests among callers. While a provider has as many requests as it may, texts wait, and those that may go
-//! together go in one request as soon as there is a place. A caller that finds a place waits for nobody.
+//! Shares requests among callers. While a provider has its maximum number of concurrent requests, texts wait. As soon
+//! as a slot is free, the waiting texts that may be combined go in one request. A caller that finds a free slot does
+//! not wait.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +20,9 @@ pub(super) struct Gather {
 
 #[derive(Default)]
 struct State {
-    /// Oldest first: one for each caller, so that there are no more than callers.
+    /// The waiting texts, oldest first. One item for each caller, so there are at most as many as callers.
     waiting: VecDeque<Waiting>,
-    /// Places that are taken.
+    /// Number of slots in use.
     busy: usize,
 }
 
@@ -43,7 +44,7 @@ impl Gather {
         &self.requests
     }
 
-    /// Embeds texts that fit into one request, alone or with those of others.
+    /// Embeds texts that fit into one request, alone or together with those of other callers.
     pub async fn embed(self: &Arc<Self>, texts: Vec<String>, role: Role) -> Answer {
         let (reply, answer) = oneshot::channel();
         let mut awaited = Awaited {
@@ -58,7 +59,7 @@ impl Gather {
             has_place
         };
         if has_place {
-            // A task of its own, because it goes on for those who came later when this caller has gone.
+            // A separate task: it goes on for later callers when this caller has left.
             let place = Place {
                 gather: Arc::clone(self),
                 is_held: true,
@@ -74,8 +75,8 @@ impl Gather {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a group and answers its callers. What is wrong with the texts of one must not fail the others: a group that
-    /// fails for its texts is asked for in halves, until whoever they belong to is alone.
+    /// Sends a group's request and replies to its callers. One caller's bad texts must not fail the others: a group
+    /// that fails because of its texts is halved until the caller with the bad texts is alone.
     async fn ask(&self, group: Group) {
         let mut groups = vec![group];
         while let Some(Group {
@@ -124,7 +125,7 @@ impl Gather {
     }
 }
 
-/// What a caller waits for. One that goes away takes its texts along.
+/// A caller's pending reply. A caller that leaves takes its waiting texts out.
 struct Awaited<'g> {
     gather: &'g Gather,
     answer: oneshot::Receiver<Answer>,
@@ -140,7 +141,7 @@ impl Drop for Awaited<'_> {
     }
 }
 
-/// One of the places for requests. Whoever holds it asks for what waits until nothing does.
+/// One slot for requests. Its holder sends requests until no texts wait.
 struct Place {
     gather: Arc<Gather>,
     is_held: bool,
@@ -153,8 +154,8 @@ impl Place {
         }
     }
 
-    /// The next group. Without one the place is given back in the same breath: whoever comes a moment later must find either
-    /// the place free or somebody who still looks.
+    /// The next group. If there is none, the slot is returned under the same lock: a caller that comes a moment later
+    /// must find either a free slot or a holder that still checks the queue.
     fn next(&mut self) -> Option<Group> {
         let mut state = self.gather.lock();
         let group = state.next_group(&self.gather.requests);
@@ -167,7 +168,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// After a panic, and when the runtime stops.
+    /// Returns the slot after a panic, and when the runtime stops.
     fn drop(&mut self) {
         if self.is_held {
             self.gather.lock().busy -= 1;
@@ -176,7 +177,7 @@ impl Drop for Place {
 }
 
 impl State {
-    /// Whoever waits longest, and who may go along.
+    /// The caller that has waited longest, and the callers whose texts fit into the same request.
     fn next_group(&mut self, requests: &Requests) -> Option<Group> {
         let role = self.waiting.front()?.role;
         let mut room = requests.room();
@@ -207,16 +208,16 @@ impl State {
     }
 }
 
-/// What goes into one request.
+/// The content of one request.
 struct Group {
-    /// Those of the callers, one caller's after the other's.
+    /// The callers' texts, caller by caller.
     texts: Vec<String>,
     role: Role,
     callers: Vec<Caller>,
 }
 
 struct Caller {
-    /// How many texts are its own.
+    /// Number of the group's texts that are this caller's.
     texts: usize,
     reply: oneshot::Sender<Answer>,
 }
@@ -239,7 +240,7 @@ impl Group {
     }
 }
 
-/// Ends when nobody waits for an answer any more.
+/// Ends when no caller waits for a reply any more.
 async fn all_gone(callers: &mut [Caller]) {
     for caller in callers {
         caller.reply.closed().await;

@@ -1,4 +1,4 @@
-//! One request for embeddings: asked, repeated in another form where that helps, and its answer checked.
+//! One embedding request. It is repeated in another encoding where that helps, and its response is checked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,29 +6,29 @@ use super::client::{Access, Client};
 use super::dialect::{Dialect, Encoding};
 use crate::{ProviderError, Role};
 
-/// The longest vectors there are.
+/// Maximum number of dimensions.
 pub(super) const MAX_DIMENSIONS: usize = 8_192;
-/// Tokens, by our cautious estimate, in one request at most.
+/// Maximum number of tokens in one request, by a cautious estimate.
 const REQUEST_TOKENS: usize = 100_000;
-/// Bytes of an answer for each number in it: JSON writes up to about 24 characters.
+/// Response bytes allowed for each number: JSON writes up to about 24 characters.
 const BYTES_PER_NUMBER: usize = 32;
 
-/// Asks a model for vectors.
+/// Requests vectors from a model.
 pub(super) struct Requests {
     client: Client,
     dialect: Dialect,
     name: String,
-    /// The length of vectors to ask for; `None`: the model's own.
+    /// Number of dimensions to request. `None` requests the model's own.
     wanted: Option<u32>,
-    /// The length of its vectors; `None` until one has been seen.
+    /// The number of dimensions. `None` until a vector has been received.
     dimensions: Option<usize>,
-    /// Whether the server refused base64, as some that speak like OpenAI's do.
+    /// Whether the server rejected base64, as some OpenAI-compatible servers do.
     lists_only: AtomicBool,
 }
 
 impl Requests {
     /// # Errors
-    /// A sentence: an address or a key that cannot be used.
+    /// A sentence, when the address or the key cannot be used.
     pub fn new(
         access: &Access,
         dialect: Dialect,
@@ -46,7 +46,7 @@ impl Requests {
         })
     }
 
-    /// Takes no vectors of another length from now on.
+    /// Rejects vectors with any other number of dimensions from now on.
     pub fn expect(&mut self, dimensions: usize) {
         self.dimensions = Some(dimensions);
     }
@@ -60,7 +60,7 @@ impl Requests {
         }
     }
 
-    /// Embeds some texts in one request; halves them once when they are too much for it.
+    /// Embeds texts in one request. If they are too much for it, halves them once.
     pub async fn embed_halving(
         &self,
         texts: &[String],
@@ -77,7 +77,7 @@ impl Requests {
         }
     }
 
-    /// Embeds some texts in one request.
+    /// Embeds texts in one request.
     pub async fn embed(
         &self,
         texts: &[String],
@@ -129,7 +129,7 @@ impl Requests {
     }
 }
 
-/// What is in a request so far.
+/// The texts counted for a request so far.
 pub(super) struct Room {
     texts: usize,
     tokens: usize,
@@ -137,7 +137,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Takes the texts in, if there is room for all of them. The first always find room, however long they are.
+    /// Adds the texts, if there is room for all of them. The first texts always fit, however long they are.
     pub fn take(&mut self, texts: &[String]) -> bool {
         let tokens = self.tokens + texts.iter().map(|text| text.len() / 3 + 1).sum::<usize>();
         let fits = self.texts == 0
@@ -150,18 +150,19 @@ impl Room {
     }
 }
 
-/// Whether a refusal is about the size of the request.
+/// Whether an error says that the request is too large.
 fn is_too_much(what: &str) -> bool {
     what.starts_with("status 413") || what.starts_with("status 400") && what.contains("token")
 }
 
-/// Whether a refusal is about the form in which vectors were asked for.
+/// Whether an error is about the requested encoding.
 fn is_about_encoding(what: &str) -> bool {
     (what.starts_with("status 400") || what.starts_with("status 422"))
         && what.contains("encoding_format")
 }
 
-/// Whether other texts may fare better: the request or the answer was wrong, not the key, the model or the provider.
+/// Whether other texts may succeed: the error lies in the request or the response, not in the key, the model or the
+/// provider.
 pub(super) fn is_about_texts(error: &ProviderError) -> bool {
     match error {
         ProviderError::Refused(what) => ["status 400", "status 413", "status 422"]

@@ -6,9 +6,9 @@ use super::client::{Access, Client, KeyHeader};
 use crate::reranker::probability;
 use crate::{ProviderError, Reranker};
 
-/// Bytes of an answer at most. Some servers send the texts back, whatever they are asked.
+/// Maximum bytes of a response. Some servers always send the texts back.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
-/// How far from 0 to 1 a score may be that was rounded.
+/// How far a rounded score may lie outside 0 to 1.
 const ROUNDING: f64 = 1e-3;
 
 /// The API of a provider of rerankers.
@@ -18,14 +18,14 @@ pub enum RerankDialect {
     Tei,
     /// Cohere, `/v2/rerank`.
     Cohere,
-    /// Jina AI and everything that speaks like it, `/v1/rerank`.
+    /// Jina AI and compatible servers, `/v1/rerank`.
     Jina,
     /// Voyage AI, `/v1/rerank`.
     Voyage,
 }
 
 impl RerankDialect {
-    /// The provider's name, as settings and statistics have it.
+    /// The provider's name in settings and statistics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl RerankDialect {
         }
     }
 
-    /// Where it is when nobody says otherwise. Whoever is there wants a key.
+    /// The default address. All providers that have one require a key.
     #[must_use]
     pub const fn default_url(self) -> Option<&'static str> {
         match self {
@@ -47,12 +47,11 @@ impl RerankDialect {
         }
     }
 
-    /// The model it is asked for when nobody says otherwise. The hosted ones replace theirs every year, so that a name here
-    /// would soon be the wrong one.
+    /// The default model. Hosted providers replace their models every year, so a name here would soon be wrong.
     #[must_use]
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
-            // It serves one model, whatever it is called.
+            // It serves one model under any name.
             Self::Tei => Some("tei"),
             Self::Cohere | Self::Jina | Self::Voyage => None,
         }
@@ -66,7 +65,7 @@ impl RerankDialect {
         }
     }
 
-    /// Texts in one request at most.
+    /// Maximum number of texts in one request.
     const fn max_texts(self) -> usize {
         match self {
             Self::Tei => 32,
@@ -89,7 +88,7 @@ impl RerankDialect {
         }
     }
 
-    /// The scores of an answer, in the order of the texts.
+    /// The scores of a response, in the order of the texts.
     fn scores(self, answer: Value, texts: usize) -> Result<Vec<f64>, ProviderError> {
         let (place, score) = match self {
             Self::Tei => ("", "score"),
@@ -129,10 +128,10 @@ impl std::fmt::Debug for HttpReranker {
 }
 
 impl HttpReranker {
-    /// Checks the address and the key; asks nobody.
+    /// Checks the address and the key, without a request.
     ///
     /// # Errors
-    /// A sentence: an address or a key that cannot be used.
+    /// A sentence, when the address or the key cannot be used.
     pub fn new(
         access: &Access,
         dialect: RerankDialect,
@@ -157,7 +156,7 @@ impl Reranker for HttpReranker {
     }
 
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
-        // Somebody waits for the search, so that the requests of one are made together.
+        // A caller waits for the search, so its requests are sent concurrently.
         if texts.is_empty() {
             return Ok(Vec::new());
         }
@@ -178,8 +177,8 @@ impl Reranker for HttpReranker {
     }
 }
 
-/// The scores as 0 to 1. Every provider documents that range, but some servers that speak like Jina's give the bare logits
-/// of their model (llama.cpp does); cut off at 0 and 1 those would lose their order.
+/// Scales the scores to 0 to 1. Every provider documents that range, but some Jina-compatible servers (llama.cpp)
+/// return the model's logits. Clamping those to 0 and 1 would lose their order.
 fn scaled(scores: Vec<f64>) -> Vec<f64> {
     let are_logits = scores
         .iter()

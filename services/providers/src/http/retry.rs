@@ -1,24 +1,27 @@
-//! When a request is worth another attempt, and after which pause.
+//! When to retry a request, and after which pause.
 
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
+use backon::ExponentialBuilder;
+use reqwest::StatusCode;
+use reqwest::header::{self, HeaderMap};
 
-/// Attempts in all.
-pub(super) const ATTEMPTS: u32 = 3;
-/// A pause that a server asks for is kept up to this; a longer one is handed to the caller.
+/// The pauses between three attempts: 125 ms, then 250 ms. Jitter up to doubles a pause, so that callers that failed
+/// together do not retry together.
+pub(super) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(125))
+    .with_jitter()
+    .with_max_times(2);
+/// Maximum pause that a request waits at a server's request. A longer one is returned to the caller.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-
-/// Whether a later attempt may succeed: overload, timeouts and failures of the server. Never a request that is wrong.
+/// Whether a later attempt may succeed: after overload, timeouts and server failures, but not after an invalid request.
 pub(super) fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status.as_u16(), 408 | 429)
 }
 
-/// The pause the server asks for. Only seconds are understood, not dates: no model provider sends those.
+/// The pause that the server asks for. Only seconds are supported, not dates: no model provider sends those.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers
         .get(header::RETRY_AFTER)?
@@ -27,23 +30,16 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         .trim()
         .parse()
         .ok()?;
-    // No longer than a day, whatever somebody writes there.
+    // At most a day, whatever the header says.
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(86_400.0)))
-}
-
-/// The pause after this many failed attempts: doubled each time, and half of it by chance, so that callers that failed
-/// together do not come back together.
-pub(super) fn pause(failed: u32) -> Duration {
-    let whole = FIRST_PAUSE * 2u32.saturating_pow(failed.saturating_sub(1).min(8));
-    let chance = std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish() as f64
-        / u64::MAX as f64;
-    whole.mul_f64(0.5 + 0.5 * chance).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use backon::BackoffBuilder as _;
+
     use super::*;
 
     #[test]
@@ -61,7 +57,7 @@ mod tests {
         let after = |value: &'static str| {
             retry_after(&HeaderMap::from_iter([(
                 header::RETRY_AFTER,
-                http::HeaderValue::from_static(value),
+                header::HeaderValue::from_static(value),
             )]))
         };
         assert_eq!(after("2"), Some(Duration::from_secs(2)));
@@ -78,10 +74,18 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_differ_by_chance() {
-        for failed in 1..10 {
-            let pause = pause(failed);
-            assert!(pause >= Duration::from_millis(125) && pause <= LONGEST_PAUSE);
+        let (mut first, mut second) = (HashSet::new(), HashSet::new());
+        for _ in 0..100 {
+            let pauses: Vec<Duration> = PAUSES.build().collect();
+            assert!(pauses.len() == 2, "three attempts: {pauses:?}");
+            first.insert(pauses[0]);
+            second.insert(pauses[1]);
         }
-        assert!(pause(4) > pause(1));
+        let within = |pauses: &HashSet<Duration>, from, to| {
+            let range = Duration::from_millis(from)..=Duration::from_millis(to);
+            pauses.len() > 90 && pauses.iter().all(|pause| range.contains(pause))
+        };
+        assert!(within(&first, 125, 250), "{first:?}");
+        assert!(within(&second, 250, 500), "{second:?}");
     }
 }

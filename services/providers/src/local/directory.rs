@@ -1,4 +1,4 @@
-//! A model's directory.
+//! The directory of a model.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use context_bert::{Model, ModelError, Tokens};
 use sha2::{Digest as _, Sha256};
 
-/// Why a directory gives no model.
+/// Why a model could not be loaded from a directory.
 pub type LoadError = ModelError;
 
-/// A directory laid out as sentence-transformers does it.
+/// A directory in the layout of sentence-transformers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelDirectory {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct ModelDirectory {
 }
 
 impl ModelDirectory {
-    /// A directory by its path. `name` is what the model is called; without it the directory's own name.
+    /// A directory by its path. `name` is the name of the model. Without it the directory's own name is used.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, name: Option<&str>) -> Self {
         let path = path.into();
@@ -43,7 +43,7 @@ impl ModelDirectory {
         &self.name
     }
 
-    /// What tells this state of the model from another: the start of its weights' SHA-256.
+    /// Identifies this version of the model: the first part of its weights' SHA-256.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -64,7 +64,7 @@ impl ModelDirectory {
             .collect())
     }
 
-    /// Whether the files of a model are there.
+    /// Whether all files of a model are present.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         ["config.json", "tokenizer.json", "model.safetensors"]

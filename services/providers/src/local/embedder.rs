@@ -8,20 +8,20 @@ use super::directory::{LoadError, ModelDirectory};
 use super::worker::{Output, Task, Urgency, Worker};
 use crate::{Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors};
 
-/// Bytes of text from which tokenizing gets a thread of its own.
+/// Size of a text in bytes from which tokenizing runs on a thread of its own.
 const SHORT_BYTES: usize = 4096;
 
-/// What stands before texts.
+/// The prefixes of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes {
-    /// Before what is looked for.
+    /// Prefix of queries.
     pub query: String,
-    /// Before what is to be found.
+    /// Prefix of documents.
     pub document: String,
 }
 
 impl Prefixes {
-    /// What stands before a text of this role.
+    /// The prefix for a text of this role.
     #[must_use]
     pub fn of(&self, role: Role) -> &str {
         match role {
@@ -31,16 +31,16 @@ impl Prefixes {
     }
 }
 
-/// How long chunks are wanted, in tokens; what is absent follows from the model.
+/// The configured chunk sizes, in tokens. Missing values are derived from the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChunkWish {
-    /// Tokens of a chunk, at most what the model reads.
+    /// Maximum number of tokens in a chunk. Limited to what the model reads.
     pub size: Option<usize>,
-    /// Tokens that neighbouring chunks share, at most half a chunk.
+    /// Number of tokens shared by adjacent chunks. Limited to half a chunk.
     pub overlap: Option<usize>,
 }
 
-/// An embedding model inside the service.
+/// An embedding model that runs inside the service.
 pub struct LocalEmbedder {
     model: Model,
     tokens: Arc<Tokens>,
@@ -50,10 +50,10 @@ pub struct LocalEmbedder {
 }
 
 impl LocalEmbedder {
-    /// Loads the model. Takes about a tenth of a second for a small one, so it is not for an async worker.
+    /// Loads the model. Takes about a tenth of a second for a small model, so it must not run on an async worker.
     ///
     /// # Errors
-    /// A file that is missing or malformed, or a network of another kind.
+    /// A file is missing or malformed, or the network is of another kind.
     pub fn load(
         directory: &ModelDirectory,
         prefixes: Prefixes,
@@ -66,7 +66,7 @@ impl LocalEmbedder {
             revision: directory.revision()?,
             dimensions: network.dimensions(),
         };
-        // Two tokens are special ones, and the prefix takes its own.
+        // Two tokens are special ones. The prefix takes tokens too.
         let prefix = tokens.starts(&prefixes.document)?.len();
         let room = tokens.max().saturating_sub(2 + prefix).max(4);
         let target = wish.size.map_or(room * 4 / 5, |size| size.clamp(4, room));
@@ -204,7 +204,7 @@ impl Embedder for LocalEmbedder {
             .iter()
             .map(|encoded| self.tokens.content(encoded).to_vec())
             .collect();
-        // Somebody searches, whatever the texts are.
+        // Token vectors are requested by a search, so they have its urgency, whatever the role of the texts.
         let vectors = self
             .worker
             .run(Task::Tokens, Urgency::Query, encoded)

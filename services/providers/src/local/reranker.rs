@@ -8,7 +8,7 @@ use super::worker::{Task, Urgency, Worker};
 use crate::reranker::probability;
 use crate::{ProviderError, Reranker};
 
-/// A cross-encoder inside the service.
+/// A cross-encoder that runs inside the service.
 pub struct LocalReranker {
     name: String,
     tokens: Arc<Tokens>,
@@ -19,7 +19,7 @@ impl LocalReranker {
     /// Loads the model.
     ///
     /// # Errors
-    /// A file that is missing or malformed, a network of another kind, or one without a classifier.
+    /// A file is missing or malformed, the network is of another kind, or it has no classifier.
     pub fn load(directory: &ModelDirectory) -> Result<Self, LoadError> {
         let (network, tokens) = directory.load()?;
         if !network.is_cross_encoder() {

@@ -9,22 +9,23 @@ use tokio::sync::oneshot;
 
 use crate::{ProviderError, TokenCodes};
 
-/// Tokens that are computed together at most, a single text apart. A query waits this long at worst: about a tenth of a
-/// second on one core. Larger batches are hardly faster.
+/// Maximum number of tokens computed together, except for a single longer text. This is also the longest wait of a
+/// query: about a tenth of a second on one core. Larger batches are hardly faster.
 const BATCH_TOKENS: usize = 512;
-/// Texts that may wait; more are refused, and whoever stores an entry marks its embedding as pending.
+/// Maximum number of queued texts. Further ones are rejected, and entries that are being stored get a pending
+/// embedding.
 const QUEUED_TEXTS: usize = 4096;
-/// Threads that a matrix product uses at most.
+/// Maximum number of threads for a matrix product.
 const THREADS: usize = 4;
 
-/// What is asked of the model.
+/// What the model computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// A vector for each text.
     Embed,
-    /// The same, and the codes of its tokens' vectors.
+    /// A vector for each text, and the codes of its token vectors.
     EmbedWithTokens,
-    /// A vector for each text, and behind it one for each of its tokens.
+    /// A vector for each text, followed by a vector for each of its tokens.
     EmbedAndTokens,
     /// A vector for each token.
     Tokens,
@@ -32,28 +33,28 @@ pub(super) enum Task {
     Score,
 }
 
-/// Who waits.
+/// The priority of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Somebody searches.
+    /// A search waits for it.
     Query,
-    /// Somebody stores.
+    /// A write waits for it.
     Document,
 }
 
-/// What the model made of a text.
+/// The output of the model for one text.
 #[derive(Debug, Clone)]
 pub(super) struct Output {
-    /// What was asked for: one vector, those of the tokens, both, or a score.
+    /// The requested values: one vector, the token vectors, both, or a score.
     pub values: Vec<f32>,
-    /// The codes of the tokens' vectors, when they were asked for beside it.
+    /// The codes of the token vectors, if they were requested.
     pub tokens: Option<TokenCodes>,
 }
 
 struct Job {
     task: Task,
     texts: Vec<Encoded>,
-    /// One for each text that was computed, in order.
+    /// Outputs of the texts computed so far, in order.
     outputs: Vec<Output>,
     reply: oneshot::Sender<Result<Vec<Output>, ProviderError>>,
 }
@@ -62,7 +63,7 @@ struct Job {
 struct State {
     queries: VecDeque<Job>,
     documents: VecDeque<Job>,
-    /// Texts in both.
+    /// Number of texts in both queues.
     waiting: usize,
     closed: bool,
 }
@@ -78,7 +79,7 @@ impl Shared {
     }
 }
 
-/// A model on a thread of its own, which ends when this is dropped.
+/// A model on its own thread. The thread ends when the worker is dropped.
 pub(super) struct Worker {
     shared: Arc<Shared>,
 }
@@ -109,7 +110,7 @@ impl Worker {
         Ok(Self { shared })
     }
 
-    /// Computes the texts and gives an output for each.
+    /// Computes an output for each text.
     pub async fn run(
         &self,
         task: Task,
@@ -164,7 +165,7 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
                     .unwrap_or_else(PoisonError::into_inner);
             }
         };
-        // A defect in the arithmetic fails these texts, not the service.
+        // A panic in the computation fails these texts, not the service.
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
             pool.install(|| compute(model, task, &texts))
         }));
@@ -209,7 +210,7 @@ fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, 
     }
 }
 
-/// Forgets the jobs at the front that nobody waits for. Only the thread takes jobs away, and only from the front.
+/// Removes abandoned jobs from the front of the queues. Only the worker thread removes jobs, and only from the front.
 fn abandon(state: &mut State) {
     let State {
         queries,
@@ -225,7 +226,7 @@ fn abandon(state: &mut State) {
     }
 }
 
-/// The next texts, of one job or of several that ask for the same.
+/// The next texts to compute together, from one job or from several consecutive jobs with the same task.
 fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
     let (urgency, queue) = if state.queries.is_empty() {
         (Urgency::Document, &state.documents)
@@ -247,7 +248,7 @@ fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
     Some((urgency, task, texts))
 }
 
-/// Hands the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
+/// Assigns the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
 fn finish(
     shared: &Shared,
     urgency: Urgency,
@@ -302,7 +303,7 @@ mod tests {
 
     type Answer = oneshot::Receiver<Result<Vec<Output>, ProviderError>>;
 
-    /// A job of texts with this many tokens each, which are all their own length.
+    /// A job of texts with these numbers of tokens. The token ids of a text are its length.
     fn job(lengths: &[usize]) -> (Job, Answer) {
         let (reply, answer) = oneshot::channel();
         let text = |length: &usize| Encoded {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use context_test_support::wait_for;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,9 +82,10 @@ impl Server {
 
     /// Waits until this many requests came.
     pub async fn until(&self, requests: usize) {
-        while self.count() < requests {
-            tokio::task::yield_now().await;
-        }
+        wait_for("so many requests", || {
+            (self.count() >= requests).then_some(())
+        })
+        .await;
     }
 
     pub fn count(&self) -> usize {

@@ -1,9 +1,9 @@
-//! The settings as the layers below take them.
+//! Converts the settings for the layers below.
 
 use std::time::Duration;
 
 use context_engine::{EmbeddingConfig, EngineConfig, RerankConfig, SearchConfig, SummaryConfig};
-use context_store::Neighbourhood;
+use context_store::ContextWindow;
 use context_store_postgres::{Parts, Target, TargetError};
 use context_store_sqlite::Started;
 
@@ -41,7 +41,7 @@ impl Config {
                 enabled: search.enable_reranking,
                 timeout_ms: small(search.rerank_timeout_ms),
                 context_weight: search.rerank_context_weight,
-                context_gap: self.neighbourhood().gap,
+                context_gap: self.context_window().gap,
                 store_tokens: search.rerank_store_tokens,
             },
             embedding: EmbeddingConfig {
@@ -58,10 +58,10 @@ impl Config {
         }
     }
 
-    /// Which entries help to find those after them.
-    fn neighbourhood(&self) -> Neighbourhood {
+    /// The context window of hybrid search.
+    fn context_window(&self) -> ContextWindow {
         let gap = Duration::from_secs(self.search.context_gap_minutes * 60);
-        Neighbourhood {
+        ContextWindow {
             entries: small(self.search.context_neighbours),
             gap,
         }
@@ -73,7 +73,7 @@ impl Config {
         let storage = &self.storage;
         let mut config = context_store_sqlite::Config::new(&storage.db_path);
         config.language = self.search.fts_language.clone();
-        config.neighbourhood = self.neighbourhood();
+        config.context_window = self.context_window();
         config.indexed_fields = storage.metadata_indexed_fields.0.clone();
         config.readers = storage.sqlite_readers.map_or(config.readers, size);
         config.write_queue = size(storage.sqlite_write_queue);
@@ -89,7 +89,7 @@ impl Config {
     /// The settings of the server database.
     ///
     /// # Errors
-    /// What is wrong with the connection string, without repeating it.
+    /// What is wrong with the connection string. The message does not repeat it.
     pub fn postgres(&self) -> Result<context_store_postgres::Config, TargetError> {
         let settings = &self.postgres;
         let target = self.postgres_target()?;
@@ -100,8 +100,9 @@ impl Config {
         };
         let mut config = context_store_postgres::Config::new(target);
         config.language = self.search.fts_language.clone();
-        config.neighbourhood = self.neighbourhood();
+        config.context_window = self.context_window();
         config.indexed_fields = self.storage.metadata_indexed_fields.0.clone();
+        config.ef_search = small(settings.postgresql_hnsw_ef_search);
         config.pool_size = size(settings.postgresql_pool_size);
         config.queue = size(settings.postgresql_queue);
         config.pool_timeout = Duration::from_millis(settings.postgresql_pool_timeout_ms);

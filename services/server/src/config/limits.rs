@@ -1,11 +1,11 @@
-//! What a request may hold.
+//! Limits of requests and owners.
 
 use clap::Args;
 use context_engine::Quotas;
 
 use super::value::number;
 
-/// Limits of one request. They also size the buffers of every transport.
+/// Limits of one request and of each owner. The limits of a request also size the buffers of every transport.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
@@ -21,27 +21,30 @@ pub struct LimitSettings {
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", value_name = "MB", default_value = "100", value_parser = number(1, 1024), global = true)]
     pub max_total_size_mb: u64,
 
-    /// Context entries that each owner may have, 0 to 1 000 000 000 000; 0: any number.
+    /// Context entries of each owner at most, 0 to 1 000 000 000 000; 0 means no limit.
     #[arg(long = "quota-entries", env = "CONTEXT_QUOTA_ENTRIES", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
     pub quota_entries: u64,
 
-    /// Artifacts that each owner may have, 0 to 1 000 000 000 000; 0: any number.
+    /// Artifacts of each owner at most, 0 to 1 000 000 000 000; 0 means no limit.
     #[arg(long = "quota-artifacts", env = "CONTEXT_QUOTA_ARTIFACTS", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
     pub quota_artifacts: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of texts, metadata, images, all versions of artifacts and stored outcomes of requests that
-    /// each owner may have, 0 to 1 000 000 000; 0: any number.
+    /// Megabytes (1024 × 1024 bytes) of each owner at most, 0 to 1 000 000 000; 0 means no limit.
+    ///
+    /// Texts, metadata, images, all versions of artifacts and stored outcomes of requests count.
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of stored outcomes of requests with an idempotency key that each owner may have, 1 to
-    /// 1 000 000. Each is stored for 24 hours; one of a single write takes about 200 bytes.
+    /// Megabytes (1024 × 1024 bytes) of stored outcomes of each owner at most, 1 to 1 000 000.
+    ///
+    /// The outcome of a request with an idempotency key is stored for 24 hours. That of a single write takes about 200
+    /// bytes.
     #[arg(long, env = "CONTEXT_IDEMPOTENCY_MB", value_name = "MB", default_value = "64", value_parser = number(1, 1_000_000), global = true)]
     pub idempotency_mb: u64,
 }
 
 impl LimitSettings {
-    /// What each owner may have.
+    /// The quotas of each owner.
     #[must_use]
     pub fn quotas(&self) -> Quotas {
         let quota = |n: u64| (n > 0).then_some(n);
@@ -52,7 +55,7 @@ impl LimitSettings {
         }
     }
 
-    /// The limits as every layer uses them.
+    /// The limits of a request.
     #[must_use]
     pub fn limits(&self) -> context_model::Limits {
         let max_text_chars = usize::try_from(self.max_text_chars).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! How much work the service takes on at once.
+//! Settings of load and time: how much work the service accepts at once.
 
 use clap::Args;
 use context_engine::Rate;
@@ -9,12 +9,14 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load and time")]
 pub struct Load {
-    /// Connections through one address or socket at most, 1 to 100 000; more wait to be accepted.
+    /// Connections of one listening address or socket at most, 1 to 100 000. More wait to be accepted.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
-    /// Connections of one client address at most, 0 to 100 000. 0: half of CONTEXT_MAX_CONNECTIONS. Behind a proxy, or a
-    /// published container port, all clients have one address: set it to CONTEXT_MAX_CONNECTIONS there.
+    /// Connections of one client address at most, 0 to 100 000; 0 means half of CONTEXT_MAX_CONNECTIONS.
+    ///
+    /// Behind a proxy or a published container port all clients have one address. Then set it to
+    /// CONTEXT_MAX_CONNECTIONS.
     #[arg(long = "max-connections-per-address", env = "CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", default_value = "0", value_parser = number(0, 100_000), global = true)]
     pub max_connections_per_address: u64,
 
@@ -22,25 +24,27 @@ pub struct Load {
     #[arg(long = "max-concurrent-requests", env = "CONTEXT_MAX_CONCURRENT_REQUESTS", value_name = "N", default_value = "256", value_parser = number(1, 100_000), global = true)]
     pub max_concurrent_requests: u64,
 
-    /// Operations that wait for their turn before one more is refused, 0 to 1 000 000.
+    /// Operations that may wait, 0 to 1 000 000. More are refused.
     #[arg(long = "request-queue", env = "CONTEXT_REQUEST_QUEUE", value_name = "N", default_value = "4096", value_parser = number(0, 1_000_000), global = true)]
     pub request_queue: u64,
 
-    /// Megabytes of request and reply bodies held at once, 64 to 1 048 576; more is refused until there is room. At
-    /// least the largest request always fits.
+    /// Megabytes of request and reply bodies held at once, 64 to 1 048 576.
+    ///
+    /// Beyond it requests are refused. The largest request always fits.
     #[arg(long = "request-memory-mb", env = "CONTEXT_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = number(64, 1_048_576), global = true)]
     pub request_memory_mb: u64,
 
-    /// Seconds an operation may take, 1 to 3600; a gRPC deadline may shorten it.
+    /// Seconds that an operation may take, 1 to 3600. A gRPC deadline may shorten it.
     #[arg(long = "request-timeout-seconds", env = "CONTEXT_REQUEST_TIMEOUT_SECONDS", value_name = "S", default_value = "60", value_parser = number(1, 3600), global = true)]
     pub request_timeout_seconds: u64,
 
-    /// Requests a minute that each API key may make, 0 to 1 000 000; a sixth of them at once after a pause. 0: any
-    /// number.
+    /// Requests a minute of each API key, 0 to 1 000 000; 0 means no limit.
+    ///
+    /// After a pause a sixth of them may come at once.
     #[arg(long = "rate-limit-per-minute", env = "CONTEXT_RATE_LIMIT_PER_MINUTE", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000), global = true)]
     pub rate_limit_per_minute: u64,
 
-    /// Seconds a stopping service waits for running requests, 0 to 3600.
+    /// Seconds that a stopping service waits for running requests, 0 to 3600.
     #[arg(long = "drain-timeout-seconds", env = "CONTEXT_DRAIN_TIMEOUT_SECONDS", value_name = "S", default_value = "10", value_parser = number(0, 3600), global = true)]
     pub drain_timeout_seconds: u64,
 

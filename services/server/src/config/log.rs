@@ -1,29 +1,29 @@
-//! What is logged, and in which form.
+//! Settings of the log.
 
 use clap::Args;
 
-/// The five levels.
+/// The levels of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
     /// Everything, rejected requests included
     Debug,
     /// What the service does
     Info,
-    /// What somebody should look at
+    /// What the operator should check
     #[value(alias = "warn")]
     Warning,
     /// What failed
     Error,
-    /// The same as error: nothing is logged above it
+    /// The same as error: no line has a higher level
     Critical,
 }
 
-/// The forms.
+/// The forms of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Lines for people
     Text,
-    /// One JSON object a line
+    /// One JSON object on each line
     Json,
 }
 
@@ -31,7 +31,7 @@ pub enum Format {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Log")]
 pub struct Log {
-    /// What is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL, in any case.
+    /// The lowest level that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL, in any case.
     #[arg(
         long,
         env = "LOG_LEVEL",
@@ -43,7 +43,7 @@ pub struct Log {
     )]
     pub log_level: Level,
 
-    /// How it is written: text or json.
+    /// The form of the log: text or json.
     #[arg(
         long,
         env = "LOG_FORMAT",

@@ -1,7 +1,7 @@
-//! Every setting of the service: its name, meaning, default, unit and range, once.
+//! Every setting of the service, defined once: its name, meaning, default, unit and range.
 //!
-//! A flag wins over the environment variable of the same setting, which wins over the default. An empty variable
-//! counts as unset.
+//! A flag wins over the environment variable of the same setting. The variable wins over the default. An empty
+//! variable counts as unset.
 
 mod docs;
 mod layers;
@@ -28,14 +28,15 @@ pub use postgres::Postgres;
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use storage::{Backend, Storage};
-pub use value::{List, Listen, Secret, Url, expand};
+pub use value::{List, Listen, Url};
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use context_model::Secret;
 
-/// The settings of the service, a section each.
+/// The settings of the service, by section.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
     /// The database.
@@ -44,7 +45,7 @@ pub struct Config {
     /// The PostgreSQL server.
     #[command(flatten)]
     pub postgres: Postgres,
-    /// What a request may hold.
+    /// Limits of requests and owners.
     #[command(flatten)]
     pub limits: LimitSettings,
     /// Search.
@@ -65,7 +66,7 @@ pub struct Config {
     /// The log.
     #[command(flatten)]
     pub log: Log,
-    /// Serve the Unix socket alone and stop when idle: how a gateway starts the service.
+    /// Serve only the Unix socket, and stop when idle. A gateway starts the service with this flag.
     #[arg(long, hide = true)]
     pub auto_started: bool,
 }
@@ -82,7 +83,7 @@ impl Config {
                 Backend::Sqlite => context_model::local::socket_path(&self.storage.db_path, uid),
                 Backend::Postgresql => {
                     let settings = &self.postgres;
-                    let place = context_model::local::PostgresPlace {
+                    let address = context_model::local::PostgresAddress {
                         connection_string: settings
                             .postgresql_connection_string
                             .as_ref()
@@ -92,7 +93,7 @@ impl Config {
                         user: &settings.postgresql_user,
                         database: &settings.postgresql_database,
                     };
-                    context_model::local::postgres_socket_path(place, uid)
+                    context_model::local::postgres_socket_path(address, uid)
                 }
             })
     }
@@ -109,8 +110,8 @@ impl Config {
         Duration::from_secs(self.load.request_timeout_seconds)
     }
 
-    /// Whether requests must name a host that is known: without authentication a web page could otherwise reach the
-    /// service by pointing its own name at this machine or at one that its reader's machine reaches.
+    /// Whether the `Host` of a request must be a known name. Otherwise, without authentication, a web page could reach
+    /// the service by pointing its own host name at an address of this service.
     #[must_use]
     pub fn checks_host(&self) -> bool {
         self.network.auth == Auth::Off

@@ -1,13 +1,14 @@
-//! Which models make embeddings and summaries.
+//! Settings of the models that make embeddings and summaries.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use context_engine::Switch;
+use context_model::Secret;
 
-use super::value::{Secret, Url, number, path, switch};
+use super::value::{Url, number, path, switch};
 
-/// Who makes embeddings.
+/// The providers of embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum EmbeddingProvider {
     /// The first that works
@@ -16,7 +17,7 @@ pub enum EmbeddingProvider {
     Local,
     /// Ollama
     Ollama,
-    /// OpenAI, or a server that speaks like it
+    /// OpenAI, or a compatible server
     Openai,
     /// Azure OpenAI
     Azure,
@@ -26,29 +27,29 @@ pub enum EmbeddingProvider {
     Voyage,
     /// Cohere
     Cohere,
-    /// Nobody
+    /// No provider
     None,
 }
 
-/// Who writes summaries.
+/// The providers of summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SummaryProvider {
     /// Ollama, when a model is named
     Auto,
     /// Ollama
     Ollama,
-    /// OpenAI, or a server that speaks like it
+    /// OpenAI, or a compatible server
     Openai,
     /// Anthropic
     Anthropic,
-    /// Nobody
+    /// No provider
     None,
 }
 
-/// What a store does when no embedding can be made.
+/// What a store does when the text cannot be embedded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnFailure {
-    /// The entry is stored, its embedding follows later
+    /// The entry is stored, and embedded later
     Degrade,
     /// The call fails
     Fail,
@@ -58,9 +59,11 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Models")]
 pub struct Models {
-    /// Who makes embeddings: local (a model inside the service), ollama, openai (or a server that speaks like it), azure, tei,
-    /// voyage, cohere, none; or auto: a model inside the service when there is one, else Ollama when OLLAMA_HOST or
-    /// EMBEDDING_MODEL is set or ENABLE_SEMANTIC_SEARCH is true, else none.
+    /// The embedding provider: local, ollama, openai, azure, tei, voyage, cohere, none, or auto.
+    ///
+    /// local is a model inside the service. openai is OpenAI or a compatible server. auto is a model inside the service
+    /// if there is one. Otherwise it is ollama when OLLAMA_HOST or EMBEDDING_MODEL is set or ENABLE_SEMANTIC_SEARCH is
+    /// true, and else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",
@@ -72,16 +75,17 @@ pub struct Models {
     )]
     pub embedding_provider: EmbeddingProvider,
 
-    /// Where Ollama answers. Default: http://localhost:11434.
+    /// Ollama's address. Default: http://localhost:11434.
     #[arg(long, env = "OLLAMA_HOST", value_name = "URL", global = true)]
     pub ollama_host: Option<Url>,
 
-    /// Where the embedding provider answers, for those without an address of their own (azure, tei) or another one than
-    /// usual: for openai the address up to and with /v1, for the others without a path.
+    /// The embedding provider's address, if not its usual one.
+    ///
+    /// azure and tei have no usual address. For openai the address ends in /v1; for the others it has no path.
     #[arg(long, env = "EMBEDDING_URL", value_name = "URL", global = true)]
     pub embedding_url: Option<Url>,
 
-    /// The key of the embedding provider.
+    /// The API key for the embedding provider.
     #[arg(
         long,
         env = "EMBEDDING_API_KEY",
@@ -91,26 +95,31 @@ pub struct Models {
     )]
     pub embedding_api_key: Option<Secret>,
 
-    /// Seconds an embedding provider may take for one answer, 1 to 600.
+    /// Seconds that one response of the embedding provider may take, 1 to 600.
     #[arg(long, env = "EMBEDDING_TIMEOUT_SECONDS", value_name = "S", default_value = "30", value_parser = number(1, 600), global = true)]
     pub embedding_timeout_seconds: u64,
 
-    /// The embedding model's name; for azure the deployment's. Default: embeddinggemma:latest with Ollama,
-    /// text-embedding-3-small with OpenAI, the directory's name for a model inside the service.
+    /// The embedding model's name; for azure the deployment's name.
+    ///
+    /// Default: embeddinggemma:latest with Ollama, text-embedding-3-small with OpenAI, the directory's name for a model
+    /// inside the service.
     #[arg(long, env = "EMBEDDING_MODEL", value_name = "NAME", global = true)]
     pub embedding_model: Option<String>,
 
-    /// The length of an embedding, 1 to 4096, to ask a provider for. Default: the model's own. A model inside the service
-    /// has only its own.
+    /// The dimensions of an embedding, 1 to 4096. Default: the model's own.
+    ///
+    /// A provider is asked for this number. A model inside the service has only its own.
     #[arg(long, env = "EMBEDDING_DIM", value_name = "N", value_parser = number(1, 4096), global = true)]
     pub embedding_dim: Option<u64>,
 
-    /// A directory with a model that runs inside the service, laid out as sentence-transformers does it (config.json,
-    /// tokenizer.json, model.safetensors). Default: all-MiniLM-L6-v2 in ~/.cache/context-service/models, if it is there.
+    /// A directory with an embedding model that runs inside the service.
+    ///
+    /// It has the layout of sentence-transformers (config.json, tokenizer.json, model.safetensors). Default:
+    /// all-MiniLM-L6-v2 in ~/.cache/context-service/models, if it is there.
     #[arg(long, env = "EMBEDDING_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub embedding_model_path: Option<PathBuf>,
 
-    /// What a store does when no embedding can be made: degrade (embed later) or fail.
+    /// What a store does when the text cannot be embedded: degrade (embed it later) or fail.
     #[arg(
         long,
         env = "EMBEDDING_ON_FAILURE",
@@ -122,7 +131,7 @@ pub struct Models {
     )]
     pub embedding_on_failure: OnFailure,
 
-    /// Text put before every query that is embedded. Default: what the model wants.
+    /// Text before every query that is embedded. Default: the model's own prefix.
     #[arg(
         long,
         env = "EMBEDDING_QUERY_PREFIX",
@@ -131,7 +140,7 @@ pub struct Models {
     )]
     pub embedding_query_prefix: Option<String>,
 
-    /// Text put before every entry that is embedded. Default: what the model wants.
+    /// Text before every entry that is embedded. Default: the model's own prefix.
     #[arg(
         long,
         env = "EMBEDDING_DOCUMENT_PREFIX",
@@ -140,11 +149,11 @@ pub struct Models {
     )]
     pub embedding_document_prefix: Option<String>,
 
-    /// Tokens of a chunk, 16 to 100 000; never more than the model reads. Default: four fifths of what it reads.
+    /// Tokens of a chunk, 16 to 100 000, at most what the model can read. Default: four fifths of that.
     #[arg(long, env = "CHUNK_SIZE", value_name = "N", value_parser = number(16, 100_000), global = true)]
     pub chunk_size: Option<u64>,
 
-    /// Tokens that neighbouring chunks share, 0 to 50 000; at most half a chunk. Default: 12 % of a chunk.
+    /// Tokens that two adjacent chunks share, 0 to 50 000, at most half a chunk. Default: 12 % of a chunk.
     #[arg(long, env = "CHUNK_OVERLAP", value_name = "N", value_parser = number(0, 50_000), global = true)]
     pub chunk_overlap: Option<u64>,
 
@@ -152,8 +161,10 @@ pub struct Models {
     #[arg(long, env = "ENABLE_SUMMARY_GENERATION", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_summary_generation: Switch,
 
-    /// Who writes summaries: ollama, openai (or a server that speaks like it), anthropic, none; or auto: Ollama when
-    /// SUMMARY_MODEL is set. The texts of entries go there.
+    /// The summary provider: ollama, openai, anthropic, none, or auto.
+    ///
+    /// openai is OpenAI or a compatible server. auto is ollama when SUMMARY_MODEL is set. The texts of entries are sent
+    /// to the provider.
     #[arg(
         long,
         env = "SUMMARY_PROVIDER",
@@ -169,12 +180,13 @@ pub struct Models {
     #[arg(long, env = "SUMMARY_MODEL", value_name = "NAME", global = true)]
     pub summary_model: Option<String>,
 
-    /// Where it answers, when not at the provider's usual address (for ollama OLLAMA_HOST): for openai the address up to and
-    /// with /v1, for the others without a path.
+    /// The summary provider's address, if not its usual one.
+    ///
+    /// The usual address of ollama is OLLAMA_HOST. For openai the address ends in /v1; for the others it has no path.
     #[arg(long, env = "SUMMARY_URL", value_name = "URL", global = true)]
     pub summary_url: Option<Url>,
 
-    /// The key of the provider of summaries.
+    /// The API key for the summary provider.
     #[arg(
         long,
         env = "SUMMARY_API_KEY",
@@ -184,7 +196,7 @@ pub struct Models {
     )]
     pub summary_api_key: Option<Secret>,
 
-    /// Seconds a summary may take, 1 to 3600.
+    /// Seconds that a summary may take, 1 to 3600.
     #[arg(long, env = "SUMMARY_TIMEOUT_SECONDS", value_name = "S", default_value = "120", value_parser = number(1, 3_600), global = true)]
     pub summary_timeout_seconds: u64,
 
@@ -192,7 +204,7 @@ pub struct Models {
     #[arg(long, env = "SUMMARY_MAX_TOKENS", value_name = "N", default_value = "2000", value_parser = number(1, 100_000), global = true)]
     pub summary_max_tokens: u64,
 
-    /// Characters below which a text gets no summary, 0 to 1 000 000.
+    /// Characters of the shortest text that gets a summary, 0 to 1 000 000.
     #[arg(long, env = "SUMMARY_MIN_CONTENT_LENGTH", value_name = "N", default_value = "500", value_parser = number(0, 1_000_000), global = true)]
     pub summary_min_content_length: u64,
 }

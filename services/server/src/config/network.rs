@@ -1,4 +1,4 @@
-//! Where the service listens, and who may call.
+//! Where the service listens, and which callers it accepts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::value::{List, Listen, absolute_path, address, boolean, optional_addre
 /// How callers are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Auth {
-    /// Not at all; then only this machine may call
+    /// Not at all; only this machine may call
     Off,
     /// By API key
     Keys,
@@ -22,7 +22,7 @@ pub enum Auth {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
-    /// The address of gRPC and REST; port 0 takes a free one.
+    /// The address of gRPC and REST. Port 0 chooses a free port.
     #[arg(long = "listen", env = "CONTEXT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7420", value_parser = address, global = true)]
     pub listen: SocketAddr,
 
@@ -30,12 +30,13 @@ pub struct Network {
     #[arg(long = "grpc-listen", env = "CONTEXT_GRPC_LISTEN", value_name = "ADDRESS", default_value = "off", value_parser = optional_address, global = true)]
     pub grpc_listen: Listen,
 
-    /// The Unix socket for clients on this machine, always open. Default: named after the database, in
-    /// $XDG_RUNTIME_DIR/context-service or /tmp/context-service-UID.
+    /// The Unix socket for clients on this machine; always open.
+    ///
+    /// Default: named after the database, in $XDG_RUNTIME_DIR/context-service or /tmp/context-service-UID.
     #[arg(long = "socket", env = "CONTEXT_SOCKET", value_name = "PATH", value_parser = absolute_path, global = true)]
     pub socket: Option<PathBuf>,
 
-    /// How callers are authenticated: off, keys (API keys), or oidc (API keys and tokens of an OpenID Connect issuer).
+    /// How callers are authenticated: off, keys (API keys), or oidc (API keys and OpenID Connect tokens).
     #[arg(
         long,
         env = "AUTH",
@@ -47,8 +48,9 @@ pub struct Network {
     )]
     pub auth: Auth,
 
-    /// Listen on other than loopback addresses without authentication: who reaches the port can then read, change and
-    /// delete everything.
+    /// Listen on addresses other than loopback without authentication.
+    ///
+    /// Anyone who reaches the port can then read, change and delete everything.
     #[arg(
         long = "insecure",
         env = "CONTEXT_INSECURE",
@@ -63,9 +65,10 @@ pub struct Network {
     )]
     pub insecure: bool,
 
-    /// Host names, besides `localhost` and addresses, under which clients reach the service, between commas. Requests for
-    /// other names are refused without authentication, on loopback addresses, and wherever this is set: that stops a web
-    /// page from reaching the service under its own name.
+    /// Host names of this service besides `localhost` and IP addresses, comma-separated.
+    ///
+    /// Requests for another host name are refused in three cases: without authentication, on loopback addresses, and
+    /// when this setting has a value. This stops a web page from reaching the service under the page's own name.
     #[arg(
         long = "allowed-hosts",
         env = "CONTEXT_ALLOWED_HOSTS",
@@ -76,7 +79,7 @@ pub struct Network {
     )]
     pub allowed_hosts: List,
 
-    /// Browser origins that may call, between commas: https://app.example. None by default; there is no wildcard.
+    /// Browser origins that may call, comma-separated: https://app.example. Default: none. No wildcard.
     #[arg(long = "cors-origins", env = "CONTEXT_CORS_ORIGINS", value_name = "ORIGINS", default_value = "", hide_default_value = true, value_parser = origins, global = true)]
     pub cors_origins: List,
 }

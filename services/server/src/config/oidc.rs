@@ -8,16 +8,17 @@ use context_oidc::Settings;
 
 use super::value::{List, Url, number};
 
-/// Settings of tokens; they count with AUTH=oidc.
+/// Settings of tokens, used with AUTH=oidc.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "OpenID Connect")]
 pub struct Oidc {
-    /// The issuer whose tokens are accepted, exactly as it stands in their `iss`; its keys are found by
-    /// /.well-known/openid-configuration. http only on this machine.
+    /// The issuer whose tokens are accepted, exactly as in their `iss`. http only on this machine.
+    ///
+    /// Its keys are found through /.well-known/openid-configuration.
     #[arg(long, env = "OIDC_ISSUER", value_name = "URL", global = true)]
     pub oidc_issuer: Option<Url>,
 
-    /// Whom tokens must be meant for: a token's `aud` names one of these, between commas.
+    /// The accepted audiences, comma-separated. A token's `aud` must name one of them.
     #[arg(
         long,
         env = "OIDC_AUDIENCE",
@@ -28,11 +29,11 @@ pub struct Oidc {
     )]
     pub oidc_audience: List,
 
-    /// Where the issuer's keys are, for one that has no discovery document.
+    /// The address of the issuer's keys, if the issuer has no discovery document.
     #[arg(long, env = "OIDC_JWKS_URL", value_name = "URL", global = true)]
     pub oidc_jwks_url: Option<Url>,
 
-    /// The claim with the scopes: words between spaces, or a list; /a/b for a claim inside of another.
+    /// The claim with the scopes: words separated by spaces, or a list. /a/b names a claim inside another.
     #[arg(
         long,
         env = "OIDC_SCOPE_CLAIM",
@@ -42,8 +43,9 @@ pub struct Oidc {
     )]
     pub oidc_scope_claim: String,
 
-    /// What the values of that claim begin with when they are for this service: with `context.`, `context.read` is the
-    /// scope read. Default: nothing.
+    /// The prefix of scopes that are for this service. Default: none.
+    ///
+    /// With `context.`, the value `context.read` is the scope read.
     #[arg(
         long,
         env = "OIDC_SCOPE_PREFIX",
@@ -54,11 +56,11 @@ pub struct Oidc {
     )]
     pub oidc_scope_prefix: String,
 
-    /// The scopes of a token that has no such claim, between commas. Default: none, so that it may do nothing.
+    /// The scopes of a token without the scope claim, comma-separated. Default: none, so it may do nothing.
     #[arg(long, env = "OIDC_DEFAULT_SCOPES", value_name = "SCOPES", default_value = "", hide_default_value = true, value_parser = scopes, global = true)]
     pub oidc_default_scopes: Scopes,
 
-    /// The claim that decides the owner; /a/b for a claim inside of another. A token without it is refused.
+    /// The claim that decides the owner. A token without it is refused. /a/b names a claim inside another.
     #[arg(
         long,
         env = "OIDC_OWNER_CLAIM",
@@ -68,30 +70,32 @@ pub struct Oidc {
     )]
     pub oidc_owner_claim: String,
 
-    /// What the owners of tokens begin with, 64 characters at most. Default: `oidc:`, 12 digits of the issuer's SHA-256 and
-    /// `:`. With `none` the claim names the owner as it is, also one that has API keys, also `default`.
+    /// The prefix of the owners of tokens, at most 64 characters, or `none`.
+    ///
+    /// Default: `oidc:`, 12 digits of the issuer's SHA-256 and `:`. With `none` the value of the claim is the owner,
+    /// also an owner that has API keys, and also `default`.
     #[arg(long, env = "OIDC_OWNER_PREFIX", value_name = "TEXT", value_parser = owner_prefix, global = true)]
     pub oidc_owner_prefix: Option<String>,
 
-    /// Seconds by which the clocks of the issuer and of this machine may differ, 0 to 300.
+    /// Seconds by which the clocks of the issuer and this machine may differ, 0 to 300.
     #[arg(long, env = "OIDC_CLOCK_SKEW_SECONDS", value_name = "S", default_value = "60", value_parser = number(0, 300), global = true)]
     pub oidc_clock_skew_seconds: u64,
 
-    /// Minutes for which the issuer's keys are used while it cannot be reached, 1 to 10 080.
+    /// Minutes that the issuer's keys are used while the issuer is unreachable, 1 to 10 080.
     #[arg(long, env = "OIDC_KEYS_MAX_AGE_MINUTES", value_name = "MIN", default_value = "60", value_parser = number(1, 10_080), global = true)]
     pub oidc_keys_max_age_minutes: u64,
 }
 
-/// Scopes between commas.
+/// Comma-separated scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scopes(pub Vec<Scope>);
 
 fn scopes(text: &str) -> Result<Scopes, String> {
     let Ok(List(names)) = text.parse::<List>();
     let scopes: Option<Vec<Scope>> = names.iter().map(|name| Scope::parse(name)).collect();
-    scopes
-        .map(Scopes)
-        .ok_or_else(|| "it must be of read, write, delete and manage, between commas".to_owned())
+    scopes.map(Scopes).ok_or_else(|| {
+        "it must be a comma-separated list of read, write, delete and manage".to_owned()
+    })
 }
 
 fn owner_prefix(text: &str) -> Result<String, String> {
@@ -109,10 +113,10 @@ fn owner_prefix(text: &str) -> Result<String, String> {
 }
 
 impl Oidc {
-    /// Whose tokens are accepted.
+    /// The accepted issuer and the rules for its tokens.
     ///
     /// # Errors
-    /// A sentence that names the setting which is missing.
+    /// A message that names the missing setting.
     pub fn settings(&self) -> Result<Settings, String> {
         let issuer = self.oidc_issuer.as_ref().ok_or(
             "AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens",
@@ -133,7 +137,7 @@ impl Oidc {
         })
     }
 
-    /// How their claims become a caller.
+    /// The rules by which a token's claims become a caller.
     #[must_use]
     pub fn rules(&self) -> TokenRules {
         TokenRules {

@@ -1,14 +1,15 @@
-//! Where the PostgreSQL server is, and how it is used.
+//! Settings of the PostgreSQL server and its connections.
 
 use clap::Args;
+use context_model::Secret;
 
-use super::value::{Secret, boolean, number};
+use super::value::{boolean, number};
 
 /// Settings of the PostgreSQL server, for `STORAGE_BACKEND=postgresql`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "PostgreSQL")]
 pub struct Postgres {
-    /// The server's host: a name, an address, the directory of a Unix socket, or several between commas.
+    /// The server's host: a name, an address, the directory of a Unix socket, or several, comma-separated.
     #[arg(
         long,
         env = "POSTGRESQL_HOST",
@@ -53,10 +54,11 @@ pub struct Postgres {
     )]
     pub postgresql_database: String,
 
-    /// A connection string (`postgresql://user:password@host:5432/database?sslmode=verify-full`); it wins over the five
-    /// settings above. sslmode is disable, prefer (the default), require, verify-ca or verify-full; sslrootcert names a
-    /// file of authorities, else the system's are asked. With several hosts, target_session_attrs=read-write finds the
-    /// primary.
+    /// A connection string. It wins over the five settings above.
+    ///
+    /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. `sslmode` is disable, prefer
+    /// (the default), require, verify-ca or verify-full. `sslrootcert` names a file of authorities; without it the
+    /// system's authorities are used. With several hosts, `target_session_attrs=read-write` finds the primary.
     #[arg(
         long,
         env = "POSTGRESQL_CONNECTION_STRING",
@@ -66,20 +68,29 @@ pub struct Postgres {
     )]
     pub postgresql_connection_string: Option<Secret>,
 
+    /// Candidates that the HNSW index keeps in a semantic search (`hnsw.ef_search`), 1 to 1000.
+    ///
+    /// The index keeps at least as many as the search takes from it. Larger values find more of the nearest entries and
+    /// take longer.
+    #[arg(long, env = "POSTGRESQL_HNSW_EF_SEARCH", value_name = "N", default_value = "400", value_parser = number(1, 1000), global = true)]
+    pub postgresql_hnsw_ef_search: u64,
+
     /// Connections at most, 1 to 1000.
     #[arg(long, env = "POSTGRESQL_POOL_SIZE", value_name = "N", default_value = "16", value_parser = number(1, 1000), global = true)]
     pub postgresql_pool_size: u64,
 
-    /// Whether statements stay prepared on a connection: true or false. A transaction pooler that does not carry prepared
-    /// statements (PgBouncer before 1.21) needs false, and pgbouncer=true in the connection string says so too.
+    /// Whether statements stay prepared on a connection: true or false.
+    ///
+    /// A transaction pooler without support for prepared statements (PgBouncer before 1.21) needs false.
+    /// `pgbouncer=true` in the connection string has the same effect.
     #[arg(long, env = "POSTGRESQL_STATEMENT_CACHE", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "true", global = true)]
     pub postgresql_statement_cache: bool,
 
-    /// Milliseconds an operation waits for a connection before it is refused, 1 to 600 000.
+    /// Milliseconds that an operation waits for a connection before it is refused, 1 to 600 000.
     #[arg(long, env = "POSTGRESQL_POOL_TIMEOUT_MS", value_name = "MS", default_value = "10000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_pool_timeout_ms: u64,
 
-    /// Operations that may wait for a connection before one more is refused, 1 to 1 000 000.
+    /// Operations that may wait for a connection, 1 to 1 000 000. More are refused.
     #[arg(long, env = "POSTGRESQL_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub postgresql_queue: u64,
 
@@ -91,16 +102,19 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_STATEMENT_TIMEOUT_MS", value_name = "MS", default_value = "30000", value_parser = number(1, 3_600_000), global = true)]
     pub postgresql_statement_timeout_ms: u64,
 
-    /// How often an operation is tried again after a conflict or a lost connection, 0 to 20. Only what cannot have
-    /// happened is tried again.
+    /// Retries of an operation after a conflict or a lost connection, 0 to 20.
+    ///
+    /// An operation is retried only if it cannot have taken effect.
     #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
     pub postgresql_retries: u64,
 
-    /// Failures to reach the server in a row after which operations are refused at once, 1 to 1 000 000.
+    /// Failed connections in a row that open the circuit breaker, 1 to 1 000 000.
+    ///
+    /// While it is open, operations are refused at once.
     #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_FAILURES", value_name = "N", default_value = "10", value_parser = number(1, 1_000_000), global = true)]
     pub postgresql_circuit_breaker_failures: u64,
 
-    /// Milliseconds for which they are refused before one of them tries the server again, 1 to 600 000.
+    /// Milliseconds until an open circuit breaker lets one operation try the server again, 1 to 600 000.
     #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_RECOVERY_MS", value_name = "MS", default_value = "500", value_parser = number(1, 600_000), global = true)]
     pub postgresql_circuit_breaker_recovery_ms: u64,
 }

@@ -5,10 +5,9 @@ use std::ffi::OsString;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use context_model::expand_variables;
 
-use super::value::expand;
-
-/// Why the command line or the environment was refused, or what was asked for instead (`--help`, `--version`).
+/// An error in the command line or the environment, or the text that `--help` or `--version` prints.
 #[derive(Debug)]
 pub struct ReadError {
     /// What to print.
@@ -17,10 +16,10 @@ pub struct ReadError {
     pub exit_code: u8,
 }
 
-/// Reads a command line. `env` gives the value of an environment variable.
+/// Reads a command line. `env` returns the value of an environment variable.
 ///
 /// # Errors
-/// A sentence that names the setting and what is allowed.
+/// A message that names the setting and its allowed values.
 pub fn read<C: CommandFactory + FromArgMatches>(
     arguments: impl IntoIterator<Item = OsString>,
     env: &dyn Fn(&str) -> Option<String>,
@@ -32,7 +31,7 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         let Some(name) = arg.get_env().and_then(|name| name.to_str()) else {
             continue;
         };
-        match env(name).map(|value| expand(&value, env)) {
+        match env(name).map(|value| expand_variables(&value, env)) {
             Some(value) if !value.trim().is_empty() => {
                 line.push(format!("--{}={value}", arg.get_long().unwrap_or_default()).into());
             }
@@ -40,10 +39,10 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         }
     }
     line.extend(given.map(|argument| match argument.into_string() {
-        Ok(text) => expand(&text, env).into(),
+        Ok(text) => expand_variables(&text, env).into(),
         Err(not_unicode) => not_unicode,
     }));
-    // What clap says may repeat a value, and that may be an address with a password, of whatever setting.
+    // clap's message may repeat a value, and the value of any setting may be an address with a password.
     let secretive: Vec<String> = line
         .iter()
         .filter_map(|argument| argument.to_str())
@@ -57,7 +56,7 @@ pub fn read<C: CommandFactory + FromArgMatches>(
     C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named, &secretive))
 }
 
-/// Keeps clap from reading the variable itself, unexpanded, but not from telling its name.
+/// Keeps clap from reading the variable itself, unexpanded. The help text still names it.
 fn without_env(arg: Arg) -> Arg {
     let Some(name) = arg
         .get_env()
@@ -75,7 +74,7 @@ fn without_env(arg: Arg) -> Arg {
         .long_help(format!("{long_help}\n\n[env: {name}]"))
 }
 
-/// The value of an argument that looks like an address, which may hold a password.
+/// The value of an argument that looks like an address, which may contain a password.
 fn address(argument: &str) -> Option<&str> {
     let value = argument
         .strip_prefix("--")
@@ -108,7 +107,7 @@ fn refusal(error: &clap::Error, command: &Command, secretive: &[String]) -> Read
     ReadError { text, exit_code: 2 }
 }
 
-/// clap names the flag; whoever set an environment variable looks for that.
+/// An error message that names the environment variable too: clap names only the flag.
 fn about_a_value(error: &clap::Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
         return None;

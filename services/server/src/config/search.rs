@@ -1,16 +1,17 @@
-//! What can be searched, and how results look.
+//! Settings of the searches and of their results.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use context_engine::Switch;
+use context_model::Secret;
 
-use super::value::{Secret, Url, boolean, fraction, number, path, switch};
+use super::value::{Url, boolean, fraction, number, path, switch};
 
-/// Who reranks.
+/// The rerankers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum RerankProvider {
-    /// A cross-encoder inside the service, when one is configured, else late interaction
+    /// A cross-encoder inside the service if one is configured, else late interaction
     Auto,
     /// A cross-encoder inside the service
     Local,
@@ -18,7 +19,7 @@ pub enum RerankProvider {
     Tei,
     /// Cohere
     Cohere,
-    /// Jina AI, or a server that speaks like it
+    /// Jina AI, or a compatible server
     Jina,
     /// Voyage AI
     Voyage,
@@ -32,8 +33,10 @@ pub struct Search {
     #[arg(long, env = "ENABLE_FTS", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_fts: Switch,
 
-    /// The language of stemming. On SQLite, a language without a stemmer means that words are compared as they are; on
-    /// PostgreSQL every text search configuration of the server will do, and another name stops the start.
+    /// The language of stemming.
+    ///
+    /// On SQLite, words of a language without a stemmer are compared unstemmed. On PostgreSQL any text search
+    /// configuration of the server can be named; an unknown name stops the start.
     #[arg(
         long,
         env = "FTS_LANGUAGE",
@@ -43,49 +46,60 @@ pub struct Search {
     )]
     pub fts_language: String,
 
-    /// Newest matches that a ranked full-text search ranks at most, 100 to 1 000 000; the reply says when there were more.
+    /// Matches that a full-text search ranks at most, the newest ones, 100 to 1 000 000.
+    ///
+    /// The reply says when more entries matched.
     #[arg(long, env = "FTS_RANKING_CAP", value_name = "N", default_value = "10100", value_parser = number(100, 1_000_000), global = true)]
     pub fts_ranking_cap: u64,
 
-    /// Full text and meaning together: true, false, or auto (on when at least one of the two works).
+    /// Hybrid search: true, false, or auto (on when full-text or semantic search works).
     #[arg(long, env = "ENABLE_HYBRID_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_hybrid_search: Switch,
 
-    /// The constant k of reciprocal rank fusion, 1 to 1000. A larger one weighs ranks more evenly.
+    /// The constant k of reciprocal rank fusion, 1 to 1000. A larger k weighs ranks more evenly.
     #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
     pub hybrid_rrf_k: u64,
 
-    /// The first places of each search that reciprocal rank fusion sums, 1 to 200. An entry beyond them in both counts with
-    /// its better place alone. More weighs entries that both searches find somewhere over those that one finds early.
+    /// The first places of each retriever that reciprocal rank fusion sums, 1 to 200.
+    ///
+    /// Larger values favour entries that both retrievers found over entries that one ranked high. An entry beyond the
+    /// window of both counts only with its better place.
     #[arg(long, env = "HYBRID_RANK_WINDOW", value_name = "N", default_value = "15", value_parser = number(1, 200), global = true)]
     pub hybrid_rank_window: u64,
 
-    /// What the words of the entries before an entry weigh when hybrid search looks for it, beside 1 for its own words, 0 to
-    /// 1. 0: they are not looked at.
+    /// Weight of the preceding entries' words in hybrid search, 0 to 1; 0 disables them.
+    ///
+    /// The weight is relative to the entry's own words, which weigh 1.
     #[arg(long, env = "HYBRID_CONTEXT_WEIGHT", value_name = "W", default_value = "0.4", value_parser = fraction, global = true)]
     pub hybrid_context_weight: f64,
 
-    /// How many entries before an entry, in its thread, help hybrid search to find it, 0 to 8. Another number than before, or
-    /// another gap, indexes everything anew at the start.
+    /// Preceding entries of the same thread in the context window of hybrid search, 0 to 8.
+    ///
+    /// A changed value rebuilds the full-text index at the next start.
     #[arg(long, env = "CONTEXT_NEIGHBOURS", value_name = "N", default_value = "2", value_parser = number(0, 8), global = true)]
     pub context_neighbours: u64,
 
-    /// How many minutes older than an entry they may be, 1 to 100 000.
+    /// Minutes that entries of the context window may be older than the entry, 1 to 100 000.
+    ///
+    /// A changed value rebuilds the full-text index at the next start.
     #[arg(long, env = "CONTEXT_GAP_MINUTES", value_name = "MIN", default_value = "30", value_parser = number(1, 100_000), global = true)]
     pub context_gap_minutes: u64,
 
-    /// Search by meaning: true, false, or auto (on when there is an embedding model).
+    /// Semantic search: true, false, or auto (on when there is an embedding model).
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_semantic_search: Switch,
 
-    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is a reranker or an
-    /// embedding model inside the service).
+    /// Reranking of semantic and hybrid results: true, false, or auto.
+    ///
+    /// auto is on when there is a reranker, or an embedding model inside the service.
     #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_reranking: Switch,
 
-    /// Who reranks: local (a cross-encoder inside the service), tei, cohere, jina (or a server that speaks like it), voyage; or
-    /// auto: local when RERANK_MODEL_PATH is set, else late interaction with the embedding model, where that runs inside the
-    /// service. The best parts of the entries that are found go there.
+    /// The reranker: local, tei, cohere, jina, voyage, or auto.
+    ///
+    /// local is a cross-encoder inside the service. jina is Jina AI or a compatible server. auto is local when
+    /// RERANK_MODEL_PATH is set, else late interaction with an embedding model inside the service. The best parts of
+    /// the found entries are sent to the provider.
     #[arg(
         long,
         env = "RERANK_PROVIDER",
@@ -101,15 +115,15 @@ pub struct Search {
     #[arg(long, env = "RERANK_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub rerank_model_path: Option<PathBuf>,
 
-    /// Where the reranking provider answers, when not at its usual address (tei has none), without a path.
+    /// The reranking provider's address, if not its usual one, without a path. tei has no usual address.
     #[arg(long, env = "RERANK_URL", value_name = "URL", global = true)]
     pub rerank_url: Option<Url>,
 
-    /// The reranking model's name; cohere, jina and voyage need it.
+    /// The reranking model's name. cohere, jina and voyage need it.
     #[arg(long, env = "RERANK_MODEL", value_name = "NAME", global = true)]
     pub rerank_model: Option<String>,
 
-    /// The key of the reranking provider.
+    /// The API key for the reranking provider.
     #[arg(
         long,
         env = "RERANK_API_KEY",
@@ -119,24 +133,26 @@ pub struct Search {
     )]
     pub rerank_api_key: Option<Secret>,
 
-    /// Milliseconds after which results are given without reranking, 1 to 60 000.
+    /// Milliseconds after which results are returned without reranking, 1 to 60 000.
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
     pub rerank_timeout_ms: u64,
 
-    /// What the entry just before an entry, in its thread and within CONTEXT_GAP_MINUTES, lends it when reranking by late
-    /// interaction looks for the words of the query, beside 1 for its own text, 0 to 1; for each further step back it counts
-    /// once more. 0: each entry is judged by itself.
+    /// Weight of the preceding entry's words in reranking by late interaction, 0 to 1; 0 disables them.
+    ///
+    /// The weight is relative to the entry's own words, which weigh 1. It is multiplied once more for each further step
+    /// back in the thread. Only entries within CONTEXT_GAP_MINUTES count.
     #[arg(long, env = "RERANK_CONTEXT_WEIGHT", value_name = "W", default_value = "0.85", value_parser = fraction, global = true)]
     pub rerank_context_weight: f64,
 
-    /// Whether entries are stored with the vectors of their tokens, so that reranking by late interaction need not encode them
-    /// again: true or false. Reranking 50 chat messages then takes a twentieth of the time; it costs 200 bytes a token on disk,
-    /// 8 kB for a message of 37. Entries that were stored without them are encoded again until their text changes. Without
-    /// effect where an embedding provider gives no vectors of tokens, as those over HTTP do, and with RERANK_MODEL_PATH.
+    /// Whether token vectors are stored with each entry for reranking: true or false.
+    ///
+    /// Reranking 50 chat messages then takes a twentieth of the time. On disk a token takes 200 bytes, a message of 37
+    /// tokens 8 kB. Entries that were stored without token vectors are encoded for each search until their text
+    /// changes. The setting has no effect with an embedding provider over HTTP, or with RERANK_MODEL_PATH.
     #[arg(long, env = "RERANK_STORE_TOKENS", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "false", global = true)]
     pub rerank_store_tokens: bool,
 
-    /// Characters of an entry's text in search results, 10 to 100 000; longer texts are cut there.
+    /// Characters of an entry's text in search results, 10 to 100 000. Longer texts are cut.
     #[arg(long, env = "SEARCH_TRUNCATION_LENGTH", value_name = "N", default_value = "300", value_parser = number(10, 100_000), global = true)]
     pub search_truncation_length: u64,
 }

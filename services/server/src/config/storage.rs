@@ -1,4 +1,4 @@
-//! Where entries are kept.
+//! Settings of the database.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub enum Backend {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Storage")]
 pub struct Storage {
-    /// The database: `sqlite`, one file of this process; or `postgresql`, a server that any number of services share.
+    /// The database: `sqlite` (one file, owned by this process) or `postgresql` (a server that services share).
     #[arg(
         long,
         env = "STORAGE_BACKEND",
@@ -31,11 +31,11 @@ pub struct Storage {
     )]
     pub storage_backend: Backend,
 
-    /// The database file. It and its directory are created when missing, readable by you alone.
+    /// The database file. It and its directory are created if they are missing, readable only by you.
     #[arg(long, env = "DB_PATH", value_name = "PATH", default_value = "~/.mcp/context_storage.db", value_parser = path, global = true)]
     pub db_path: PathBuf,
 
-    /// Metadata fields with an index, as dotted paths between commas.
+    /// Metadata fields with an index: dotted paths, comma-separated.
     #[arg(
         long,
         env = "METADATA_INDEXED_FIELDS",
@@ -45,11 +45,11 @@ pub struct Storage {
     )]
     pub metadata_indexed_fields: List,
 
-    /// Threads that read, 1 to 64. Default: one for each processor, at most 4.
+    /// Reader threads, 1 to 64. Default: one for each processor, at most 4.
     #[arg(long, env = "SQLITE_READERS", value_name = "N", value_parser = number(1, 64), global = true)]
     pub sqlite_readers: Option<u64>,
 
-    /// Writes that may wait before one more is refused, 1 to 1 000 000.
+    /// Writes that may wait, 1 to 1 000 000. More are refused.
     #[arg(long, env = "SQLITE_WRITE_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub sqlite_write_queue: u64,
 

@@ -1,4 +1,4 @@
-//! How single values are read: each parser gives the value or the rest of a sentence that begins with the setting's
+//! Parsers of single values. Each returns the value, or the rest of an error message that begins with the setting's
 //! name.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -6,47 +6,7 @@ use std::path::PathBuf;
 
 use context_engine::Switch;
 
-/// Replaces `${VAR}` and `${VAR:-default}`, which some MCP clients pass on unexpanded. `lookup` gives the value of a
-/// variable; an unset or empty one takes the default, or nothing.
-#[must_use]
-pub fn expand(value: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(start) = rest.find("${") {
-        let Some(length) = rest[start..].find('}') else {
-            break;
-        };
-        let inner = &rest[start + 2..start + length];
-        let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
-        // A variable that still holds a placeholder was never set: the client copied it literally.
-        let found = lookup(name).filter(|found| !found.is_empty() && !found.contains("${"));
-        out.push_str(&rest[..start]);
-        out.push_str(found.as_deref().unwrap_or(default));
-        rest = &rest[start + length + 1..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// A value that must not be shown: prints as `***`.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The value itself.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// An address that may hold a user and a password: it prints without them.
+/// An address that may contain a user and a password. It prints without them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(String);
 
@@ -65,14 +25,6 @@ impl std::fmt::Debug for Url {
 }
 
 impl std::str::FromStr for Url {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl std::str::FromStr for Secret {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -99,7 +51,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number within a range, both ends included.
+/// An integer within a range, both ends included.
 pub(super) fn number(
     min: u64,
     max: u64,
@@ -135,11 +87,11 @@ pub(super) fn optional_address(text: &str) -> Result<Listen, String> {
     }
 }
 
-/// Where to listen, if at all.
+/// An address to listen on, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen(pub Option<SocketAddr>);
 
-/// A path; a leading `~` is the home directory.
+/// A path. A leading `~` is the home directory.
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.trim().is_empty() {
         return Err("it must be a path".into());
@@ -161,7 +113,7 @@ pub(super) fn absolute_path(text: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Items between commas; blanks are dropped.
+/// Comma-separated items, without blank ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct List(pub Vec<String>);
 
@@ -179,7 +131,7 @@ impl std::str::FromStr for List {
     }
 }
 
-/// Browser origins: scheme, host and perhaps a port, as browsers send them in `Origin`.
+/// Browser origins: scheme, host and optional port, as browsers send them in `Origin`.
 pub(super) fn origins(text: &str) -> Result<List, String> {
     let Ok(list) = text.parse::<List>();
     for origin in &list.0 {
@@ -204,30 +156,6 @@ pub(super) fn origins(text: &str) -> Result<List, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn placeholders_are_expanded_and_unset_ones_take_their_default() {
-        let lookup = |name: &str| match name {
-            "SET" => Some("value".to_owned()),
-            "LITERAL" => Some("${LITERAL}".to_owned()),
-            _ => None,
-        };
-        for (given, expected) in [
-            ("plain", "plain"),
-            ("${SET}", "value"),
-            ("a${SET}b${UNSET:-c}", "avaluebc"),
-            ("${UNSET}", ""),
-            ("${LITERAL:-x}", "x"),
-            ("${open", "${open"),
-        ] {
-            assert_eq!(expand(given, &lookup), expected, "{given}");
-        }
-    }
-
-    #[test]
-    fn secrets_are_not_shown() {
-        assert_eq!(format!("{:?}", "hunter2".parse::<Secret>().unwrap()), "***");
-    }
 
     #[test]
     fn an_origin_has_no_path_and_no_wildcard() {

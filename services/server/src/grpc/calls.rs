@@ -1,6 +1,5 @@
-//! How every method of the gRPC services runs its operation.
+//! Runs the operations of the gRPC methods.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -11,12 +10,12 @@ use tonic::{Request, Response, Status};
 
 use super::deadline::deadline;
 use crate::app::App;
+use crate::error_codes::status;
 use crate::transport::Transport;
 use crate::who::Who;
-use crate::wire::status;
 use crate::write_context;
 
-/// A reply smaller than this is not worth compressing.
+/// Replies smaller than this are not compressed.
 const MIN_COMPRESSED_BYTES: usize = 1024;
 
 /// The reply of a method.
@@ -29,7 +28,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls of this application.
+    /// Creates the calls of this application.
     #[must_use]
     pub const fn new(app: Arc<App>) -> Self {
         Self { app }
@@ -44,7 +43,7 @@ impl Calls {
     /// Converts a request, runs the operation on it, and converts the reply.
     ///
     /// # Errors
-    /// The status of whatever failed.
+    /// The status for the error of any of these steps.
     pub async fn run<P, M, T, R, F>(
         &self,
         operation: Operation,
@@ -53,25 +52,24 @@ impl Calls {
     ) -> Result<Response<R>, Status>
     where
         P: Message,
-        M: TryFrom<P>,
-        M::Error: Refusal,
+        M: TryFrom<P, Error: Into<Error>>,
         F: Future<Output = Result<T, Error>>,
-        R: TryFrom<T> + Message,
-        R::Error: Refusal,
+        R: TryFrom<T, Error: Into<Error>> + Message,
     {
         let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
         let deadline = deadline(request.metadata());
         let message = request.into_inner();
         let caller = who.clone();
-        let work = async { work(caller, M::try_from(message).map_err(Refusal::into_error)?).await };
+        let work = async { work(caller, M::try_from(message).map_err(Into::<Error>::into)?).await };
         let reply = self
             .app
             .call(&who, operation, Transport::Grpc, deadline, work)
             .await
             .map_err(|error| status(&error))?;
-        let reply = R::try_from(reply).map_err(|error| status(&error.into_error()))?;
+        let reply = R::try_from(reply).map_err(|error| status(&error.into()))?;
         let bytes = reply.encoded_len();
-        // Its encoding, and half of that while the buffer grows. With it the largest entry still fits an owner's share.
+        // The size of the encoded reply, plus half of it for the growth of the buffer. With this factor the largest
+        // entry still fits into an owner's share.
         who.count_reply(bytes.saturating_add(bytes / 2))
             .map_err(|error| status(&error))?;
         let mut response = Response::new(reply);
@@ -82,25 +80,7 @@ impl Calls {
     }
 }
 
-/// Why a message could not become a request, or a reply a message.
-pub trait Refusal {
-    /// The error that says so.
-    fn into_error(self) -> Error;
-}
-
-impl Refusal for Error {
-    fn into_error(self) -> Error {
-        self
-    }
-}
-
-impl Refusal for Infallible {
-    fn into_error(self) -> Error {
-        match self {}
-    }
-}
-
-/// What comes with a write beside its message.
+/// The metadata of a write request.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

@@ -1,4 +1,5 @@
-//! `context.v1.ContextService`: each method converts, calls the engine and converts back.
+//! `context.v1.ContextService`. Each method converts the request, calls the engine, and converts
+//! the reply.
 
 use context_model::Operation;
 use context_proto::v1 as pb;
@@ -8,13 +9,13 @@ use tonic::Request;
 use super::calls::{Calls, Reply, write_context};
 use crate::who::Who;
 
-/// The service of context entries.
+/// The service for context entries.
 pub struct Contexts {
     calls: Calls,
 }
 
 impl Contexts {
-    /// The service that runs these calls.
+    /// A service that runs its operations through `calls`.
     #[must_use]
     pub const fn new(calls: Calls) -> Self {
         Self { calls }

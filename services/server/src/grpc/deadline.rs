@@ -1,11 +1,12 @@
-//! The deadline that a caller sets.
+//! The deadline set by the caller.
 
 use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 
-/// The time the caller allows, from `grpc-timeout`; a malformed one allows any time
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+/// The time the caller allows, from `grpc-timeout`
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). `None` if the header is
+/// missing or malformed.
 pub fn deadline(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

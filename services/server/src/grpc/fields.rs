@@ -1,5 +1,5 @@
-//! How many fields a message has, read off its bytes before it is decoded: a list of small numbers takes thirty times as
-//! much memory decoded as it takes on the wire.
+//! Counts the fields of a message from its bytes, before it is decoded: a list of small numbers
+//! takes thirty times as much memory decoded as encoded.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -10,18 +10,19 @@ use prost::Message as _;
 use prost_types::field_descriptor_proto::Type;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
-/// The messages of the contract, as far as they are needed to find the messages in them.
+/// The messages of the API, reduced to what is needed to find nested messages.
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
         .map(Shapes::new)
         .unwrap_or_default()
 });
 
-/// Decoders refuse what is nested deeper.
+/// Decoders reject deeper nesting.
 const MAX_DEPTH: u32 = 128;
 
-/// How many fields the request of the method with this path has, nested ones included; 0 when it is not one of the contract.
-/// A malformed message counts as far as it can be read, which is as far as a decoder gets.
+/// The number of fields in the request message of the method at this path, nested ones included; 0
+/// for paths outside the API. A malformed message is counted up to the error, because a decoder
+/// does not get further either.
 #[must_use]
 pub fn count(path: &str, message: &[Bytes]) -> usize {
     let Some(&shape) = SHAPES.requests.get(path) else {
@@ -33,7 +34,7 @@ pub fn count(path: &str, message: &[Bytes]) -> usize {
     fields
 }
 
-/// Reads bytes that lie in several pieces.
+/// Reads bytes that are split into several pieces.
 pub struct Pieces<'p> {
     left: &'p [Bytes],
     current: &'p [u8],
@@ -41,7 +42,7 @@ pub struct Pieces<'p> {
 }
 
 impl<'p> Pieces<'p> {
-    /// From the start of these.
+    /// A reader at the start of these pieces.
     #[must_use]
     pub const fn new(pieces: &'p [Bytes]) -> Self {
         Self {
@@ -51,7 +52,7 @@ impl<'p> Pieces<'p> {
         }
     }
 
-    /// What is left of the current piece; empty at the end.
+    /// The rest of the current piece; empty at the end.
     fn chunk(&mut self) -> &'p [u8] {
         while let (true, Some((first, rest))) = (self.current.is_empty(), self.left.split_first()) {
             (self.current, self.left) = (&first[..], rest);
@@ -64,7 +65,7 @@ impl<'p> Pieces<'p> {
         self.position += bytes;
     }
 
-    /// Goes on to a position; `None` when it lies beyond the end.
+    /// Advances to a position; `None` if it is beyond the end.
     fn skip_to(&mut self, position: usize) -> Option<()> {
         while self.position < position {
             let bytes = self.chunk().len().min(position - self.position);
@@ -104,9 +105,9 @@ impl Read for Pieces<'_> {
 
 #[derive(Default)]
 struct Shapes {
-    /// For each message, its fields that are messages: number and shape.
+    /// For each message, the fields that are messages: field number and shape.
     messages: Vec<Vec<(u64, usize)>>,
-    /// The shapes of requests by the path of their method.
+    /// The shapes of request messages, by method path.
     requests: HashMap<String, usize>,
 }
 
@@ -153,7 +154,7 @@ impl Shapes {
         Self { messages, requests }
     }
 
-    /// Counts the fields of the message up to `end`; `None` when it is malformed.
+    /// Counts the fields of the message that ends at `end`; `None` if it is malformed.
     fn walk(
         &self,
         shape: usize,
@@ -190,12 +191,12 @@ impl Shapes {
             };
             data.skip_to(data.position.checked_add(skipped)?)?;
         }
-        // The last field of a malformed message can reach beyond it.
+        // The last field of a malformed message can extend beyond the end.
         (data.position == end).then_some(())
     }
 }
 
-/// A message and the messages declared in it, by their full names.
+/// Collects a message and the messages declared inside it, by full name.
 fn collect<'d>(
     scope: &str,
     message: &'d DescriptorProto,
@@ -219,7 +220,7 @@ mod tests {
 
     const STORE: &str = "/context.v1.ContextService/StoreContext";
 
-    /// The count of a message in one piece, which is that of the message in many.
+    /// The count of a message in one piece; asserts that splitting does not change it.
     fn count(path: &str, message: &[u8]) -> usize {
         let whole = super::count(path, &[Bytes::copy_from_slice(message)]);
         let pieces: Vec<Bytes> = message.chunks(3).map(Bytes::copy_from_slice).collect();

@@ -1,4 +1,5 @@
-//! `context.v1.ApiKeyService`: each method converts, calls the engine and converts back.
+//! `context.v1.ApiKeyService`. Each method converts the request, calls the engine, and converts the
+//! reply.
 
 use context_model::{Operation, ThreadSet};
 use context_proto::v1 as pb;
@@ -6,16 +7,16 @@ use context_proto::v1::api_key_service_server::ApiKeyService;
 use tonic::{Request, Response};
 
 use super::calls::{Calls, Reply};
+use crate::error_codes::status;
 use crate::who::Who;
-use crate::wire::status;
 
-/// The service of API keys.
+/// The API key service.
 pub struct ApiKeys {
     calls: Calls,
 }
 
 impl ApiKeys {
-    /// The service that runs these calls.
+    /// A service that runs its operations through `calls`.
     #[must_use]
     pub const fn new(calls: Calls) -> Self {
         Self { calls }

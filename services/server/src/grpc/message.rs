@@ -1,8 +1,10 @@
-//! Request messages of gRPC, counted as they come and handed to tonic when they are complete.
+//! Counts the memory of gRPC request messages as they arrive, and passes them to tonic when they
+//! are complete.
 //!
-//! tonic reserves the length that a message announces, unpacks compressed messages whatever they grow to, and reads any
-//! number of messages before a method sees the first. So a message gets through only when all of it is here, unpacked,
-//! and counted on the request's lease; and a unary method gets one message.
+//! tonic reserves the announced length of a message, decompresses messages of any size, and reads
+//! any number of messages before a method sees the first. So a message is passed on only when it
+//! has arrived completely, is decompressed, and is counted on the request's lease. A unary method
+//! gets exactly one message.
 
 use std::io::Read as _;
 use std::pin::Pin;
@@ -20,26 +22,26 @@ use http::{HeaderMap, HeaderValue};
 use super::fields::{self, Pieces};
 use crate::app::App;
 use crate::body::{FRAME_BYTES, Pace};
+use crate::error_codes;
 use crate::memory::{Lease, too_large};
 use crate::who::Who;
-use crate::wire;
 
-/// Bytes before a message: whether it is compressed, and its length
+/// Bytes before a message: a compression flag and the length
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
 const PREFIX_BYTES: usize = 5;
-/// A request for health or reflection is a few names.
+/// Largest request for health or reflection, which consists of a few names.
 const PUBLIC_MESSAGE_BYTES: usize = 64 * 1024;
-/// A message of at most this size is copied into one piece, which costs tonic less than two.
+/// Messages up to this size are copied into one piece, which is cheaper for tonic than two.
 const SMALL_BYTES: u32 = 4 * 1024;
-/// What is unpacked before others get their turn: a millisecond or less.
+/// How much is decompressed before other tasks get their turn: about a millisecond or less.
 const UNPACK_BYTES: usize = 256 * 1024;
 /// Memory of a decoded field: an entry of a map with its key and its value.
 const BYTES_PER_FIELD: usize = 128;
 
-/// The request with a body whose messages are counted.
+/// Wraps the request's body so that its messages are counted.
 ///
 /// # Errors
-/// `INTERNAL` when the edge gave it no lease: a defect.
+/// `INTERNAL` if the edge attached no lease: a bug.
 pub fn counted(app: &App, request: Request) -> Result<Request> {
     let extensions = request.extensions();
     let lease = extensions
@@ -68,12 +70,12 @@ pub fn counted(app: &App, request: Request) -> Result<Request> {
 #[error("a gRPC request without a lease")]
 struct NoLease;
 
-/// How messages of a request are compressed.
+/// The compression of a request's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     None,
     Gzip,
-    /// tonic refuses it, with the list of what it knows.
+    /// Left to tonic, which refuses it and lists the supported encodings.
     Other,
 }
 
@@ -87,19 +89,20 @@ impl Encoding {
     }
 }
 
-/// What is accepted.
+/// What a request may send.
 #[derive(Debug, Clone)]
 struct Rules {
     /// The path of the method.
     path: String,
-    /// Bytes of one message, at most, unpacked.
+    /// Largest message in bytes, decompressed.
     limit: usize,
-    /// Whether several messages may come.
+    /// Whether several messages are allowed.
     takes_stream: bool,
     encoding: Encoding,
 }
 
-/// The messages of a request body as tonic reads them: each a prefix and all its bytes.
+/// The messages of a request body in the form that tonic reads: each with its prefix and all of its
+/// bytes.
 fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
     let reader = Reader {
         body,
@@ -112,8 +115,8 @@ fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
     let pieces = futures::stream::try_unfold(reader, |mut reader| async move {
         match reader.message().await {
             Ok(message) => Ok(message.map(|message| (message, reader))),
-            // gRPC tells a status from other errors by its type.
-            Err(error) => Err(wire::status(&error)),
+            // tonic recognizes a status by its type.
+            Err(error) => Err(error_codes::status(&error)),
         }
     });
     Body::from_stream(
@@ -123,20 +126,21 @@ fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
     )
 }
 
-/// Reads messages off a body.
+/// Reads messages from a body.
 struct Reader {
     body: Body,
     lease: Arc<Lease>,
     rules: Rules,
     pace: Pace,
-    /// What came and was not read yet.
+    /// Bytes that were received and not read yet.
     input: Bytes,
-    /// Bytes counted for the message before, which a stream gives back.
+    /// Bytes counted for the previous message, which a stream returns.
     handed_on: usize,
 }
 
 impl Reader {
-    /// The next message, unpacked: a prefix and the pieces of its data, which tonic takes one by one. `None` at the end.
+    /// The next message, decompressed: a prefix and the pieces of its data, which tonic reads one
+    /// by one. `None` at the end.
     async fn message(&mut self) -> Result<Option<Vec<Bytes>>> {
         self.lease.shrink(std::mem::take(&mut self.handed_on));
         let Some(prefix) = self.prefix().await? else {
@@ -151,7 +155,7 @@ impl Reader {
         if flag == 1 && self.rules.encoding == Encoding::Gzip {
             pieces = self.unpack(pieces, length).await?;
         } else if flag != 0 {
-            // tonic says what is wrong with it.
+            // tonic reports what is wrong.
             pieces.insert(0, Bytes::copy_from_slice(&prefix));
             return Ok(Some(pieces));
         }
@@ -163,7 +167,7 @@ impl Reader {
             ));
         }
         let length: usize = pieces.iter().map(Bytes::len).sum();
-        // What it is decoded to: its strings and bytes once more, and its fields.
+        // Memory of the decoded message: its strings and bytes once more, and its fields.
         let decoded = length.saturating_add(
             fields::count(&self.rules.path, &pieces).saturating_mul(BYTES_PER_FIELD),
         );
@@ -186,7 +190,7 @@ impl Reader {
         let mut filled = 0;
         while filled < PREFIX_BYTES {
             if self.input.is_empty() {
-                // A stream may rest between messages.
+                // A stream may pause between messages.
                 match self.frame(filled > 0 || !self.rules.takes_stream).await? {
                     Some(data) => self.input = data,
                     None if filled == 0 => return Ok(None),
@@ -198,7 +202,7 @@ impl Reader {
                 .copy_to_slice(&mut prefix[filled..filled + taken]);
             filled += taken;
         }
-        // The message is counted from here on.
+        // From here on the message itself is counted.
         self.lease.shrink(PREFIX_BYTES);
         Ok(Some(prefix))
     }
@@ -252,7 +256,8 @@ impl Reader {
         Ok(pieces)
     }
 
-    /// The next data of the body, counted; `None` at its end. `hurry`: it must come at a pace.
+    /// The next data of the body, counted; `None` at its end. With `hurry`, data must keep
+    /// arriving.
     async fn frame(&mut self, hurry: bool) -> Result<Option<Bytes>> {
         if !hurry {
             self.pace.stop();
@@ -323,7 +328,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What tonic gets, or the reason and message it is refused with.
+    /// What tonic receives, or the reason and message of the refusal.
     async fn read(
         body: Body,
         rules: Rules,
@@ -407,7 +412,7 @@ mod tests {
                 .unwrap(),
             two
         );
-        // What its frames take stays with the stream, like its head.
+        // The memory of its frames stays with the stream, like that of its head.
         let frames = two.len().div_ceil(3) * FRAME_BYTES;
         assert!(
             budget.used() <= frames,

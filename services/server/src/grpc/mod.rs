@@ -1,4 +1,4 @@
-//! gRPC: the contract of `proto/context/v1`, health, reflection and gRPC-Web.
+//! gRPC: the services of `proto/context/v1`, health, reflection and gRPC-Web.
 
 mod artifacts;
 mod calls;
@@ -33,10 +33,10 @@ use keys::ApiKeys;
 
 use crate::app::App;
 
-/// Every gRPC route, and the reporter that tells health checks when the service stops.
+/// All gRPC routes, and the reporter that tells health checks when the service stops.
 ///
 /// # Errors
-/// When the descriptors that are compiled in cannot be read: a defect of the build.
+/// If the compiled-in descriptors cannot be read: a build error.
 pub async fn router(
     app: Arc<App>,
 ) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
@@ -72,28 +72,29 @@ pub async fn router(
         .add_service(reflection().build_v1alpha()?)
         .prepare()
         .into_axum_router()
-        // tonic's own fallback would answer REST paths that do not exist.
+        // tonic's own fallback would also respond to unknown REST paths.
         .reset_fallback()
         .layer(axum::middleware::from_fn_with_state(app, messages))
         .layer(tonic_web::GrpcWebLayer::new());
     Ok((router, health))
 }
 
-/// Counts the messages of a request as they come, and answers for those that cannot be read. One middleware for both: each
-/// costs a gRPC call several allocations.
+/// Counts the messages of a request as they arrive, and responds to unreadable ones. A single
+/// middleware does both, because each one costs a gRPC call several allocations.
 async fn messages(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match message::counted(&app, request) {
         Ok(request) => unreadable::blame_the_caller(next.run(request).await),
-        Err(error) => crate::wire::status(&error)
+        Err(error) => crate::error_codes::status(&error)
             .into_http::<Body>()
             .into_response(),
     }
 }
 
-/// Refuses gRPC-Web in base64: every browser that is in use can send the binary form, which is a quarter smaller.
+/// Refuses gRPC-Web in base64: all current browsers can send the binary form, which is a quarter
+/// smaller.
 ///
 /// # Errors
-/// `UNSUPPORTED_MEDIA_TYPE`, which names the binary form.
+/// `UNSUPPORTED_MEDIA_TYPE` naming the binary form.
 pub fn refuse_text(headers: &HeaderMap) -> Result<(), Error> {
     let content_type = headers.get(header::CONTENT_TYPE);
     if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web-text"))
@@ -105,7 +106,7 @@ pub fn refuse_text(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells health checks that no new work is taken.
+/// Reports to health checks that no new requests are accepted.
 pub async fn set_not_serving(health: &HealthReporter) {
     health
         .set_not_serving::<ContextServiceServer<Contexts>>()
@@ -121,7 +122,7 @@ pub async fn set_not_serving(health: &HealthReporter) {
         .await;
 }
 
-/// The answer for a gRPC method that does not exist.
+/// The response for an unknown gRPC method.
 pub fn unknown_method() -> Response {
     Status::unimplemented("there is no such method; server reflection lists the methods")
         .into_http::<Body>()

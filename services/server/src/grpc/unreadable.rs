@@ -1,16 +1,17 @@
-//! Messages that cannot be read.
+//! Responds to messages that cannot be decoded.
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use context_model::Error;
 use tonic::{Code, Status};
 
-use crate::wire;
+use crate::error_codes;
 
-/// Answers `INVALID_ARGUMENT` for a message that the codec could not read.
+/// Replaces the status of a message that the codec could not read by `INVALID_ARGUMENT`.
 ///
-/// tonic calls that INTERNAL, as if the service were at fault, and monitoring would ring for a client's mistake. What
-/// comes from an operation carries details; an INTERNAL without any comes from the codec, before the operation ran.
+/// tonic reports INTERNAL in this case, which would trigger alerts for a client's mistake. Errors
+/// from operations carry details; an INTERNAL without details comes from the codec, before the
+/// operation ran.
 pub fn blame_the_caller(response: Response) -> Response {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
@@ -18,7 +19,9 @@ pub fn blame_the_caller(response: Response) -> Response {
                 "request",
                 format!("the `request` cannot be read: {}", status.message()),
             );
-            wire::status(&error).into_http::<Body>().into_response()
+            error_codes::status(&error)
+                .into_http::<Body>()
+                .into_response()
         }
         _ => response,
     }
@@ -50,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_defect_stays_a_defect() {
-        let status = through(wire::status(&Error::new(
+        let status = through(error_codes::status(&Error::new(
             Reason::Internal,
             "internal error",
         )));

@@ -1,4 +1,4 @@
-//! Creating, finding, fetching, changing and deleting artifacts.
+//! REST handlers for creating, finding, fetching, changing and deleting artifacts.
 
 use std::sync::Arc;
 
@@ -22,20 +22,20 @@ use crate::write_context::write_context;
 
 /// Create an artifact
 ///
-/// Creates an artifact, whose title is taken from the content unless one is given: the first `# ` heading, else the first `## `
-/// heading, else the first line.
+/// Creates an artifact. Without a title, it is derived from the content: the first `# ` heading,
+/// else the first `## ` heading, else the first line.
 #[utoipa::path(
     post,
     path = "/v1/artifacts",
     operation_id = "create_artifact",
     tag = "artifacts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = CreateArtifactRequest,
         example = json!({"content": "# Release plan\n\nShip on Friday.", "metadata": {"category": "project"}})
     ),
     responses((status = 201, description = "The artifact is stored", body = CreateArtifactReply, headers(
-        ("Location" = String, description = "Where the artifact is"), ("ETag" = String, description = "The artifact's version in quotes"))))
+        ("Location" = String, description = "URL of the artifact"), ("ETag" = String, description = "The artifact's version in quotes"))))
 )]
 pub async fn create_artifact(
     who: Who,
@@ -62,16 +62,17 @@ pub async fn create_artifact(
 
 /// List artifacts
 ///
-/// Gives artifacts, newest first, each with the first 200 characters of its content. `next_cursor` leads to the next page.
+/// Lists artifacts, newest first, each with the first 200 characters of its content. `next_cursor`
+/// leads to the next page.
 #[utoipa::path(
     get,
     path = "/v1/artifacts",
     operation_id = "list_artifacts",
     tag = "artifacts",
     params(
-        ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
-        ("offset" = Option<i64>, Query, description = "Artifacts to skip; absent: 0.", minimum = 0, maximum = 4294967295i64),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the reply before; not together with an offset."),
+        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts; default 10.", minimum = 1, maximum = 50),
+        ("offset" = Option<i64>, Query, description = "Artifacts to skip; default 0.", minimum = 0, maximum = 4294967295i64),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous reply; not together with an offset."),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
@@ -97,15 +98,16 @@ pub async fn list_artifacts(
 
 /// Search artifacts
 ///
-/// Finds artifacts whose title or content holds the query, in any case, newest first. `%` and `_` mean themselves.
+/// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%`
+/// and `_` have no special function.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/search",
     operation_id = "search_artifacts",
     tag = "artifacts",
     params(
-        ("query" = String, Query, description = "What to look for.", min_length = 1, max_length = 1000, example = "release"),
-        ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
+        ("query" = String, Query, description = "The substring to search for.", min_length = 1, max_length = 1000, example = "release"),
+        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts; default 10.", minimum = 1, maximum = 50),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
@@ -136,7 +138,8 @@ pub async fn search_artifacts(
 
 /// Fetch an artifact
 ///
-/// Gives an artifact in full. With `If-None-Match` and the artifact's current `ETag` the reply is 304 without a body.
+/// Returns an artifact in full. With `If-None-Match` and the artifact's current `ETag` the reply is
+/// 304 without a body.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}",
@@ -145,12 +148,12 @@ pub async fn search_artifacts(
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
-        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller has it.")
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
     ),
     responses(
         (status = 200, description = "The artifact", body = GetArtifactReply, headers(
             ("ETag" = String, description = "The artifact's version in quotes"))),
-        (status = 304, description = "The caller has this version already", headers(
+        (status = 304, description = "The caller already has this version", headers(
             ("ETag" = String, description = "The artifact's version in quotes"))),
     )
 )]
@@ -186,8 +189,8 @@ pub async fn get_artifact(
 
 /// Change an artifact
 ///
-/// Changes what is given; what differs makes a new version. `edits` change single places of the content. `If-Match` with an `ETag`
-/// refuses the change when the artifact is at another version by now.
+/// Changes the given fields; any difference creates a new version. `edits` change single places of
+/// the content. With `If-Match` the change is refused if the artifact is no longer at that version.
 #[utoipa::path(
     patch,
     path = "/v1/artifacts/{artifact_id}",
@@ -195,8 +198,8 @@ pub async fn get_artifact(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller read it, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
     ),
     request_body(content = UpdateArtifactBody, example = json!({"edits": [{"old_str": "Friday", "new_str": "Monday"}]})),
     responses((status = 200, description = "The artifact after the change", body = UpdateArtifactReply, headers(
@@ -227,7 +230,7 @@ pub async fn update_artifact(
 
 /// Delete an artifact
 ///
-/// Deletes an artifact with all its versions. There is no way back.
+/// Deletes an artifact with all its versions. This cannot be undone.
 #[utoipa::path(
     delete,
     path = "/v1/artifacts/{artifact_id}",
@@ -235,9 +238,9 @@ pub async fn update_artifact(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
     ),
-    responses((status = 200, description = "The artifact is gone", body = DeleteArtifactReply))
+    responses((status = 200, description = "The artifact is deleted", body = DeleteArtifactReply))
 )]
 pub async fn delete_artifact(
     who: Who,
@@ -247,7 +250,7 @@ pub async fn delete_artifact(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
-        // Ignoring it would delete what the caller meant to protect.
+        // Ignoring the header would delete what the caller wants to protect.
         return Err(Error::invalid(
             "If-Match",
             "`If-Match` is not supported by DELETE; leave it out",

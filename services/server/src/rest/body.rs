@@ -1,4 +1,4 @@
-//! JSON in and out.
+//! JSON request and reply bodies.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::memory::too_large;
 use crate::problem::Problem;
 use crate::who::Who;
 
-/// A body of this size or more is parsed on a thread that may block.
+/// Bodies of this size or more are parsed on a blocking thread.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
-/// A reply beyond this size is written while it is sent.
+/// Replies beyond this size are serialized while they are sent.
 const LARGE_REPLY_BYTES: usize = 1024 * 1024;
-/// Room for a reply at first: an entry with a text of a page.
+/// Initial buffer of a reply: an entry with one page of text.
 const FIRST_BYTES: usize = 4 * 1024;
-/// The pieces of such a reply, and how many may wait for the peer.
+/// Size of the pieces of a large reply, and how many may wait for the peer.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES: usize = 2;
 
-/// A JSON request body. Unlike axum's, its errors are the ones of every other wire.
+/// A JSON request body. Unlike axum's extractor, it reports errors like every other transport.
 pub struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T> {
@@ -52,7 +52,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
             .to_bytes();
         let is_large = bytes.len() >= LARGE_BODY_BYTES;
         let decode = move || {
-            // Its strings once more, and its values.
+            // Memory of the decoded value: its strings once more, and its values.
             lease.grow(bytes.len().saturating_add(value_bytes(&bytes)))?;
             decode_slice(&bytes)
         };
@@ -67,8 +67,8 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
     }
 }
 
-/// About what the values of a JSON text take beyond their strings: a list of one-digit numbers grows thirtyfold when it
-/// is parsed, and only afterwards is it found to be too long for metadata.
+/// Estimates the memory of a JSON text's values besides their strings. A list of one-digit numbers
+/// grows thirtyfold when it is parsed, and only then is it found to be too large for metadata.
 fn value_bytes(json: &[u8]) -> usize {
     const BYTES_PER_VALUE: usize = 64;
     let (mut values, mut in_string, mut escaped) = (0_usize, false, false);
@@ -105,7 +105,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
     if json {
         return Ok(());
     }
-    // Browsers send other types across origins without asking first.
+    // Browsers send other media types across origins without a preflight.
     Err(Error::new(
         Reason::UnsupportedMediaType,
         "the body must be JSON with `Content-Type: application/json`",
@@ -126,17 +126,18 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
     Error::invalid("body", "`body` ended before it was complete")
 }
 
-/// A JSON reply. A large one is written piece by piece as its peer takes it, so that what it holds is the value.
+/// A JSON reply. A large one is serialized while it is sent, so that only the value itself takes
+/// memory.
 ///
 /// # Errors
-/// `OVERLOADED` when there is no memory for it.
+/// `OVERLOADED` if there is no memory for it.
 pub fn json<T: Serialize + Send + 'static>(
     who: &Who,
     status: StatusCode,
     value: T,
 ) -> Result<Response, Problem> {
     let mut whole = Bounded(Vec::with_capacity(FIRST_BYTES));
-    // What was loaded for it is counted already, and tells when it need not be tried.
+    // The data loaded for the reply is counted already and shows whether it can be small.
     let is_small = who.lease.bytes() <= LARGE_REPLY_BYTES;
     let body = match is_small.then(|| serde_json::to_writer(&mut whole, &value)) {
         Some(Ok(())) => {
@@ -158,7 +159,7 @@ pub fn json<T: Serialize + Send + 'static>(
     Ok(response)
 }
 
-/// Takes up to [`LARGE_REPLY_BYTES`].
+/// A buffer for up to [`LARGE_REPLY_BYTES`].
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
@@ -175,7 +176,8 @@ impl Write for Bounded {
     }
 }
 
-/// A body that a thread writes as fast as the peer takes it. It ends early, with an error, when the peer has gone.
+/// A body that a thread serializes as fast as the peer receives it. If the peer disconnects, it
+/// ends early with an error.
 fn written_as_sent<T: Serialize + Send + 'static>(value: T) -> Body {
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
@@ -189,14 +191,14 @@ fn written_as_sent<T: Serialize + Send + 'static>(value: T) -> Body {
         if let Err(error) = written
             && !writer.sender.is_closed()
         {
-            // The peer sees a reply that breaks off.
+            // The peer sees that the reply is truncated.
             let _ = writer.sender.blocking_send(Err(error));
         }
     });
     Body::from_stream(ReceiverStream::new(receiver))
 }
 
-/// Hands on what is written in pieces.
+/// Passes on in pieces what is written to it.
 struct Pieces {
     piece: Vec<u8>,
     sender: mpsc::Sender<io::Result<Bytes>>,
@@ -204,7 +206,7 @@ struct Pieces {
 
 impl Write for Pieces {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        // A string with an image may come in one call.
+        // A string with an image may be written in one call.
         let taken = data.len().min(PIECE_BYTES - self.piece.len());
         self.piece.extend_from_slice(&data[..taken]);
         if self.piece.len() == PIECE_BYTES {

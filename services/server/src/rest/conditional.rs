@@ -1,4 +1,4 @@
-//! Request headers that make a request conditional: `If-Match`, `If-None-Match`.
+//! Conditional requests: `If-Match` and `If-None-Match`.
 
 use context_model::{Error, Reason, Result};
 use http::{HeaderMap, HeaderValue, header};
@@ -10,7 +10,7 @@ pub fn etag(version: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
 }
 
-/// What `If-Match` asks for.
+/// What `If-Match` requires.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IfMatch {
     /// Nothing.
@@ -19,14 +19,14 @@ pub enum IfMatch {
     Any,
     /// This version.
     Version(i64),
-    /// A tag that no version ever has.
+    /// A tag that no version can have.
     Nothing,
 }
 
 /// Reads `If-Match` (RFC 9110, section 13.1.1).
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when it is malformed or names several tags.
+/// `INVALID_ARGUMENT` if it is malformed or names several tags.
 pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
     let malformed = || {
         Error::invalid(
@@ -45,7 +45,7 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
     if text == "*" {
         return Ok(IfMatch::Any);
     }
-    // If-Match compares strongly: a weak tag never matches.
+    // If-Match uses strong comparison: a weak tag never matches.
     let (weak, tag) = text
         .strip_prefix("W/")
         .map_or((false, text), |tag| (true, tag));
@@ -55,11 +55,12 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
         .map_or(IfMatch::Nothing, IfMatch::Version))
 }
 
-/// The version a change is based on: of `If-Match`, or as the body names it, which must agree.
+/// The version a change is based on, from `If-Match` or from the body. If both name one, they must
+/// agree.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when the header is malformed or contradicts the body; `VERSION_MISMATCH` when it names no version
-/// that anything can have.
+/// `INVALID_ARGUMENT` if the header is malformed or contradicts the body; `VERSION_MISMATCH` if it
+/// names a version that cannot exist.
 pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Option<i64>> {
     match if_match(headers)? {
         IfMatch::Absent | IfMatch::Any => Ok(given),
@@ -78,8 +79,8 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
     }
 }
 
-/// Whether `If-None-Match` names this version (RFC 9110, section 13.1.2), so that the caller has it already. A
-/// malformed header names nothing: the full reply is never wrong.
+/// Whether `If-None-Match` names this version (RFC 9110, section 13.1.2), so that the caller
+/// already has it. A malformed header names none, because the full reply is never wrong.
 #[must_use]
 pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
     headers
@@ -100,7 +101,7 @@ fn opaque(tag: &str) -> Option<&str> {
         .filter(|tag| !tag.contains('"'))
 }
 
-/// Only the one spelling that [`etag`] writes.
+/// Accepts only the spelling that [`etag`] writes.
 fn version(tag: &str) -> Option<i64> {
     let version: i64 = tag.parse().ok()?;
     (version >= 1 && version.to_string() == tag).then_some(version)

@@ -1,4 +1,4 @@
-//! Storing, fetching, changing and deleting entries.
+//! REST handlers for storing, fetching, changing and deleting entries.
 
 use std::sync::Arc;
 
@@ -23,14 +23,15 @@ use crate::write_context::write_context;
 
 /// Store an entry
 ///
-/// Stores one entry of a thread, durably: when this returns, the entry is on disk and every search finds it. A repetition of the
-/// thread's newest entry makes no second one; the reply is then 200 instead of 201 and has `duplicate: true`.
+/// Stores one entry durably: when this returns, the entry is on disk and every search finds it.
+/// Repeating the thread's newest entry creates no second one; the reply is then 200 instead of 201
+/// and has `duplicate: true`.
 #[utoipa::path(
     post,
     path = "/v1/contexts",
     operation_id = "store_context",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = StoreContextRequest,
         example = json!({"thread_id": "project-123", "source": "agent", "text": "Chose PostgreSQL for the billing service.",
@@ -38,9 +39,9 @@ use crate::write_context::write_context;
     ),
     responses(
         (status = 201, description = "The entry is stored", body = StoreContextReply, headers(
-            ("Location" = String, description = "Where the entry is"), ("ETag" = String, description = "The entry's version in quotes"))),
-        (status = 200, description = "The entry repeats the thread's newest one, which is given", body = StoreContextReply, headers(
-            ("Location" = String, description = "Where the entry is"), ("ETag" = String, description = "The entry's version in quotes"))),
+            ("Location" = String, description = "URL of the entry"), ("ETag" = String, description = "The entry's version in quotes"))),
+        (status = 200, description = "The entry repeats the thread's newest one, which is returned", body = StoreContextReply, headers(
+            ("Location" = String, description = "URL of the entry"), ("ETag" = String, description = "The entry's version in quotes"))),
     )
 )]
 pub async fn store_context(
@@ -73,21 +74,21 @@ pub async fn store_context(
 
 /// Store several entries
 ///
-/// Stores 1 to 100 entries. All are stored or none, unless `atomic` is false: then each stands alone and `results` tells which
-/// failed.
+/// Stores 1 to 100 entries. Either all are stored or none, unless `atomic` is false: then each
+/// entry succeeds or fails alone, and `results` has the outcomes.
 #[utoipa::path(
     post,
     path = "/v1/contexts/batch",
     operation_id = "store_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = StoreContextBatchRequest,
         example = json!({"entries": [
             {"thread_id": "project-123", "source": "user", "text": "Which database?"},
             {"thread_id": "project-123", "source": "agent", "text": "PostgreSQL.", "tags": ["database"]}]})
     ),
-    responses((status = 200, description = "What became of each entry", body = BatchReply))
+    responses((status = 200, description = "The outcome for each entry", body = BatchReply))
 )]
 pub async fn store_context_batch(
     who: Who,
@@ -114,7 +115,8 @@ pub async fn store_context_batch(
 
 /// Fetch one entry
 ///
-/// Gives one entry in full. With `If-None-Match` and the entry's current `ETag` the reply is 304 without a body.
+/// Returns one entry in full. With `If-None-Match` and the entry's current `ETag` the reply is 304
+/// without a body.
 #[utoipa::path(
     get,
     path = "/v1/contexts/{context_id}",
@@ -122,13 +124,13 @@ pub async fn store_context_batch(
     tag = "contexts",
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
-        ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
+        ("include_images" = Option<bool>, Query, description = "Whether to include images; default true."),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
-        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the entry as the caller has it.")
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
     ),
     responses(
         (status = 200, description = "The entry", body = Entry, headers(("ETag" = String, description = "The entry's version in quotes"))),
-        (status = 304, description = "The caller has this version already", headers(
+        (status = 304, description = "The caller already has this version", headers(
             ("ETag" = String, description = "The entry's version in quotes"))),
     )
 )]
@@ -177,16 +179,16 @@ pub async fn get_context(
 
 /// Fetch several entries
 ///
-/// Gives entries in full, newest first; ids that do not exist are skipped.
+/// Returns entries in full, newest first; ids that do not exist are skipped.
 #[utoipa::path(
     get,
     path = "/v1/contexts",
     operation_id = "get_context_by_ids",
     tag = "contexts",
     params(
-        ("ids" = Vec<i64>, Query, description = "1 to 100 ids, between commas.", style = Form, explode = false, min_items = 1,
+        ("ids" = Vec<i64>, Query, description = "1 to 100 ids, comma-separated.", style = Form, explode = false, min_items = 1,
             max_items = 100, example = json!([1, 2, 3])),
-        ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
+        ("include_images" = Option<bool>, Query, description = "Whether to include images; default true."),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
@@ -225,8 +227,9 @@ fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsReque
 
 /// Change an entry
 ///
-/// Changes text, metadata, tags or images of one entry; what is absent stays. With `If-Match` (or `expected_version`) the change
-/// is made only while the entry still has that version, and refused with 412 otherwise.
+/// Changes text, metadata, tags or images of one entry; omitted fields stay as they are. With
+/// `If-Match` (or `expected_version`) the change is refused with 412 if the entry is no longer at
+/// that version.
 #[utoipa::path(
     patch,
     path = "/v1/contexts/{context_id}",
@@ -234,8 +237,8 @@ fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsReque
     tag = "contexts",
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` the change is based on, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
     ),
     request_body(
         content = UpdateContextBody,
@@ -269,20 +272,20 @@ pub async fn update_context(
 
 /// Change several entries
 ///
-/// Makes 1 to 100 changes. All are made or none, unless `atomic` is false: then each stands alone and `results` tells which
-/// failed.
+/// Applies 1 to 100 changes. Either all are applied or none, unless `atomic` is false: then each
+/// change succeeds or fails alone, and `results` has the outcomes.
 #[utoipa::path(
     patch,
     path = "/v1/contexts/batch",
     operation_id = "update_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = UpdateContextBatchRequest,
         example = json!({"updates": [{"context_id": 1, "tags": ["done"]}, {"context_id": 2, "metadata_patch": {"status": "done"}}],
             "atomic": false})
     ),
-    responses((status = 200, description = "What became of each change", body = BatchReply))
+    responses((status = 200, description = "The outcome of each change", body = BatchReply))
 )]
 pub async fn update_context_batch(
     who: Who,
@@ -309,7 +312,8 @@ pub async fn update_context_batch(
 
 /// Delete one entry
 ///
-/// Deletes one entry with its images. Deleting what does not exist succeeds with `deleted_count` 0. There is no way back.
+/// Deletes one entry with its images. Deleting an entry that does not exist succeeds with
+/// `deleted_count` 0. This cannot be undone.
 #[utoipa::path(
     delete,
     path = "/v1/contexts/{context_id}",
@@ -317,9 +321,9 @@ pub async fn update_context_batch(
     tag = "contexts",
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
     ),
-    responses((status = 200, description = "The entry is gone", body = DeleteContextReply))
+    responses((status = 200, description = "The entry is deleted", body = DeleteContextReply))
 )]
 pub async fn delete_context_by_id(
     who: Who,
@@ -329,7 +333,7 @@ pub async fn delete_context_by_id(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
-        // Ignoring it would delete what the caller meant to protect.
+        // Ignoring the header would delete what the caller wants to protect.
         return Err(Error::invalid(
             "If-Match",
             "`If-Match` is not supported by DELETE; leave it out",
@@ -352,15 +356,16 @@ pub async fn delete_context_by_id(
 
 /// Delete entries or a thread
 ///
-/// Deletes entries by id, or all entries of a thread: exactly one of `context_ids` and `thread_id`. There is no way back.
+/// Deletes entries by id, or all entries of a thread: exactly one of `context_ids` and `thread_id`.
+/// This cannot be undone.
 #[utoipa::path(
     post,
     path = "/v1/contexts/delete",
     operation_id = "delete_context",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(content = DeleteContextRequest, example = json!({"context_ids": [1, 2, 3]})),
-    responses((status = 200, description = "The entries are gone", body = DeleteContextReply))
+    responses((status = 200, description = "The entries are deleted", body = DeleteContextReply))
 )]
 pub async fn delete_context(
     who: Who,
@@ -381,15 +386,16 @@ pub async fn delete_context(
 
 /// Delete entries by criteria
 ///
-/// Deletes every entry that meets all criteria given. `source` alone is refused. There is no way back.
+/// Deletes every entry that meets all given criteria. `source` alone is refused. This cannot be
+/// undone.
 #[utoipa::path(
     post,
     path = "/v1/contexts/batch-delete",
     operation_id = "delete_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
     request_body(content = DeleteContextBatchRequest, example = json!({"thread_ids": ["project-123"], "older_than_days": 90})),
-    responses((status = 200, description = "The entries are gone", body = DeleteContextBatchReply))
+    responses((status = 200, description = "The entries are deleted", body = DeleteContextBatchReply))
 )]
 pub async fn delete_context_batch(
     who: Who,

@@ -1,4 +1,4 @@
-//! The OpenAPI document and the page to try it out. Both are made at the first request, not at the start.
+//! The OpenAPI document and the API explorer. Both are built at the first request.
 
 use std::sync::{Arc, LazyLock};
 

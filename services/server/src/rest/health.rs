@@ -1,4 +1,4 @@
-//! Whether the service lives, whether it is ready, and its metrics.
+//! Liveness, readiness and metrics.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// How the service is.
+/// The reply of a health check.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Health {
     /// `ok`.
@@ -28,36 +28,36 @@ const OK: Health = Health {
     version: env!("CARGO_PKG_VERSION"),
 };
 
-/// Tell that the process lives
+/// Liveness check
 ///
-/// Answers without touching the database.
+/// Responds without accessing the database.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "healthz",
     tag = "operation",
-    responses((status = 200, description = "It lives", body = Health))
+    responses((status = 200, description = "The process is alive", body = Health))
 )]
 pub async fn healthz() -> axum::Json<Health> {
     axum::Json(OK)
 }
 
-/// Tell whether requests can be answered
+/// Readiness check
 ///
-/// Asks the database whether it answers and has the right schema; 503 when not, after the database reported damage, or while
-/// the service is stopping.
+/// Checks that the database responds and has the right schema. 503 if not, after the database
+/// reported damage, or while the service is stopping.
 #[utoipa::path(
     get,
     path = "/readyz",
     operation_id = "readyz",
     tag = "operation",
-    responses((status = 200, description = "It is ready", body = Health))
+    responses((status = 200, description = "The service is ready", body = Health))
 )]
 pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, Problem> {
     let limit = std::time::Duration::from_secs(2);
     match tokio::time::timeout(limit, app.engine.check()).await {
         Ok(Ok(())) => Ok(axum::Json(OK)),
-        // Whatever the cause, whoever balances load understands 503.
+        // Load balancers understand 503, whatever the cause.
         Ok(Err(error)) => Err(Error::new(Reason::StoreUnavailable, error.message.clone())
             .with_source(error)
             .into()),
@@ -69,9 +69,9 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
     }
 }
 
-/// Give the metrics
+/// Metrics for Prometheus
 ///
-/// Prometheus scrapes this: operations by outcome, durations, connections, memory, the state of the database.
+/// Operations by outcome, durations, connections, memory, and the state of the database.
 #[utoipa::path(
     get,
     path = "/metrics",

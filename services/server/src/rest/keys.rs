@@ -1,4 +1,4 @@
-//! The owner's own API keys.
+//! REST handlers for the owner's API keys.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::problem::Problem;
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Make an API key
+/// Create an API key
 ///
-/// Makes a key of the caller's owner. The reply is the only place that shows it. Needs the scope `manage`, and gives no scope that the
-/// caller's own key lacks.
+/// Creates a key for the caller's owner. Only this reply shows the key itself. Needs the scope
+/// `manage`; the caller's own key must have every scope that the new key gets.
 #[utoipa::path(
     post,
     path = "/v1/api-keys",
@@ -28,7 +28,7 @@ use crate::who::Who;
     tag = "api-keys",
     request_body(content = CreateApiKeyRequest, example = json!({"name": "dashboard", "scopes": ["read"], "expires_at": "2035-01-01"})),
     responses((status = 201, description = "The key", body = CreateApiKeyReply, headers(
-        ("Location" = String, description = "Where what is known about the key is"))))
+        ("Location" = String, description = "URL of the key"))))
 )]
 pub async fn create_api_key(
     who: Who,
@@ -46,9 +46,9 @@ pub async fn create_api_key(
     Ok(response)
 }
 
-/// List the API keys
+/// List API keys
 ///
-/// Gives the owner's keys, newest first; the keys themselves are shown by nothing. Needs the scope `manage`.
+/// Lists the owner's keys, newest first, without the keys themselves. Needs the scope `manage`.
 #[utoipa::path(
     get,
     path = "/v1/api-keys",
@@ -66,7 +66,7 @@ pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Resp
 
 /// Fetch an API key
 ///
-/// Gives what is known about one key. Needs the scope `manage`.
+/// Returns one key, without the key itself. Needs the scope `manage`.
 #[utoipa::path(
     get,
     path = "/v1/api-keys/{key_id}",
@@ -92,7 +92,8 @@ pub async fn get_api_key(
 
 /// Change an API key
 ///
-/// Changes a key's name, scopes or expiry. Needs the scope `manage`, and gives no scope that the caller's own key lacks.
+/// Changes a key's name, scopes or expiry. Needs the scope `manage`; the caller's own key must have
+/// every scope that it sets.
 #[utoipa::path(
     patch,
     path = "/v1/api-keys/{key_id}",
@@ -118,16 +119,17 @@ pub async fn update_api_key(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Switch an API key off
+/// Deactivate an API key
 ///
-/// Switches a key off, for good; it stays in the list. Within a second it works nowhere. Needs the scope `manage`.
+/// Deactivates a key permanently; it stays in the list. Within a second it stops working
+/// everywhere. Needs the scope `manage`.
 #[utoipa::path(
     post,
     path = "/v1/api-keys/{key_id}/deactivate",
     operation_id = "deactivate_api_key",
     tag = "api-keys",
     params(("key_id" = String, Path, description = "The key's id.")),
-    responses((status = 200, description = "The key, which works no more", body = ApiKey))
+    responses((status = 200, description = "The deactivated key", body = ApiKey))
 )]
 pub async fn deactivate_api_key(
     who: Who,

@@ -1,4 +1,4 @@
-//! REST: the same operations as gRPC, in the same JSON as MCP.
+//! REST: the same operations as gRPC, with the same JSON as MCP.
 
 mod artifacts;
 mod body;
@@ -25,7 +25,7 @@ use context_model::{Error, Reason};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Every REST route. What no route takes is the caller's to answer.
+/// All REST routes. The caller adds the fallback for unknown paths.
 pub fn router() -> Router<Arc<App>> {
     let (router, _) = routes::documented().split_for_parts();
     router
@@ -33,7 +33,7 @@ pub fn router() -> Router<Arc<App>> {
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// The answer for a path that no route has.
+/// The response for an unknown path.
 pub async fn not_found(request: Request) -> Problem {
     let path: String = request.uri().path().chars().take(100).collect();
     Error::new(

@@ -1,7 +1,8 @@
-//! The OpenAPI document, made from the handlers and the model types.
+//! The OpenAPI document, generated from the handlers and the model types.
 
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, Schema};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi, Ref, RefOr, Response};
 use utoipa::{OpenApi as _, PartialSchema as _, ToSchema as _};
@@ -40,12 +41,14 @@ pub fn document() -> String {
     api.merge(documented);
     add_problems(&mut api);
     add_keys(&mut api);
+    join_parts(&mut api);
     let mut text = api.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// With authentication on, operations need a key; without it, they need none. Health and metrics never do.
+/// Adds API keys to the operations as an option, because they are only required with authentication on. Health checks
+/// and metrics never require a key.
 fn add_keys(api: &mut OpenApi) {
     const NAME: &str = "api_key";
     let scheme = HttpBuilder::new()
@@ -76,7 +79,7 @@ fn add_keys(api: &mut OpenApi) {
     }
 }
 
-/// Every operation can fail, and always in the same form.
+/// Adds the error response to every operation. It always has the same format.
 fn add_problems(api: &mut OpenApi) {
     let content = ContentBuilder::new()
         .schema(Some(Ref::from_schema_name("Problem")))
@@ -106,4 +109,33 @@ fn add_problems(api: &mut OpenApi) {
             );
         }
     }
+}
+
+/// Merges the parts of a request schema into one object. A search request has its filters as a separate part, but is
+/// one object in JSON.
+fn join_parts(api: &mut OpenApi) {
+    for schema in api.components.get_or_insert_default().schemas.values_mut() {
+        if let RefOr::T(Schema::AllOf(parts)) = schema
+            && let Some(mut whole) = joined(parts)
+        {
+            whole.description = parts.description.take();
+            whole.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+            *schema = RefOr::T(Schema::Object(whole));
+        }
+    }
+}
+
+/// An object with the properties of all parts. `None` when a part is a named type, which occurs in replies.
+fn joined(parts: &AllOf) -> Option<Object> {
+    let mut whole = Object::default();
+    for part in &parts.items {
+        let part = match part {
+            RefOr::T(Schema::Object(part)) => part.clone(),
+            RefOr::T(Schema::AllOf(parts)) => joined(parts)?,
+            _ => return None,
+        };
+        whole.properties.extend(part.properties);
+        whole.required.extend(part.required);
+    }
+    Some(whole)
 }

@@ -1,4 +1,4 @@
-//! What there is: threads and statistics.
+//! REST handlers for threads and statistics.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::who::Who;
 
 /// List threads
 ///
-/// Gives the threads with their counts, latest activity first.
+/// Lists threads with their counts, latest activity first.
 #[utoipa::path(
     get,
     path = "/v1/threads",
@@ -43,10 +43,10 @@ pub async fn list_threads(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Count entries and tell the state of every feature
+/// Statistics, and the state of every feature
 ///
-/// Gives counts of entries, images and tags, the size of the database, and for each feature whether it is on, whether it works
-/// and why not.
+/// Returns counts of entries, images and tags, the size of the database, and for each feature
+/// whether it is enabled, whether it works, and why not.
 #[utoipa::path(
     get,
     path = "/v1/statistics",

@@ -1,4 +1,5 @@
-//! Query strings and path ids, read strictly: what is not known or not readable is an error that names it.
+//! Strict parsing of query strings and path ids: unknown or malformed parameters are errors that
+//! name them.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -9,13 +10,13 @@ use http::request::Parts;
 
 use crate::problem::Problem;
 
-/// The parameters of a query string, taken out one by one.
+/// The parameters of a query string. Handlers take them out one by one.
 pub struct Query {
     pairs: Vec<(String, String)>,
     violations: Violations,
 }
 
-/// Pairs at most; no route has that many parameters.
+/// Most parameters in a query string; no route has that many.
 const MAX_PAIRS: usize = 200;
 
 impl<S: Sync> FromRequestParts<S> for Query {
@@ -54,7 +55,7 @@ impl<S: Sync> FromRequestParts<S> for Query {
 }
 
 impl Query {
-    /// Every value of a parameter, in order.
+    /// All values of a parameter, in order.
     pub fn all(&mut self, name: &str) -> Vec<String> {
         self.pairs
             .extract_if(.., |(n, _)| n == name)
@@ -62,7 +63,7 @@ impl Query {
             .collect()
     }
 
-    /// The one value of a parameter.
+    /// The only value of a parameter.
     pub fn one(&mut self, name: &str) -> Option<String> {
         let mut values = self.all(name).into_iter();
         let first = values.next();
@@ -73,7 +74,7 @@ impl Query {
         first
     }
 
-    /// An integer.
+    /// An integer parameter.
     pub fn integer(&mut self, name: &str) -> Option<i64> {
         let text = self.one(name)?;
         let number = text.parse().ok();
@@ -86,7 +87,7 @@ impl Query {
         number
     }
 
-    /// `true` or `false`.
+    /// A boolean parameter: `true` or `false`.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         match self.one(name)?.as_str() {
             "true" => Some(true),
@@ -101,7 +102,7 @@ impl Query {
         }
     }
 
-    /// Integers between commas, the parameter repeated or both.
+    /// A list of integers: comma-separated, or in repeated parameters.
     pub fn integers(&mut self, name: &str) -> Vec<i64> {
         let mut numbers = Vec::new();
         for text in self
@@ -125,7 +126,7 @@ impl Query {
         numbers
     }
 
-    /// Refuses what was not taken out.
+    /// Refuses parameters that no handler has taken out.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` with everything that is wrong in the query string.
@@ -141,12 +142,12 @@ impl Query {
     }
 }
 
-/// The start of a value that is echoed.
+/// The start of a value for an error message.
 fn start(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// application/x-www-form-urlencoded, one part.
+/// Decodes one part of application/x-www-form-urlencoded text; `None` if it is malformed.
 fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(text.into());
@@ -168,7 +169,7 @@ fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// The `{context_id}` of a path.
+/// The `{context_id}` in a path.
 pub struct ContextId(pub i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for ContextId {
@@ -202,12 +203,12 @@ impl<S: Send + Sync> FromRequestParts<S> for ContextId {
     }
 }
 
-/// The parts of a path that say which artifact and version is meant. An id that is none is for the operation to
-/// refuse, so that the sentence is the same on every wire.
+/// The artifact id and version in a path. The operation validates the id, so that the error
+/// sentence is the same on every transport.
 pub struct ArtifactPath {
     /// `{artifact_id}`.
     pub artifact_id: String,
-    /// `{version}`, where the path has one.
+    /// `{version}`, if the path has one.
     version: Option<String>,
 }
 
@@ -215,7 +216,7 @@ impl ArtifactPath {
     /// The version.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when it is no integer.
+    /// `INVALID_ARGUMENT` if it is not an integer.
     pub fn version(&self) -> Result<i64, Error> {
         let text = self.version.as_deref().unwrap_or_default();
         let malformed = || {
@@ -260,7 +261,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ArtifactPath {
     }
 }
 
-/// The `{key_id}` of a path.
+/// The `{key_id}` in a path.
 pub struct KeyPath(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for KeyPath {

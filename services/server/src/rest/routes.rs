@@ -1,4 +1,4 @@
-//! The documented routes.
+//! The REST routes that the OpenAPI document lists.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use utoipa_axum::routes;
 use super::{artifacts, contexts, health, keys, overview, search, versions};
 use crate::app::App;
 
-/// The documented routes with their documentation.
+/// The routes together with their documentation.
 pub fn documented() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(

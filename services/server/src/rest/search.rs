@@ -1,4 +1,4 @@
-//! Finding entries.
+//! REST handlers for the searches.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::problem::Problem;
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Find entries by filters
+/// Search by filters
 ///
-/// Gives the entries that satisfy every filter, newest first.
+/// Returns the entries that satisfy every filter, newest first.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search",
@@ -44,9 +44,10 @@ pub async fn search_context(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Find entries by meaning
+/// Semantic search
 ///
-/// Gives the entries whose meaning is nearest to the query, best first. Answers 409 while no model for embeddings is configured.
+/// Returns the entries whose embeddings are nearest to the query's, best first. 409 if no embedding
+/// model is configured.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/semantic",
@@ -76,9 +77,9 @@ pub async fn semantic_search_context(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Find entries by their words
+/// Full-text search
 ///
-/// Gives the entries that match the query's words, best first.
+/// Returns the entries that match the query's words, best first.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/fts",
@@ -108,10 +109,10 @@ pub async fn fts_search_context(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Find entries by words and meaning together
+/// Hybrid search
 ///
-/// Fuses full-text and semantic search by rank. When one of the two cannot take part, `warnings` says so and the other one
-/// answers alone.
+/// Fuses full-text and semantic search by rank. If one of the two cannot take part, `warnings` says
+/// so and the results are those of the other.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/hybrid",

@@ -1,4 +1,4 @@
-//! The versions of artifacts.
+//! REST handlers for the versions of artifacts.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::write_context::write_context;
 
 /// List the versions of an artifact
 ///
-/// Gives the versions before the current one, newest first, at most 50, each with what it changed.
+/// Lists the versions before the current one, newest first, at most 50, each with its changes.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/versions",
@@ -63,7 +63,7 @@ pub async fn list_artifact_versions(
 
 /// Fetch a version of an artifact
 ///
-/// Gives one version in full; the current one has a number too.
+/// Returns one version in full; the current version included.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/versions/{version}",
@@ -108,7 +108,7 @@ pub async fn get_artifact_version(
 
 /// Restore a version of an artifact
 ///
-/// Makes a new version with the title, content and metadata of an earlier one.
+/// Creates a new version with the title, content and metadata of an earlier one.
 #[utoipa::path(
     post,
     path = "/v1/artifacts/{artifact_id}/versions/{version}/restore",
@@ -117,10 +117,10 @@ pub async fn get_artifact_version(
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("version" = i64, Path, description = "The version to restore.", minimum = 1),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller read it, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
     ),
-    responses((status = 200, description = "The artifact has a new version", body = RestoreArtifactVersionReply, headers(
+    responses((status = 200, description = "The artifact after the restore", body = RestoreArtifactVersionReply, headers(
         ("ETag" = String, description = "The new version in quotes"))))
 )]
 pub async fn restore_artifact_version(
@@ -158,7 +158,7 @@ pub async fn restore_artifact_version(
 
 /// Compare two versions of an artifact
 ///
-/// Gives a unified diff of the content and the names of what else differs.
+/// Returns a unified diff of the content, and which other fields differ.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/diff",
@@ -166,11 +166,11 @@ pub async fn restore_artifact_version(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("from_version" = i64, Query, description = "The older side.", minimum = 1, example = 1),
-        ("to_version" = Option<i64>, Query, description = "The newer side; absent: the current version.", minimum = 1),
+        ("from_version" = i64, Query, description = "The older version.", minimum = 1, example = 1),
+        ("to_version" = Option<i64>, Query, description = "The newer version; default: the current one.", minimum = 1),
         ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
-    responses((status = 200, description = "What differs", body = DiffArtifactVersionsReply))
+    responses((status = 200, description = "The differences", body = DiffArtifactVersionsReply))
 )]
 pub async fn diff_artifact_versions(
     who: Who,

@@ -158,8 +158,8 @@ async fn metrics_count_operations_by_outcome() {
     service.get("/v1/contexts/99").send().await;
     let metrics = service.get("/metrics").send().await;
     for line in [
-        "context_requests_total{operation=\"store_context\",wire=\"rest\",outcome=\"OK\"} 1",
-        "context_requests_total{operation=\"get_context_by_ids\",wire=\"rest\",outcome=\"CONTEXT_NOT_FOUND\"} 1",
+        "context_requests_total{operation=\"store_context\",transport=\"rest\",outcome=\"OK\"} 1",
+        "context_requests_total{operation=\"get_context_by_ids\",transport=\"rest\",outcome=\"CONTEXT_NOT_FOUND\"} 1",
         "context_requests_in_flight 0",
         "context_store_writes 1",
     ] {

@@ -8,23 +8,20 @@ use context_proto::v1::{
     GetContextByIdsRequest, GetStatisticsRequest, ListThreadsRequest, SearchContextRequest,
     StoreContextRequest,
 };
+use context_test_support::grpc;
+use context_test_support::http::Request;
 use http::Version;
 use prost::Message as _;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::service::Service;
 
-async fn client(service: &Service) -> ContextServiceClient<Channel> {
-    let channel = Endpoint::from_shared(format!("http://{}", service.address))
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
-    ContextServiceClient::new(channel)
+fn client(service: &Service) -> ContextServiceClient<Channel> {
+    ContextServiceClient::new(grpc::at(service.address))
 }
 
 fn entry(text: &str) -> StoreContextRequest {
@@ -39,7 +36,7 @@ fn entry(text: &str) -> StoreContextRequest {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_port_serves_rest_and_grpc_with_the_same_entries() {
     let service = Service::start().await;
-    let mut client = client(&service).await;
+    let mut client = client(&service);
     let stored = client
         .store_context(entry("over gRPC"))
         .await
@@ -80,11 +77,7 @@ async fn errors_carry_reason_and_fields() {
         limit: Some(500),
         ..Default::default()
     };
-    let status = client(&service)
-        .await
-        .search_context(request)
-        .await
-        .unwrap_err();
+    let status = client(&service).search_context(request).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     let error = error_from_status(&status);
     assert_eq!(
@@ -143,7 +136,7 @@ async fn a_deadline_is_honoured() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_with_its_idempotency_key_gives_the_first_reply() {
     let service = Service::start().await;
-    let mut client = client(&service).await;
+    let mut client = client(&service);
     let request = || {
         let mut request = tonic::Request::new(entry("once"));
         request
@@ -168,7 +161,6 @@ async fn a_retry_with_its_idempotency_key_gives_the_first_reply() {
 async fn messages_are_compressed_both_ways_when_the_client_wants_that() {
     let service = Service::start().await;
     let mut client = client(&service)
-        .await
         .send_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Gzip);
     let text = "word ".repeat(10_000);
@@ -192,7 +184,7 @@ async fn messages_are_compressed_both_ways_when_the_client_wants_that() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_beyond_the_limit_is_refused() {
     let service = Service::start_with(&["--max-total-size-mb=1", "--max-image-size-mb=1"]).await;
-    let mut client = client(&service).await;
+    let mut client = client(&service);
     let status = client
         .store_context(entry(&"x".repeat(70 << 20)))
         .await
@@ -217,7 +209,6 @@ async fn a_full_queue_answers_unavailable_with_retry_info() {
     let slow = tokio::spawn(service.endless_search().await.send());
     service.until_busy().await;
     let status = client(&service)
-        .await
         .list_threads(ListThreadsRequest::default())
         .await
         .unwrap_err();
@@ -232,12 +223,7 @@ async fn a_full_queue_answers_unavailable_with_retry_info() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_served_for_the_service_and_overall() {
     let service = Service::start().await;
-    let channel = Endpoint::from_shared(format!("http://{}", service.address))
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
-    let mut health = HealthClient::new(channel);
+    let mut health = HealthClient::new(grpc::at(service.address));
     for name in ["", "context.v1.ContextService"] {
         let reply = health
             .check(HealthCheckRequest {
@@ -260,12 +246,7 @@ async fn health_is_served_for_the_service_and_overall() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_socket_serves_the_same_whatever_host_is_named() {
     let service = Service::start().await;
-    let channel = Endpoint::from_shared(format!("unix:{}", service.socket.display()))
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
-    ContextServiceClient::new(channel)
+    ContextServiceClient::new(grpc::at_socket(&service.socket))
         .store_context(entry("over the socket"))
         .await
         .unwrap();
@@ -279,12 +260,7 @@ async fn the_socket_serves_the_same_whatever_host_is_named() {
 async fn a_second_address_serves_grpc_alone() {
     let service = Service::start_with(&["--grpc-listen=127.0.0.1:0"]).await;
     let address = service.grpc_address.expect("a second address");
-    let channel = Endpoint::from_shared(format!("http://{address}"))
-        .unwrap()
-        .connect()
-        .await
-        .unwrap();
-    ContextServiceClient::new(channel)
+    ContextServiceClient::new(grpc::at(address))
         .store_context(entry("over the second address"))
         .await
         .unwrap();
@@ -292,9 +268,7 @@ async fn a_second_address_serves_grpc_alone() {
         service.get("/v1/statistics").send().await.json()["total_entries"],
         1
     );
-    let rest = crate::client::Request::new("GET", format!("http://{address}/v1/statistics"))
-        .send()
-        .await;
+    let rest = Request::get(address, "/v1/statistics").send().await;
     assert_eq!(
         (rest.status.as_u16(), rest.reason().as_str()),
         (404, "NOT_FOUND")

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use context_engine::Admin;
 use context_proto::v1 as pb;
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
+use context_test_support::http::{Reply, Request};
+use context_test_support::{grpc, until};
 use http::StatusCode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::client::{Reply, Request};
 use crate::quotas::services;
 use crate::service::{Service, settings};
 
@@ -54,16 +55,15 @@ async fn an_owner_manages_its_keys() {
         with(service.get("/v1/threads"), &key).send().await.status,
         StatusCode::OK
     );
-    let shown = loop {
-        let shown = with(service.get(&format!("/v1/api-keys/{id}")), &first)
+    let mut shown = json!({});
+    until("the use is noted", async || {
+        shown = with(service.get(&format!("/v1/api-keys/{id}")), &first)
             .send()
             .await
             .json();
-        if !shown["last_used_at"].is_null() {
-            break shown;
-        }
-        tokio::task::yield_now().await;
-    };
+        !shown["last_used_at"].is_null()
+    })
+    .await;
     assert_eq!(
         (&shown["name"], &shown["scopes"], &shown["active"]),
         (&json!("dashboard"), &json!(["read"]), &json!(true))
@@ -189,6 +189,7 @@ async fn a_revoked_key_stops_within_a_second() {
         })
         .await
         .unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a promise: within a second")]
     let revoked = Instant::now();
     while with(service.get("/v1/threads"), &key.text)
         .send()
@@ -244,13 +245,12 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
             from: None,
         })
     };
-    let log = loop {
-        let log = audit().await.unwrap();
-        if log.contains("SCOPE_MISSING") {
-            break log;
-        }
-        tokio::task::yield_now().await;
-    };
+    let mut log = String::new();
+    until("the refusal is in the log", async || {
+        log = audit().await.unwrap();
+        log.contains("SCOPE_MISSING")
+    })
+    .await;
     let lines: Vec<serde_json::Value> = log
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -335,9 +335,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
         )
         .send()
         .await;
-        let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address))
-            .await
-            .expect("a connection");
+        let mut client = ApiKeyServiceClient::new(grpc::at(service.address));
         let request = pb::CreateApiKeyRequest {
             name: "grpc".to_owned(),
             ..Default::default()
@@ -403,9 +401,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
 #[tokio::test(flavor = "multi_thread")]
 async fn without_authentication_keys_are_administered_over_the_socket_alone() {
     let service = Service::start().await;
-    let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address))
-        .await
-        .expect("a connection");
+    let mut client = ApiKeyServiceClient::new(grpc::at(service.address));
     let refused = client
         .create_api_key(pb::CreateApiKeyRequest {
             name: "x".to_owned(),

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use context_service::{Started, start};
+use context_test_support::http::Request;
+use context_test_support::{grpc, until};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -197,9 +199,10 @@ async fn a_request_that_has_begun_is_finished_before_the_service_stops() {
     assert!(interim.starts_with(b"HTTP/1.1 100"));
     stream.write_all(first.as_bytes()).await.unwrap();
     service.begin_stop();
-    while TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    until("nothing listens any more", async || {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
     stream.write_all(rest.as_bytes()).await.unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).await.unwrap();
@@ -234,11 +237,7 @@ async fn connections_without_a_request_do_not_hold_the_stop_up() {
         .await
         .unwrap();
     kept_alive.read_exact(&mut [0; 12]).await.unwrap();
-    let endpoint =
-        tonic::transport::Endpoint::from_shared(format!("unix:{}", service.socket.display()))
-            .unwrap();
-    let channel = endpoint.connect().await.unwrap();
-    let mut idle = context_proto::v1::context_service_client::ContextServiceClient::new(channel);
+    let mut idle = grpc::contexts(grpc::at_socket(&service.socket));
     idle.list_threads(context_proto::v1::ListThreadsRequest::default())
         .await
         .unwrap();
@@ -259,14 +258,9 @@ async fn what_was_stored_is_there_after_a_restart() {
         let (address, stop) = (running.address().unwrap(), running.stop());
         let task = tokio::spawn(running.run());
         let body = json!({"thread_id": "t", "source": "user", "text": format!("round {round}")});
-        let request = crate::client::Request::new("POST", format!("http://{address}/v1/contexts"))
-            .json(&body);
+        let request = Request::post(address, "/v1/contexts", &body);
         assert_eq!(request.send().await.status, 201);
-        let statistics =
-            crate::client::Request::new("GET", format!("http://{address}/v1/statistics"))
-                .send()
-                .await
-                .json();
+        let statistics = Request::get(address, "/v1/statistics").send().await.json();
         assert_eq!(statistics["total_entries"], round);
         stop.cancel();
         task.await.unwrap();

@@ -1,6 +1,5 @@
 //! The service as its clients see it: each test starts one on a free port and talks to it.
 
-mod client;
 mod conditional;
 mod contexts;
 mod documents;

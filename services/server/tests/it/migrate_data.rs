@@ -1,44 +1,24 @@
 //! `context-service migrate-data`, as a process that may be killed.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use context_store::Store as _;
-use context_store::generate::fill;
+use context_store_conformance::generate::fill;
 use context_store_sqlite::{Config, SqliteStore};
 use context_test_postgres::TestDatabase;
+use context_test_support::{Deadline, Home};
 
-fn program(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_context-service"));
-    command
-        .env_clear()
-        .env("HOME", home)
-        .env("CONTEXT_LISTEN", "127.0.0.1:0")
-        .env("CONTEXT_SOCKET", home.join("context.sock"))
-        .stdin(Stdio::null());
-    command
-}
+use crate::process::{program, run};
 
-fn migration(home: &Path, from: &str, to: &str) -> Command {
+fn migration(home: &Home, from: &str, to: &str) -> Command {
     let mut command = program(home);
     command.args(["migrate-data", "--from", from, "--to", to]);
     command
 }
 
-/// Runs it to its end and gives exit code, stdout and stderr.
-fn run(command: &mut Command) -> (i32, String, String) {
-    let output = command.output().expect("the program runs");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code().unwrap_or(-1),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
-async fn filled(home: &Path, entries: usize) -> String {
-    let path = home.join("from.db");
+async fn filled(home: &Home, entries: usize) -> String {
+    let path = home.path().join("from.db");
     let store = SqliteStore::open(Config::new(&path)).expect("the file opens");
     fill(&store, 1, entries).await;
     store.close().await;
@@ -46,7 +26,7 @@ async fn filled(home: &Path, entries: usize) -> String {
 }
 
 /// Starts a migration, kills it when it has copied something, and looks at what a service and the next run make of that.
-fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
+async fn killed_and_resumed(home: &Home, from: &str, to: &str, serve: &[String]) {
     let mut child = migration(home, from, to)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -67,17 +47,15 @@ fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
         "{stderr}"
     );
 
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = Deadline::new();
     let (stdout, stderr) = loop {
         let (code, stdout, stderr) = run(&mut migration(home, from, to));
         if code == 0 {
             break (stdout, stderr);
         }
         // A server notices a moment later that a process is gone.
-        assert!(
-            stderr.contains("another migration") && std::time::Instant::now() < deadline,
-            "{stderr}"
-        );
+        assert!(stderr.contains("another migration"), "{stderr}");
+        deadline.pause(|| stderr).await;
     };
     assert!(stderr.contains("goes on after"), "{stderr}");
     assert!(
@@ -90,12 +68,11 @@ fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_migration_into_sqlite_goes_on_with_the_same_command() {
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path();
+    let home = &Home::new();
     let from = filled(home, 1500).await;
-    let path = home.join("to.db");
+    let path = home.path().join("to.db");
     let serve = [format!("--db-path={}", path.display())];
-    killed_and_resumed(home, &from, &format!("sqlite://{}", path.display()), &serve);
+    killed_and_resumed(home, &from, &format!("sqlite://{}", path.display()), &serve).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,20 +80,18 @@ async fn a_killed_migration_into_postgresql_goes_on_with_the_same_command() {
     let Some(database) = TestDatabase::empty().await else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path();
+    let home = &Home::new();
     let from = filled(home, 1500).await;
     let serve = [
         "--storage-backend=postgresql".to_owned(),
         format!("--postgresql-connection-string={}", database.url()),
     ];
-    killed_and_resumed(home, &from, database.url(), &serve);
+    killed_and_resumed(home, &from, database.url(), &serve).await;
 }
 
 #[test]
 fn what_is_no_database_is_refused_without_repeating_a_password() {
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path();
+    let home = &Home::new();
     for (from, to, words) in [
         ("nonsense", "sqlite", "--from must be sqlite://PATH"),
         ("sqlite:///missing/file.db", "sqlite", "/missing/file.db"),

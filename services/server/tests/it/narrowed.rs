@@ -2,10 +2,10 @@
 
 use context_model::CreateApiKeyRequest;
 use context_test_postgres::TestDatabase;
+use context_test_support::http::{Reply, Request};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::client::{Reply, Request};
 use crate::service::Service;
 
 /// What only entries in other threads say.

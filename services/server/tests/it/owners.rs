@@ -7,6 +7,7 @@ use context_engine::{Admin, Caller, Engine, Reach, WriteContext};
 use context_model as m;
 use context_model::Scope;
 use context_store::{Memory, OwnerId};
+use context_test_support::Random;
 use serde::Serialize;
 
 use crate::service::Service;
@@ -22,18 +23,6 @@ fn caller(owner: &str) -> Caller {
         operator: false,
         memory: Memory::UNCOUNTED,
         ..Caller::local()
-    }
-}
-
-/// xorshift64*: enough to choose operations with.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
     }
 }
 
@@ -67,15 +56,14 @@ async fn step(
 ) -> String {
     let word = canary(owner);
     let write = WriteContext::default;
-    let theirs = usize::try_from(random.below(OWNERS as u64)).unwrap();
+    let theirs = random.below(OWNERS);
     let artifact_id = {
         let all = &made.entry(theirs).or_default().artifacts;
-        let chosen = usize::try_from(random.below(all.len().max(1) as u64)).unwrap();
-        all.get(chosen)
+        all.get(random.below(all.len()))
             .cloned()
             .unwrap_or_else(|| "123e4567-e89b-12d3-a456-426614174000".to_owned())
     };
-    let query = if random.below(2) == 0 {
+    let query = if random.one_in(2) {
         canary(theirs)
     } else {
         "common".to_owned()
@@ -143,7 +131,10 @@ async fn step(
                 .search_context(
                     &me,
                     m::SearchContextRequest {
-                        tags: Some(vec![query]),
+                        filters: m::FilterInput {
+                            tags: Some(vec![query]),
+                            ..Default::default()
+                        },
                         ..Default::default()
                     },
                 )
@@ -263,7 +254,7 @@ async fn step(
             }))
         }
         _ => {
-            if random.below(4) == 0 {
+            if random.one_in(4) {
                 let deleted = engine
                     .artifacts
                     .delete_artifact(
@@ -295,10 +286,10 @@ async fn step(
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_owners_never_see_anything_of_each_other() {
     let service = Service::start().await;
-    let (mut random, mut made) = (Random(0x5eed), HashMap::new());
+    let (mut random, mut made) = (Random::new(0x5eed), HashMap::new());
     let mut makers = HashMap::new();
     for _ in 0..OPERATIONS {
-        let owner = usize::try_from(random.below(OWNERS as u64)).unwrap();
+        let owner = random.below(OWNERS);
         let seen = step(
             &service.engine,
             caller(&format!("owner-{owner}")),
@@ -335,9 +326,9 @@ async fn ten_owners_never_see_anything_of_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_narrowed_to_threads_never_see_anything_of_each_other() {
     let service = Service::start().await;
-    let (mut random, mut made) = (Random(0xcafe), HashMap::new());
+    let (mut random, mut made) = (Random::new(0xcafe), HashMap::new());
     for _ in 0..OPERATIONS {
-        let number = usize::try_from(random.below(OWNERS as u64)).unwrap();
+        let number = random.below(OWNERS);
         let seen = step(
             &service.engine,
             narrowed(number),

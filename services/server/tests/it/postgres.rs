@@ -213,6 +213,7 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
         json!({}),
     );
     assert_eq!(off.header("authorization", &first).send().await.status, 200);
+    #[expect(clippy::disallowed_methods, reason = "a promise: within a second")]
     let switched_off = std::time::Instant::now();
     while threads().send().await.status == 200 {
         assert!(

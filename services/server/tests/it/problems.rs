@@ -1,8 +1,8 @@
 //! Every failure has the same form.
 
+use context_test_support::http::Request;
 use serde_json::json;
 
-use crate::client::Request;
 use crate::service::Service;
 
 fn without_id(mut problem: serde_json::Value) -> serde_json::Value {

@@ -1,25 +1,21 @@
 //! The program itself: its command line, and how one process gives way to another.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-fn program(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_context-service"));
-    command
-        .env_clear()
-        .env("HOME", directory)
-        .env("DB_PATH", directory.join("contexts.db"))
-        .env("CONTEXT_SOCKET", directory.join("context.sock"))
-        .env("CONTEXT_LISTEN", "127.0.0.1:0")
-        .stdin(Stdio::null());
-    command
+use context_test_support::Home;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_context-service");
+
+pub fn program(home: &Home) -> Command {
+    home.command_at(Path::new(PROGRAM))
 }
 
 /// Runs it to its end and gives exit code, stdout and stderr.
-fn run(command: &mut Command) -> (i32, String, String) {
+pub fn run(command: &mut Command) -> (i32, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
@@ -29,52 +25,9 @@ fn run(command: &mut Command) -> (i32, String, String) {
     )
 }
 
-/// A started service; killed when a test fails before it has stopped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    /// Starts it and waits for its banner, which it gives back.
-    fn start(command: &mut Command) -> (Self, String) {
-        let mut child = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut stderr = BufReader::new(child.stderr.take().expect("stderr"));
-        let mut banner = String::new();
-        while !banner.contains("  database  ") {
-            let mut line = String::new();
-            assert!(
-                stderr.read_line(&mut line).expect("a line") > 0,
-                "it stopped: {banner}"
-            );
-            banner.push_str(&line);
-        }
-        child.stderr = Some(stderr.into_inner());
-        (Self(child), banner)
-    }
-
-    fn terminate(&self) {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .expect("it can be signalled");
-    }
-
-    fn exit_code(mut self) -> Option<i32> {
-        self.0.wait().expect("it ends").code()
-    }
-}
-
 #[test]
 fn a_bad_value_is_refused_with_the_name_of_its_setting() {
-    let directory = tempfile::tempdir().unwrap();
+    let home = Home::new();
     for (name, value, words) in [
         (
             "MAX_IMAGE_SIZE_MB",
@@ -102,18 +55,18 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
             "CONTEXT_CORS_ORIGINS (--cors-origins) is `*`; `*` is not an origin",
         ),
     ] {
-        let (code, _, stderr) = run(program(directory.path()).env(name, value));
+        let (code, _, stderr) = run(program(&home).env(name, value));
         assert_eq!(code, 2, "{name}: {stderr}");
         assert!(stderr.contains(words), "{stderr}");
     }
-    let (code, _, stderr) = run(program(directory.path()).arg("--no-such-flag"));
+    let (code, _, stderr) = run(program(&home).arg("--no-such-flag"));
     assert!(code == 2 && stderr.contains("--no-such-flag"), "{stderr}");
 }
 
 #[test]
 fn flags_win_over_variables_and_an_empty_variable_is_unset() {
-    let directory = tempfile::tempdir().unwrap();
-    let (code, help, _) = run(program(directory.path()).env("DB_PATH", "").arg("--help"));
+    let home = Home::new();
+    let (code, help, _) = run(program(&home).env("DB_PATH", "").arg("--help"));
     assert!(
         code == 0
             && help.contains("[env: DB_PATH]")
@@ -121,7 +74,7 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
         "{help}"
     );
     // The port cannot be listened on, so that the start ends with a sentence that shows which value won.
-    let (code, _, stderr) = run(program(directory.path())
+    let (code, _, stderr) = run(program(&home)
         .env("CONTEXT_LISTEN", "${NOT_SET:-192.0.2.7:1}")
         .env("AUTH", "")
         .env("CONTEXT_INSECURE", "true"));
@@ -129,52 +82,46 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
         code == 1 && stderr.contains("CONTEXT_LISTEN is 192.0.2.7:1"),
         "{stderr}"
     );
-    let (code, _, stderr) = run(program(directory.path())
-        .env("CONTEXT_LISTEN", "192.0.2.7:1")
-        .args(["--insecure", "--listen", "192.0.2.8:1"]));
+    let (code, _, stderr) = run(program(&home).env("CONTEXT_LISTEN", "192.0.2.7:1").args([
+        "--insecure",
+        "--listen",
+        "192.0.2.8:1",
+    ]));
     assert!(
         code == 1 && stderr.contains("CONTEXT_LISTEN is 192.0.2.8:1"),
         "{stderr}"
     );
 }
 
-#[test]
-fn the_banner_says_where_it_listens_and_how_to_register_the_gateway() {
-    let directory = tempfile::tempdir().unwrap();
-    let (process, banner) = Process::start(&mut program(directory.path()));
-    for words in ["http://127.0.0.1:", "/docs", "context.sock", "contexts.db"] {
+#[tokio::test]
+async fn the_banner_says_where_it_listens_and_how_to_register_the_gateway() {
+    let home = Home::new();
+    let process = home.start_as(program(&home)).await;
+    let banner = process.log();
+    for words in ["http://127.0.0.1:", "/docs", "service.sock", "contexts.db"] {
         assert!(banner.contains(words), "{banner}");
     }
     let mode = |name: &str| {
-        std::fs::metadata(directory.path().join(name))
+        std::fs::metadata(home.path().join(name))
             .unwrap()
             .permissions()
             .mode()
             & 0o777
     };
-    assert_eq!((mode("context.sock"), mode("contexts.db")), (0o600, 0o600));
-    process.terminate();
-    assert_eq!(process.exit_code(), Some(0));
-    assert!(!directory.path().join("context.sock").exists());
+    assert_eq!((mode("service.sock"), mode("contexts.db")), (0o600, 0o600));
+    assert!(process.terminate().await.success());
+    assert!(!home.socket().exists());
 }
 
-#[test]
-fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mut process, banner) = Process::start(
-        program(directory.path())
-            .env("LOG_LEVEL", "debug")
-            .env("LOG_FORMAT", "json"),
-    );
-    let address = banner
-        .split("REST      http://")
-        .nth(1)
-        .and_then(|rest| rest.split('/').next())
-        .expect("an address")
-        .to_owned();
-    let mut stderr = process.0.stderr.take().expect("stderr");
+#[tokio::test]
+async fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
+    let home = Home::new();
+    let mut command = program(&home);
+    command.env("LOG_LEVEL", "debug").env("LOG_FORMAT", "json");
+    let mut process = home.start_as(command).await;
+    let address = process.address();
     let post = |path: &str, body: &str| {
-        let mut stream = TcpStream::connect(&address).expect("a connection");
+        let mut stream = TcpStream::connect(address).expect("a connection");
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: job-1\r\n"
         );
@@ -196,88 +143,85 @@ fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
     assert!(
         post("/v1/contexts/search/fts", r#"{"query": "hidden-query"}"#).starts_with("HTTP/1.1 200")
     );
-    process.terminate();
-    let mut log = String::new();
-    stderr.read_to_string(&mut log).unwrap();
+    process.stop();
+    assert!(process.ended().await.success());
+    let log = process.log();
     assert!(
         log.lines()
             .any(|line| line.contains("job-1") && line.contains("INVALID_ARGUMENT")),
         "{log}"
     );
     assert!(!log.contains("hidden"), "{log}");
-    assert_eq!(process.exit_code(), Some(0));
 }
 
-#[test]
-fn one_started_by_hand_takes_over_from_one_that_a_gateway_started() {
-    let directory = tempfile::tempdir().unwrap();
-    let (started, banner) = Process::start(program(directory.path()).arg("--auto-started"));
+#[tokio::test]
+async fn one_started_by_hand_takes_over_from_one_that_a_gateway_started() {
+    let home = Home::new();
+    let mut command = program(&home);
+    command.arg("--auto-started");
+    let mut started = home.start_as(command).await;
+    let banner = started.log();
     assert!(
         !banner.contains("http://"),
         "it opens the socket alone: {banner}"
     );
-    let (by_hand, _) = Process::start(&mut program(directory.path()));
-    assert_eq!(started.exit_code(), Some(0), "it drained");
-    assert!(
-        directory.path().join("context.sock").exists(),
-        "the successor's socket stays"
-    );
-    let (code, _, stderr) = run(&mut program(directory.path()));
+    let by_hand = home.start_as(program(&home)).await;
+    assert!(started.ended().await.success(), "it drained");
+    assert!(home.socket().exists(), "the successor's socket stays");
+    let (code, _, stderr) = run(&mut program(&home));
     assert!(code == 1 && stderr.contains("held by"), "{stderr}");
-    let (code, _, stderr) = run(program(directory.path()).arg("--auto-started"));
+    let (code, _, stderr) = run(program(&home).arg("--auto-started"));
     assert!(
         code == 0 && stderr.contains("another service serves this database already"),
         "{stderr}"
     );
-    by_hand.terminate();
-    assert_eq!(by_hand.exit_code(), Some(0));
+    assert!(by_hand.terminate().await.success());
 }
 
-#[test]
-fn one_that_a_gateway_started_stops_when_nobody_comes() {
-    let directory = tempfile::tempdir().unwrap();
-    let (process, _) =
-        Process::start(program(directory.path()).args(["--auto-started", "--idle-exit-seconds=1"]));
-    assert_eq!(process.exit_code(), Some(0));
+#[tokio::test]
+async fn one_that_a_gateway_started_stops_when_nobody_comes() {
+    let home = Home::new();
+    let mut command = program(&home);
+    command.args(["--auto-started", "--idle-exit-seconds=1"]);
+    assert!(home.start_as(command).await.ended().await.success());
 }
 
-#[test]
-fn the_doctor_finds_what_is_wrong() {
-    let directory = tempfile::tempdir().unwrap();
-    let (code, report, _) = run(program(directory.path()).arg("doctor"));
+#[tokio::test]
+async fn the_doctor_finds_what_is_wrong() {
+    let home = Home::new();
+    let (code, report, _) = run(program(&home).arg("doctor"));
     assert_eq!(code, 0, "{report}");
     assert!(report.lines().all(|line| line.starts_with('✔')), "{report}");
 
-    assert_eq!(run(program(directory.path()).arg("ready")).0, 1);
-    let (process, _) = Process::start(&mut program(directory.path()));
-    assert_eq!(run(program(directory.path()).arg("ready")).0, 0);
-    let (code, report, _) = run(program(directory.path()).arg("doctor"));
+    assert_eq!(run(program(&home).arg("ready")).0, 1);
+    let process = home.start_as(program(&home)).await;
+    assert_eq!(run(program(&home).arg("ready")).0, 0);
+    let (code, report, _) = run(program(&home).arg("doctor"));
     assert!(
         code == 0 && report.contains("is ready") && report.contains("is held by process"),
         "{report}"
     );
-    process.terminate();
-    assert_eq!(process.exit_code(), Some(0));
+    assert!(process.terminate().await.success());
 
     std::fs::write(
-        directory.path().join("other.db"),
+        home.path().join("other.db"),
         "not a database, but long enough to have a header".repeat(9),
     )
     .unwrap();
-    let (code, report, _) = run(program(directory.path())
-        .env("DB_PATH", directory.path().join("other.db"))
+    let (code, report, _) = run(program(&home)
+        .env("DB_PATH", home.path().join("other.db"))
         .arg("doctor"));
     assert!(code == 1 && report.contains("✘ database"), "{report}");
-    let (code, report, _) = run(program(directory.path()).args(["--listen=0.0.0.0:0", "doctor"]));
+    let (code, report, _) = run(program(&home).args(["--listen=0.0.0.0:0", "doctor"]));
     assert!(code == 1 && report.contains("✘ settings"), "{report}");
 }
 
 #[test]
 fn completions_are_printed_and_a_closed_pipe_is_no_failure() {
-    let directory = tempfile::tempdir().unwrap();
-    let (code, script, _) = run(program(directory.path()).args(["completions", "bash"]));
+    let home = Home::new();
+    let (code, script, _) = run(program(&home).args(["completions", "bash"]));
     assert!(code == 0 && script.contains("context-service"));
-    let mut child = program(directory.path())
+    let mut child = program(&home)
         .arg("openapi")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,10 +1,11 @@
 //! How much an owner may have, on both databases.
 
 use context_test_postgres::TestDatabase;
+use context_test_support::http::Reply;
+use context_test_support::until;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::client::Reply;
 use crate::service::Service;
 
 /// A service with these flags on each database; PostgreSQL when there is a server.
@@ -70,15 +71,11 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
             1
         );
         // It is counted again within a second.
-        while service
-            .post("/v1/contexts", entry("fourth"))
-            .send()
-            .await
-            .status
-            != StatusCode::CREATED
-        {
-            tokio::task::yield_now().await;
-        }
+        until("it is counted again", async || {
+            let fourth = service.post("/v1/contexts", entry("fourth"));
+            fourth.send().await.status == StatusCode::CREATED
+        })
+        .await;
 
         let artifact = || service.post("/v1/artifacts", json!({"content": "# Plan"}));
         assert_eq!(artifact().send().await.status, StatusCode::CREATED);

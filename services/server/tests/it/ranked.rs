@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use context_providers::{ProviderError, Reranker};
 use context_test_postgres::TestDatabase;
+use context_test_support::http::Request;
 use serde_json::{Value, json};
 
-use crate::client::Request;
 use crate::service::Service;
 
 /// Changes an entry whenever results are reranked, which is after they were ranked and before they are read.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use context_test_support::Reserved;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -27,15 +28,6 @@ async fn cohere(listener: TcpListener) {
     };
     let router = axum::Router::new().route("/v2/rerank", axum::routing::post(rerank));
     axum::serve(listener, router).await.unwrap();
-}
-
-/// An address where nobody listens yet.
-async fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 fn flags(address: SocketAddr) -> Vec<String> {
@@ -79,9 +71,9 @@ fn ids(found: &Value) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_order() {
-    let address = address().await;
+    let provider = Reserved::new();
     // Nobody answers there yet, and no embedding model is needed for it.
-    let service = Service::start_with(&as_strs(&flags(address))).await;
+    let service = Service::start_with(&as_strs(&flags(provider.address()))).await;
     let mut stored = Vec::new();
     // In a thread each: the words of neighbours would count too.
     for (thread, text) in [
@@ -108,7 +100,7 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
         away["warnings"]
     );
 
-    let server = tokio::spawn(cohere(TcpListener::bind(address).await.unwrap()));
+    let server = tokio::spawn(cohere(provider.listen()));
     let found = search(&service).await;
     stored.reverse();
     assert_eq!(ids(&found), stored, "as the provider ranks them");
@@ -146,9 +138,9 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_who_reranks_and_whether_it_answers() {
-    let address = address().await;
+    let provider = Reserved::new();
     let directory = tempfile::tempdir().unwrap();
-    let flags = flags(address);
+    let flags = flags(provider.address());
     let config = settings(directory.path(), &as_strs(&flags));
     let away = context_service::examine(&config).await;
     assert!(
@@ -156,7 +148,7 @@ async fn the_doctor_says_who_reranks_and_whether_it_answers() {
         "{}",
         away.report
     );
-    let server = tokio::spawn(cohere(TcpListener::bind(address).await.unwrap()));
+    let server = tokio::spawn(cohere(provider.listen()));
     let there = context_service::examine(&config).await;
     assert!(
         there.report.contains("✔ reranking  `m` works (cohere)"),

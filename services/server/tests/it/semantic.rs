@@ -1,4 +1,4 @@
-//! Search by meaning, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
+//! Semantic search, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
 //! On every database there is.
 
 use std::sync::{Arc, Mutex};
@@ -8,6 +8,7 @@ use context_providers::{
     Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors,
 };
 use context_test_postgres::TestDatabase;
+use context_test_support::{Reserved, until};
 use context_text::ChunkSizes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -82,6 +83,15 @@ impl Database {
 
 async fn start(flags: &[String]) -> Service {
     Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await
+}
+
+/// Waits until so many entries have their vectors.
+async fn until_embedded(service: &Service, entries: u64) {
+    until("all are embedded", async || {
+        let statistics = service.get("/v1/statistics").send().await.json();
+        statistics["semantic_search"]["embedding_count"] == entries
+    })
+    .await;
 }
 
 async fn search(service: &Service, kind: &str, body: Value) -> Value {
@@ -312,16 +322,7 @@ async fn entries_of_a_time_without_a_model_are_embedded_when_there_is_one() {
         service.stopped().await;
 
         let service = database.start(&with_model()).await;
-        let embedded = async {
-            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
-                != 4
-            {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
-            .await
-            .expect("all are embedded in time");
+        until_embedded(&service, 4).await;
         assert_eq!(
             ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await),
             stored[1..2]
@@ -395,15 +396,10 @@ async fn ollama(listener: tokio::net::TcpListener) {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answers() {
     for database in Database::all().await {
-        // Bound and let go: nobody listens there until the test wants it.
-        let address = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let provider = Reserved::new();
         let flags = [
             "--embedding-provider=ollama".to_owned(),
-            format!("--ollama-host={address}"),
+            format!("--ollama-host={}", provider.address()),
         ];
         let service = database.start(&flags).await;
         let reply = service
@@ -431,19 +427,8 @@ async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answer
             "the rest works"
         );
 
-        let server = tokio::spawn(ollama(
-            tokio::net::TcpListener::bind(address).await.unwrap(),
-        ));
-        let embedded = async {
-            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
-                != 1
-            {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
-            .await
-            .expect("it is embedded in time");
+        let server = tokio::spawn(ollama(provider.listen()));
+        until_embedded(&service, 1).await;
         service.store("t", "zzzz").await;
         let found = search(&service, "semantic", json!({"query": "aaa", "limit": 1})).await;
         assert_eq!(
@@ -460,32 +445,17 @@ async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answer
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_that_the_provider_fails_at_keep_no_other_waiting() {
     for database in Database::all().await {
-        let address = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let provider = Reserved::new();
         let flags = [
             "--embedding-provider=ollama".to_owned(),
-            format!("--ollama-host={address}"),
+            format!("--ollama-host={}", provider.address()),
         ];
         let service = database.start(&flags).await;
         for text in ["poison", "aaaa", "more poison", "zzzz", "mmmm"] {
             service.store("t", text).await;
         }
-        let server = tokio::spawn(ollama(
-            tokio::net::TcpListener::bind(address).await.unwrap(),
-        ));
-        let embedded = async {
-            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
-                != 3
-            {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
-            .await
-            .expect("the others are embedded");
+        let server = tokio::spawn(ollama(provider.listen()));
+        until_embedded(&service, 3).await;
         let found = search(&service, "semantic", json!({"query": "zzz"})).await;
         assert_eq!(ids(&found), [4, 5, 2], "the provider is asked");
         server.abort();
@@ -495,14 +465,10 @@ async fn texts_that_the_provider_fails_at_keep_no_other_waiting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
-    let address = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let provider = Reserved::new();
     let flags = [
         "--embedding-provider=ollama",
-        &format!("--ollama-host=http://{address}"),
+        &format!("--ollama-host=http://{}", provider.address()),
         "--embedding-on-failure=fail",
     ];
     let service = Service::start_with(&flags).await;
@@ -961,7 +927,7 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
             &flags.iter().map(String::as_str).collect::<Vec<_>>(),
         );
         let sentence = context_service::reembed(&config).await.unwrap();
-        assert!(sentence.contains("second now"), "{sentence}");
+        assert!(sentence.contains("now uses second"), "{sentence}");
         assert!(
             context_service::reembed(&config)
                 .await

@@ -8,12 +8,12 @@ use context_engine::{Admin, Engine};
 use context_model::CreateApiKeyRequest;
 use context_service::cli::Cli;
 use context_service::{Started, config, start};
+use context_test_support::http::Request;
+use context_test_support::until;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use crate::client::Request;
 
 /// A key as its holder has it.
 pub struct Key {
@@ -143,15 +143,11 @@ impl Service {
 
     /// Waits until an operation runs. The metrics themselves need no turn.
     pub async fn until_busy(&self) {
-        while !self
-            .get("/metrics")
-            .send()
-            .await
-            .body
-            .contains("context_requests_in_flight 1\n")
-        {
-            tokio::task::yield_now().await;
-        }
+        until("an operation runs", async || {
+            let metrics = self.get("/metrics").send().await.body;
+            metrics.contains("context_requests_in_flight 1\n")
+        })
+        .await;
     }
 
     /// Tells it to stop.

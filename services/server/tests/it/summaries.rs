@@ -1,9 +1,9 @@
 //! Summaries, which follow their entries in the background. On every database there is.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use context_test_postgres::TestDatabase;
+use context_test_support::{Reserved, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -28,15 +28,6 @@ async fn anthropic(listener: TcpListener) {
     };
     let router = axum::Router::new().route("/v1/messages", axum::routing::post(summarize));
     axum::serve(listener, router).await.unwrap();
-}
-
-/// An address where nobody listens yet.
-async fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 fn flags(address: SocketAddr) -> Vec<String> {
@@ -92,28 +83,25 @@ async fn summary(service: &Service, id: i64) -> String {
 }
 
 /// Waits until an entry has this summary.
-async fn until(service: &Service, id: i64, expected: &str) {
-    let waiting = async {
-        while summary(service, id).await != expected {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting)
-        .await
-        .expect("the summary comes in time");
+async fn until_summarized(service: &Service, id: i64, expected: &str) {
+    until("the summary comes", async || {
+        summary(service, id).await == expected
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts() {
     let directory = TempDir::new().unwrap();
     for (database, _server) in databases(&directory).await {
-        let address = address().await;
-        tokio::spawn(anthropic(TcpListener::bind(address).await.unwrap()));
-        let service = start(&database, &flags(address)).await;
+        let provider = Reserved::new();
+        let flags = flags(provider.address());
+        tokio::spawn(anthropic(provider.listen()));
+        let service = start(&database, &flags).await;
         let short = service.store("t", "only short").await;
         let refused = service.store("t", "texts that they refuse").await;
         let long = service.store("t", "Ann met Bob at the station").await;
-        until(&service, long, "Ann met").await;
+        until_summarized(&service, long, "Ann met").await;
         assert_eq!(
             (
                 summary(&service, short).await,
@@ -137,7 +125,7 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
 
         let change = |body: Value| service.patch(&format!("/v1/contexts/{long}"), body).send();
         change(json!({"text": "Eve waits for a train"})).await;
-        until(&service, long, "Eve waits").await;
+        until_summarized(&service, long, "Eve waits").await;
         change(json!({"text": "now short"})).await;
         assert_eq!(
             summary(&service, long).await,
@@ -150,7 +138,7 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
             .send()
             .await
             .json();
-        until(
+        until_summarized(
             &service,
             stored["results"][0]["context_id"].as_i64().unwrap(),
             "one more",
@@ -165,16 +153,16 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
 async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follow_over_a_restart() {
     let directory = TempDir::new().unwrap();
     for (database, _server) in databases(&directory).await {
-        let address = address().await;
-        let service = start(&database, &flags(address)).await;
+        let provider = Reserved::new();
+        let service = start(&database, &flags(provider.address())).await;
         let id = service.store("t", "Ann met Bob at the station").await;
         assert_eq!(summary(&service, id).await, "");
         service.begin_stop();
         service.stopped().await;
 
-        let service = start(&database, &flags(address)).await;
-        tokio::spawn(anthropic(TcpListener::bind(address).await.unwrap()));
-        until(&service, id, "Ann met").await;
+        let service = start(&database, &flags(provider.address())).await;
+        tokio::spawn(anthropic(provider.listen()));
+        until_summarized(&service, id, "Ann met").await;
         service.begin_stop();
         service.stopped().await;
     }

@@ -1,14 +1,17 @@
 //! Every operation against every kind of credentials, on both wires. The operations are those of the service descriptor and of
 //! the OpenAPI document, so that a new one cannot be forgotten.
 
+use std::time::Duration;
+
 use context_model::{CreateApiKeyRequest, Scope};
 use context_proto::FILE_DESCRIPTOR_SET;
 use context_service::document;
 use context_test_postgres::TestDatabase;
+use context_test_support::http::Reply;
+use context_test_support::{from_now, until};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-use crate::client::Reply;
 use crate::service::Service;
 
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
@@ -185,16 +188,13 @@ async fn walk(service: &Service) {
     };
     service.engine.access.administer(command).await.unwrap();
     let expired = service.key_with("default", &["read"], soon()).await;
-    while service
-        .get("/v1/threads")
-        .header("authorization", &expired.text)
-        .send()
-        .await
-        .status
-        != 401
-    {
-        tokio::task::yield_now().await;
-    }
+    until("the key has expired", async || {
+        let request = service
+            .get("/v1/threads")
+            .header("authorization", &expired.text);
+        request.send().await.status == 401
+    })
+    .await;
     let mut scoped = Vec::new();
     for scope in Scope::ALL {
         scoped.push((scope, service.key("default", &[scope.as_str()]).await.text));
@@ -414,12 +414,8 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
 
 /// An expiry that comes at once, but not before the key is made.
 fn soon() -> CreateApiKeyRequest {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let expiry = context_model::Timestamp(i64::try_from(now.as_micros()).unwrap() + 1_500_000);
     CreateApiKeyRequest {
-        expires_at: Some(expiry.to_string()),
+        expires_at: Some(from_now(Duration::from_millis(1_500)).to_string()),
         ..CreateApiKeyRequest::default()
     }
 }

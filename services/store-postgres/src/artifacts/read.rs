@@ -16,11 +16,11 @@ use diesel_async::RunQueryDsl;
 use crate::columns::{LossyText, MetadataColumn};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::{Failure, unreadable};
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::{Reading, begin, commit, revision};
 use crate::schema::{artifact_versions, artifacts};
 
-/// A version with its artifact's time of creation.
+/// A version with its artifact's creation time.
 #[derive(Debug, Queryable)]
 struct VersionRow {
     created_at: i64,
@@ -62,7 +62,7 @@ impl VersionRow {
 /// A version by its number, or the current one.
 ///
 /// # Errors
-/// `STORAGE_CORRUPT` when it is not what was stored.
+/// `STORAGE_CORRUPT` when it does not match its checksum.
 pub(crate) async fn version(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -73,7 +73,7 @@ pub(crate) async fn version(
     Ok(found.map(ReadVersion::checked).transpose()?)
 }
 
-/// As [`version`], damaged or not.
+/// As [`version`], but without verifying the checksum.
 pub(crate) async fn unchecked_version(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -125,7 +125,7 @@ pub(crate) async fn current_version(
         .optional()?)
 }
 
-/// An artifact with its current version, or with this one.
+/// Reads an artifact with its current version, or with the given one.
 pub(crate) struct Get {
     pub id: ArtifactId,
     pub version: Option<i64>,
@@ -158,7 +158,7 @@ impl Reading for Get {
     }
 }
 
-/// The newest versions before the current one.
+/// Lists the newest versions before the current one.
 pub(crate) struct History {
     pub id: ArtifactId,
     pub limit: u32,
@@ -236,7 +236,7 @@ impl Reading for History {
     }
 }
 
-/// Versions by number; `None` stands for the current one.
+/// Reads versions by number. `None` is the current one.
 pub(crate) struct Versions {
     pub id: ArtifactId,
     pub numbers: Vec<Option<i64>>,
@@ -281,7 +281,7 @@ impl Reading for Versions {
     }
 }
 
-/// A page of artifacts, newest first; with a query those whose title or content holds it.
+/// A page of artifacts, newest first. With a query, only those whose title or content contains it.
 pub(crate) struct List {
     pub query: Option<String>,
     pub page: ArtifactPage,
@@ -395,8 +395,7 @@ impl Reading for List {
 }
 
 impl List {
-    /// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their
-    /// texts.
+    /// The small table alone selects the rows of the page, so that skipped artifacts' texts are not read.
     fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
         let ArtifactPage {
             limit,
@@ -404,49 +403,41 @@ impl List {
             preview_chars,
             max_bytes: _,
         } = self.page;
-        let mut select = Fragment::prepared(
-            "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ",
-            Vec::new(),
-        );
-        select.bind(Bind::Int(preview_chars.into()));
-        select.push("::int) AS preview, v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a ");
-        select
-            .push("WHERE a.owner_id = ")
-            .bind(Bind::text(owner.as_str()));
-        if let PageStart::After { created_at, id } = start {
-            select
-                .push(" AND (a.created_at, a.artifact_id) < (")
-                .bind(Bind::Int(created_at.micros()))
-                .push(", ");
-            select.bind(Bind::text(id.to_string())).push(")");
-        }
-        if let Some(query) = &self.query {
-            let folded = fold(query);
-            select.push(" AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.artifact_id = a.artifact_id AND t.owner_id = ");
-            select
-                .bind(Bind::text(owner.as_str()))
-                .push(" AND (strpos(t.title, ");
-            select
-                .bind(Bind::text(folded.clone()))
-                .push(") > 0 OR strpos(t.content, ")
-                .bind(Bind::text(folded))
-                .push(") > 0))");
-        }
-        select
-            .push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ")
-            .bind(Bind::Int(limit.into()));
-        if let PageStart::Offset(offset) = start {
-            select
-                .push(" OFFSET ")
-                .bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
-        }
-        select.push(
-            ") AS p JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
-             AND v.version = p.version AND v.owner_id = ",
-        );
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(" ORDER BY p.created_at DESC, p.artifact_id DESC");
-        select
+        let of_owner = || Bind::text(owner.as_str());
+        let nothing = || Fragment::new("");
+        let (after, offset) = match start {
+            PageStart::Offset(offset) => (nothing(), offset),
+            PageStart::After { created_at, id } => {
+                let (at, id) = (Bind::Int(created_at.micros()), Bind::text(id.to_string()));
+                let after = fragment!("AND (a.created_at, a.artifact_id) < (?, ?)", at, id);
+                (after, 0)
+            }
+        };
+        let holding = self.query.as_deref().map_or_else(nothing, |query| {
+            let folded = || Bind::text(fold(query));
+            fragment!(
+                "AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.owner_id = ? AND t.artifact_id = a.artifact_id \
+                 AND (strpos(t.title, ?) > 0 OR strpos(t.content, ?) > 0))",
+                of_owner(),
+                folded(),
+                folded(),
+            )
+        });
+        // Raw SQL: diesel has no subquery in FROM.
+        fragment!(
+            "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ?::int) AS preview, \
+             v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a \
+             WHERE a.owner_id = ? {after} {holding} ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ? OFFSET ?) AS p \
+             JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
+             AND v.version = p.version AND v.owner_id = ? ORDER BY p.created_at DESC, p.artifact_id DESC",
+            Bind::Int(preview_chars.into()),
+            of_owner(),
+            after,
+            holding,
+            Bind::Int(limit.into()),
+            Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)),
+            of_owner(),
+        )
+        .cached()
     }
 }

@@ -156,7 +156,7 @@ impl ArtifactStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The artifact of a write, read again when an earlier request made it.
+    /// The artifact of a write. It is read again when an earlier request with the same key stored it.
     async fn with_artifact(
         &self,
         owner: &OwnerId,

@@ -78,7 +78,7 @@ impl Writing for Update {
     }
 }
 
-/// An earlier version to make a new one of.
+/// Restores an earlier version as a new one.
 pub(crate) struct Restore(pub ArtifactRestore);
 
 impl Writing for Restore {
@@ -98,7 +98,7 @@ impl Writing for Restore {
     }
 }
 
-/// An artifact to delete with everything that hangs on it.
+/// Deletes an artifact and all rows that belong to it.
 pub(crate) struct Delete(pub ArtifactId);
 
 impl Writing for Delete {
@@ -123,7 +123,7 @@ impl Writing for Delete {
     }
 }
 
-/// The artifact's current version, damaged or not, locked, which must be the expected one.
+/// Locks the artifact and returns its current version, damaged or not. It must be the expected version.
 async fn current(
     transaction: &mut Transaction<'_>,
     id: &ArtifactId,

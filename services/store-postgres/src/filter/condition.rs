@@ -1,15 +1,16 @@
-//! One condition on a metadata field in SQL.
+//! Compiles one condition on a metadata field to SQL.
 
 use std::borrow::Cow;
 
 use context_model::{Comparison, Condition, MetadataPath, Scalar, fold};
+use context_store::rules::text_range::TextRange;
 use serde_json::Value;
 
 use super::folded::float_json;
 use super::index::{Field, INDEXED_CHARS};
 use crate::pg::sql::{Bind, Fragment};
 
-/// Whether the condition, as it is compiled, is answered by the index of all metadata.
+/// Whether the compiled condition uses the index of all metadata.
 pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {
     match &condition.comparison {
         Comparison::Eq { .. } => !indexed,
@@ -18,7 +19,7 @@ pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {
     }
 }
 
-/// Whether any index answers a part of the condition.
+/// Whether any index can serve a part of the condition.
 pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
     let by_its_field = || {
         let by_number = matches!(
@@ -30,11 +31,11 @@ pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
     uses_content_index(condition, indexed) || (indexed && by_its_field())
 }
 
-/// The whole condition; never NULL where it stands under a NOT.
+/// Compiles the whole condition. It is never NULL where it is under a NOT.
 ///
-/// What an index term leaves open stands in `coalesce(…, false)` also where NULL would do: the planner takes a comparison
-/// of an expression it knows nothing about for rare (one row in two hundred), and would then sort the many rows it did
-/// not expect.
+/// The part that an index term does not decide is wrapped in `coalesce(…, false)`, even where NULL would do. The
+/// planner assumes that a comparison of an unknown expression is rare (1 row in 200). It would then sort far more rows
+/// than it expected.
 pub(super) fn compile(condition: &Condition, indexed: bool) -> Fragment<'_> {
     let field = Field::new(&condition.path);
     let rest = rest(&field, condition, indexed);
@@ -50,7 +51,7 @@ pub(super) fn compile(condition: &Condition, indexed: bool) -> Fragment<'_> {
     }
 }
 
-/// What the indexes on the condition's field can answer: a necessary condition.
+/// The part of the condition that the field's indexes can serve: a necessary condition.
 fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<'v>> {
     let key = field.key();
     match comparison {
@@ -84,32 +85,18 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
             any.push(")");
             Some(any)
         }
-        Comparison::Gt(Scalar::Text(bound)) | Comparison::Gte(Scalar::Text(bound)) => {
-            Some(text_range(&key, &first_chars(caseless_prefix(bound)), None))
+        // For numbers, the second index decides the condition exactly.
+        Comparison::Gt(_)
+        | Comparison::Gte(_)
+        | Comparison::Lt(_)
+        | Comparison::Lte(_)
+        | Comparison::StartsWith { .. } => {
+            TextRange::of(comparison, INDEXED_CHARS).map(|range| in_range(&key, range))
         }
-        Comparison::Lt(Scalar::Text(bound)) | Comparison::Lte(Scalar::Text(bound)) => {
-            let prefix = first_chars(caseless_prefix(bound));
-            Some(text_range(&key, "", after(&prefix)))
-        }
-        // The second index holds exactly what the condition says.
-        Comparison::Gt(_) | Comparison::Gte(_) | Comparison::Lt(_) | Comparison::Lte(_) => None,
         Comparison::Exists | Comparison::IsNotNull => {
             Some(Fragment::new(format!("{key} IS NOT NULL")))
         }
         Comparison::NotExists | Comparison::IsNull => Some(Fragment::new(format!("{key} IS NULL"))),
-        Comparison::StartsWith {
-            text,
-            case_sensitive,
-        } => {
-            // Lower-casing a capital sigma depends on what follows it, so a prefix folds alone only up to there.
-            let prefix = if *case_sensitive {
-                fold(text.split('Σ').next().unwrap_or_default())
-            } else {
-                text.clone()
-            };
-            let prefix = first_chars(&prefix);
-            Some(text_range(&key, &prefix, after(&prefix)))
-        }
         Comparison::Contains { .. }
         | Comparison::EndsWith { .. }
         | Comparison::Ne { .. }
@@ -118,7 +105,7 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
     }
 }
 
-/// What the index term leaves open.
+/// The part of the condition that the index term does not decide.
 fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<'v> {
     let value = field.value();
     match &condition.comparison {
@@ -129,11 +116,11 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
             let mut rest = if indexed {
                 let mut equal = Fragment::new(format!("coalesce({value} = "));
                 equal
-                    .bind(Bind::text(json(&folded(wanted))))
+                    .bind(Bind::text(json(&wanted.folded())))
                     .push("::jsonb, false)");
                 equal
             } else {
-                contains(&nested(&condition.path, json(&folded(wanted))))
+                contains(&nested(&condition.path, json(&wanted.folded())))
             };
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
                 rest.push(&format!(" AND coalesce({} = ", field.exact_text()))
@@ -227,10 +214,10 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
         } => {
             let mut rest = contains(&nested(
                 &condition.path,
-                format!("[{}]", json(&folded(wanted))),
+                format!("[{}]", json(&wanted.folded())),
             ));
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
-                // The folded list says that it is a list; an item of the list as it is must be this very string.
+                // The folded value shows that it is a list. One item of the original list must equal this exact string.
                 rest.push(" AND EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN ")
                     .push(&field.is("array"));
                 rest.push(&format!(
@@ -246,7 +233,7 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
     }
 }
 
-/// Whether the field equals one of the values; false for an absent one.
+/// Whether the field equals one of the values. False for an absent field.
 fn member<'v>(field: &Field, values: &'v [Scalar], case_sensitive: bool) -> Fragment<'v> {
     let texts: Vec<Cow<'v, str>> = values
         .iter()
@@ -284,7 +271,7 @@ fn member<'v>(field: &Field, values: &'v [Scalar], case_sensitive: bool) -> Frag
 
 fn ordered<'v>(field: &Field, operator: &str, bound: &'v Scalar) -> Fragment<'v> {
     if let Scalar::Text(text) = bound {
-        // Byte order is that of the string as it is: folding does not keep it.
+        // Byte order applies to the original string: folding does not keep it.
         let mut rest = Fragment::new(format!(
             "{} AND {} COLLATE \"C\" {operator} ",
             is_string(field),
@@ -308,22 +295,22 @@ fn equal_key(field: &Field, value: &Scalar) -> Fragment<'static> {
     }
 }
 
-/// False, or NULL, for what is no number.
+/// False or NULL for a value that is not a number.
 fn compared_number(field: &Field, operator: &str, value: &Scalar) -> Fragment<'static> {
     let mut term = Fragment::new(format!("{} {operator} ", field.number()));
     term.bind(Bind::text(decimal(value))).push("::numeric");
     term
 }
 
-/// Containment in the metadata, which one index of all of it answers: a scalar at the end of a path of objects is
-/// contained exactly where it is equal, and a list of one item in lists that have it.
+/// Containment in the metadata, which the index of all metadata serves. At the end of a path of objects, a scalar is
+/// contained exactly where it is equal. A list of one item is contained in every list that has the item.
 fn contains(json: &str) -> Fragment<'static> {
     let mut contains = Fragment::new("entries.metadata_folded @> ");
     contains.bind(Bind::text(json.to_owned())).push("::jsonb");
     contains
 }
 
-/// `value` at the end of the path.
+/// JSON with `value` at the end of the path.
 fn nested(path: &MetadataPath, value: String) -> String {
     path.segments()
         .iter()
@@ -331,7 +318,7 @@ fn nested(path: &MetadataPath, value: String) -> String {
         .fold(value, |value, segment| format!("{{\"{segment}\":{value}}}"))
 }
 
-/// Never NULL: an absent field is no string.
+/// Whether the field is a string. Never NULL: false for an absent field.
 fn is_string(field: &Field) -> String {
     format!("coalesce({}, false)", field.is("string"))
 }
@@ -353,62 +340,21 @@ fn text_of(field: &Field, case_sensitive: bool) -> String {
     }
 }
 
-/// Strings between two bounds, in byte order.
-fn text_range(key: &str, from: &str, to: Option<String>) -> Fragment<'static> {
+/// Whether a string is in the range.
+fn in_range(key: &str, range: TextRange) -> Fragment<'static> {
+    let TextRange { from, end } = range;
     let mut term = Fragment::new(format!("{key} >= "));
-    term.bind(Bind::text(from.to_owned()));
-    if let Some(to) = to {
-        term.push(&format!(" AND {key} < ")).bind(Bind::text(to));
+    term.bind(Bind::text(from));
+    if let Some(end) = end {
+        term.push(&format!(" AND {key} < ")).bind(Bind::text(end));
     }
     term
 }
 
-/// The first string after all that begin with `prefix`, if there is one.
-fn after(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        // Code points sort as their UTF-8 bytes do; the surrogates between are no characters.
-        let next = if last == '\u{d7ff}' {
-            Some('\u{e000}')
-        } else {
-            char::from_u32(u32::from(last) + 1)
-        };
-        if let Some(next) = next {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
-        }
-    }
-    None
-}
-
-/// As much of a string as the index holds.
-fn first_chars(text: &str) -> String {
-    text.chars().take(INDEXED_CHARS).collect()
-}
-
-/// The start of a string up to its first letter, which folding leaves where it is in byte order: of an ISO date all
-/// but `T` and `Z`. A string with a smaller or equal (greater or equal) start has, folded, such a start as well,
-/// because only characters from `A` on change, and they stay above digits and punctuation.
-fn caseless_prefix(text: &str) -> &str {
-    let end = text
-        .bytes()
-        .position(|byte| byte >= b'A')
-        .unwrap_or(text.len());
-    &text[..end]
-}
-
-/// The value as the folded column has it.
-fn folded(value: &Scalar) -> Scalar {
-    match value {
-        Scalar::Text(text) => Scalar::Text(fold(text)),
-        Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_) => value.clone(),
-    }
-}
-
-/// What the first index holds for a string or boolean.
+/// The first index's key of a string or boolean.
 fn key_of(value: &Scalar) -> String {
     match value {
-        Scalar::Text(text) => first_chars(&fold(text)),
+        Scalar::Text(text) => fold(text).chars().take(INDEXED_CHARS).collect(),
         Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => json(value),
     }
 }
@@ -422,7 +368,7 @@ fn json(value: &Scalar) -> String {
     }
 }
 
-/// A number as PostgreSQL reads it.
+/// A number in PostgreSQL's syntax.
 fn decimal(value: &Scalar) -> String {
     json(value)
 }

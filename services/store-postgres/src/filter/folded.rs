@@ -1,19 +1,20 @@
-//! Metadata as conditions see it.
+//! Metadata in the form that conditions compare.
 
 use context_model::{JsonObject, fold};
 use serde_json::{Number, Value};
 
-/// Compact JSON with every string value folded, and with numbers that PostgreSQL compares as the contract wants.
+/// Writes compact JSON. Every string value is folded, and numbers are written so that PostgreSQL compares them as the
+/// contract requires.
 ///
-/// jsonb keeps a number as the decimal that was written. The shortest decimal of a double is not its exact value from
-/// 2^53 on, where a comparison with an integer could see the difference, so there the exact one is written.
+/// jsonb stores a number as the decimal that was written. From 2^53 on, the shortest decimal of a double is not its
+/// exact value, and a comparison with an integer could see the difference. Such numbers are written exactly.
 pub(crate) fn folded_json(object: &JsonObject) -> String {
     let mut out = String::new();
     write_object(object, &mut out);
     out
 }
 
-/// Metadata is at most 64 levels deep, and so is the recursion.
+/// Metadata is at most 64 levels deep, which bounds the recursion.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
@@ -58,7 +59,7 @@ fn number_json(number: &Number) -> String {
     }
 }
 
-/// A finite double as the decimal to compare it by.
+/// The decimal by which PostgreSQL compares a finite double.
 pub(super) fn float_json(float: f64) -> String {
     const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
     const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;

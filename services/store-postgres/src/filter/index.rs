@@ -1,16 +1,16 @@
-//! The one spelling of a metadata field in SQL, and the indexes on it.
+//! The SQL expressions of a metadata field, and the indexes on it. Only this file writes them.
 
 use std::fmt::Write as _;
 
 use context_model::MetadataPath;
 use sha2::{Digest as _, Sha256};
 
-/// Characters of a string that an index holds: a row of an index must fit a third of a page.
+/// Maximum characters of a string in an index: an index row must fit a third of a page.
 pub(super) const INDEXED_CHARS: usize = 200;
 
-/// A metadata field: the same text wherever it is used, because an index is used only for its own expression.
+/// A metadata field. Its text is the same everywhere, because PostgreSQL uses an index only for exactly its expression.
 ///
-/// `->` with a text leads through objects only; `#>` would take `0` for the first item of an array.
+/// `->` with a text only enters objects. `#>` would read `0` as the first item of an array.
 pub(super) struct Field {
     steps: String,
     last: String,
@@ -38,27 +38,27 @@ impl Field {
         Self { steps, last }
     }
 
-    /// The value with strings folded, as jsonb; NULL for an absent field.
+    /// The value as jsonb with strings folded. NULL for an absent field.
     pub(super) fn value(&self) -> String {
         format!("(entries.metadata_folded{} -> {})", self.steps, self.last)
     }
 
-    /// The folded string, or the value as JSON text; NULL for null and for an absent field.
+    /// The folded string, or the value as JSON text. NULL for null and for an absent field.
     pub(super) fn text(&self) -> String {
         format!("(entries.metadata_folded{} ->> {})", self.steps, self.last)
     }
 
-    /// The string as it is.
+    /// The original string.
     pub(super) fn exact_text(&self) -> String {
         format!("(entries.metadata{} ->> {})", self.steps, self.last)
     }
 
-    /// The beginning of [`Field::text`], which the first index holds, in byte order.
+    /// The beginning of [`Field::text`] in byte order: the key of the first index.
     pub(super) fn key(&self) -> String {
         format!("(left({}, {INDEXED_CHARS}) COLLATE \"C\")", self.text())
     }
 
-    /// The value when it is a number, which the second index holds.
+    /// The value if it is a number: the key of the second index.
     pub(super) fn number(&self) -> String {
         format!(
             "(CASE WHEN {} THEN {}::numeric END)",
@@ -67,18 +67,18 @@ impl Field {
         )
     }
 
-    /// The condition that the value is of this type, as `jsonb_typeof` names it.
+    /// The condition that the value has this type, in the terms of `jsonb_typeof`.
     pub(super) fn is(&self, json_type: &str) -> String {
         format!("jsonb_typeof({}) = '{json_type}'", self.value())
     }
 }
 
-/// The names of the indexes on a metadata field and what follows the table's name in the statements that make them.
+/// The names of the indexes on a metadata field, and the part of their CREATE INDEX statements after the table's name.
 ///
-/// The first serves `eq`, `in`, `starts_with`, ranges of strings, `exists`, `is_null` and `not_exists`, with case and
-/// without; the second equality and ranges of numbers. Both give the rows of one value newest first. The second is not
-/// limited to rows with numbers, because the planner knows the frequency of an expression's values from whole indexes
-/// alone.
+/// The first index serves `eq`, `in`, `starts_with`, ranges of strings, `exists`, `is_null` and `not_exists`, with case
+/// and without. The second serves equality and ranges of numbers. Both return the rows of one value newest first. The
+/// second is not limited to rows with numbers, because the planner only takes the frequencies of an expression's values
+/// from indexes over the whole table.
 pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     let field = Field::new(path);
     let of_table = |expression: String| expression.replace("entries.", "");
@@ -96,7 +96,7 @@ pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     ]
 }
 
-/// Names are cut at 63 bytes and know no case, so that a hash tells fields apart.
+/// The name of an index. PostgreSQL cuts names at 63 bytes and ignores case, so a hash tells fields apart.
 fn name(path: &MetadataPath, kind: &str) -> String {
     let joined = path.segments().join(".");
     let readable: String = joined

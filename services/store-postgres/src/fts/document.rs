@@ -1,38 +1,39 @@
-//! What is indexed of a text.
+//! The search document of a text.
 
 use std::collections::{HashMap, HashSet};
 
-use context_store::Neighbourhood;
-use context_text::{fold, gist};
+use context_store::ContextWindow;
+use context_text::{context_keywords, fold};
 
 use super::Language;
-use crate::pg::sql::{Bind, Fragment};
+use crate::pg::sql::Bind;
 
 /// A tsvector holds less than 1 MiB of lexemes and positions (`MAXSTRPOS`).
 const MAX_TSVECTOR_BYTES: usize = 1_000_000;
-/// Positions beyond it count as it (`MAXENTRYPOS`).
+/// PostgreSQL stores larger positions as this one (`MAXENTRYPOS`).
 const MAX_POSITION: usize = 16_383;
-/// Positions of a lexeme that are kept (`MAXNUMPOS`).
+/// Maximum number of positions stored for a lexeme (`MAXNUMPOS`).
 const MAX_POSITIONS: usize = 255;
-/// What a lexeme takes beside its bytes and positions.
+/// Bytes that a lexeme takes in addition to its text and positions.
 const LEXEME_OVERHEAD: usize = 8;
-/// Bytes of the words of a language that only the server knows: what it makes of them stays below its limit.
+/// Maximum bytes of words in a language that only the server knows. The tsvector that it builds from them stays below
+/// its limit.
 const MAX_SERVER_BYTES: usize = 400_000;
 
-/// A text as it is indexed.
+/// A text's search document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
     pub words: Words,
-    /// Whether it has more words than are indexed.
+    /// Whether the text has more words than are indexed.
     pub cut: bool,
 }
 
 /// The words of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Words {
-    /// A tsvector as PostgreSQL reads it.
+    /// A tsvector in PostgreSQL's input format.
     Lexemes(String),
-    /// Words for a text search configuration.
+    /// Words for a text search configuration of the server.
     Plain {
         configuration: String,
         words: String,
@@ -40,7 +41,7 @@ pub(crate) enum Words {
 }
 
 impl Document {
-    /// Takes time linear in the text.
+    /// Analyzes a text. Takes time linear in it.
     pub fn new(text: &str, language: &Language) -> Self {
         match language {
             Language::Ours(_) => lexemes(text, language),
@@ -48,32 +49,35 @@ impl Document {
         }
     }
 
-    /// The tsvector in SQL.
-    pub fn expression(&self) -> Fragment<'_> {
-        match &self.words {
-            Words::Lexemes(vector) => {
-                let mut cast = Fragment::new("");
-                cast.bind(Bind::text(vector)).push("::tsvector");
-                cast
-            }
+    /// The values of `words!`.
+    pub fn binds(&self) -> [Bind<'_>; 3] {
+        let (lexemes, configuration, words) = match &self.words {
+            Words::Lexemes(lexemes) => (Some(lexemes), None, None),
             Words::Plain {
                 configuration,
                 words,
-            } => {
-                let mut call = Fragment::new("to_tsvector(");
-                call.bind(Bind::text(configuration))
-                    .push("::regconfig, ")
-                    .bind(Bind::text(words))
-                    .push(")");
-                call
-            }
-        }
+            } => (None, Some(configuration), Some(words)),
+        };
+        [lexemes, configuration, words].map(|text| Bind::OptionalText(text.map(Into::into)))
+    }
+
+    /// The values of `words!` for a text that does not change. They make it NULL.
+    pub fn no_binds() -> [Bind<'static>; 3] {
+        [(); 3].map(|()| Bind::OptionalText(None))
     }
 }
 
+/// A document's tsvector in SQL. [`Document::binds`] returns the values.
+macro_rules! words {
+    () => {
+        "coalesce(?::tsvector, to_tsvector(?::regconfig, ?))"
+    };
+}
+pub(crate) use words;
+
 fn lexemes(text: &str, language: &Language) -> Document {
-    let gist = gist(text, &language.analyzer(), Neighbourhood::WORDS);
-    let gist: HashSet<&str> = gist.split(' ').collect();
+    let context_keywords = context_keywords(text, &language.analyzer(), ContextWindow::WORDS);
+    let context_keywords: HashSet<&str> = context_keywords.split(' ').collect();
     let mut lexemes: HashMap<String, Vec<u16>> = HashMap::new();
     let (mut position, mut bytes, mut cut) = (0_usize, 0_usize, false);
     language.analyzer().tokens(text, &mut |token| {
@@ -107,8 +111,8 @@ fn lexemes(text: &str, language: &Language) -> Document {
         for (i, position) in positions.iter().enumerate() {
             vector.push(if i == 0 { ':' } else { ',' });
             vector.push_str(&position.to_string());
-            if i == 0 && gist.contains(&**lexeme) {
-                // What it contributes to the contexts of the entries after it.
+            if i == 0 && context_keywords.contains(&**lexeme) {
+                // Weight C: the words that it contributes to the contexts of the entries after it.
                 vector.push('C');
             }
         }
@@ -136,7 +140,7 @@ fn plain(text: &str, configuration: &str, language: &Language) -> Document {
     }
 }
 
-/// A lexeme as the input of tsvector and tsquery has it.
+/// Writes a lexeme in the input format of tsvector and tsquery.
 pub(super) fn quote(lexeme: &str, out: &mut String) {
     out.push('\'');
     for c in lexeme.chars() {

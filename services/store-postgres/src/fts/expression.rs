@@ -1,4 +1,4 @@
-//! A parsed query in PostgreSQL's query language. Every word is quoted, so nothing a user wrote is taken for syntax.
+//! Compiles a parsed query to PostgreSQL's query language. Every word is quoted, so no user input is read as syntax.
 
 use std::borrow::Cow;
 
@@ -6,49 +6,38 @@ use context_text::{Query, Term, fold};
 
 use super::Language;
 use super::document::quote;
-use crate::pg::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment, fragment};
 
 /// The tsquery in SQL.
 pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
     let mut text = String::new();
     write(query, lexeme_in(language), &mut text);
     match language {
-        Language::Ours(_) => {
-            let mut cast = Fragment::new("");
-            cast.bind(Bind::text(text)).push("::tsquery");
-            cast
-        }
-        Language::Server(configuration) => {
-            let mut call = Fragment::new("to_tsquery(");
-            call.bind(Bind::text(configuration.clone()))
-                .push("::regconfig, ")
-                .bind(Bind::text(text))
-                .push(")");
-            call
-        }
+        Language::Ours(_) => fragment!("?::tsquery", Bind::text(text)),
+        Language::Server(configuration) => fragment!(
+            "to_tsquery(?::regconfig, ?)",
+            Bind::text(configuration.clone()),
+            Bind::text(text),
+        ),
     }
 }
 
-/// What of the query counts for a match, one tsquery each, in SQL: its words, prefixes and phrases, but not what must be
-/// absent.
+/// The parts of the query that score a match, one tsquery each, in SQL: its words, prefixes and phrases, but not the
+/// excluded ones.
 pub(crate) fn terms(query: &Query, language: &Language) -> Fragment<'static> {
     let mut terms = Vec::new();
     collect(query, lexeme_in(language), &mut terms);
-    let mut array = Fragment::new("");
     match language {
-        Language::Ours(_) => _ = array.bind(Bind::Texts(terms)).push("::tsquery[]"),
-        Language::Server(configuration) => {
-            array
-                .push("ARRAY(SELECT to_tsquery(")
-                .bind(Bind::text(configuration.clone()))
-                .push("::regconfig, t.term) FROM unnest(");
-            array.bind(Bind::Texts(terms)).push(") AS t(term))");
-        }
+        Language::Ours(_) => fragment!("?::tsquery[]", Bind::Texts(terms)),
+        Language::Server(configuration) => fragment!(
+            "ARRAY(SELECT to_tsquery(?::regconfig, t.term) FROM unnest(?) AS t(term))",
+            Bind::text(configuration.clone()),
+            Bind::Texts(terms),
+        ),
     }
-    array
 }
 
-/// What a word of the query is looked for as: its stem, or the word for a server that stems it.
+/// How a word of the query is searched: its stem, or the word itself if the server stems it.
 fn lexeme_in(language: &Language) -> fn(&Term) -> &str {
     match language {
         Language::Ours(_) => |term| &term.stem,

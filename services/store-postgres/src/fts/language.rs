@@ -1,4 +1,4 @@
-//! Who stems.
+//! The language of the full-text index, and whether this program or the server stems it.
 
 use context_text::Analyzer;
 
@@ -7,12 +7,12 @@ use context_text::Analyzer;
 pub(crate) enum Language {
     /// `context-text` stems, as on SQLite.
     Ours(context_text::Language),
-    /// This text search configuration of the server does.
+    /// This text search configuration of the server stems.
     Server(String),
 }
 
 impl Language {
-    /// A language of `context-text`, or `simple` for none.
+    /// A language of `context-text`, or `simple` for no stemming.
     pub fn of_ours(name: &str) -> Option<Self> {
         let unstemmed = name.trim().eq_ignore_ascii_case("simple");
         let language = if unstemmed {
@@ -36,7 +36,7 @@ impl Language {
         }
     }
 
-    /// Its name, in the database and in the log.
+    /// Its name in the database and in the log.
     pub fn name(&self) -> &str {
         match self {
             Self::Ours(language) => language.name(),

@@ -1,55 +1,45 @@
-//! Indexing everything again when the tokens of a text have changed.
+//! Rebuilds the full-text index when the tokens of a text have changed.
 
-use context_store::Neighbourhood;
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Text};
-use diesel_async::SimpleAsyncConnection as _;
+use context_store::ContextWindow;
+use diesel::prelude::*;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
-use super::{Document, Language};
-use crate::neighbours;
+use super::{Document, Language, words};
+use crate::context_window;
 use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
 use crate::pg::sql::{self, Bind, Fragment};
+use crate::schema::entries;
+use crate::settings;
 
-/// Grows whenever the tokens of the same text change.
+/// The setting that stores what the index was built with.
+const SETTING: &str = "fts";
+
+/// Must be increased whenever the tokens of the same text change.
 const ANALYZER_VERSION: u32 = 2;
 
-/// Entries indexed in one transaction, all of one owner: where owners are spread over servers, only rows of one owner can
-/// be locked together.
+/// Maximum number of entries indexed in one transaction, all of one owner. Where Citus distributes owners over servers,
+/// only rows of one owner can be locked together.
 const BATCH: i64 = 500;
 
-/// Indexes every entry again when the index was made with another language, analyzer or neighbourhood. Interrupted, it begins anew at
-/// the next start.
+/// Rebuilds the index of every entry if it was built with another language, analyzer or context window. An interrupted
+/// rebuild starts again from the beginning at the next start.
 pub(crate) async fn rebuild(
     conn: &mut AsyncPgConnection,
     language: &Language,
-    neighbourhood: Neighbourhood,
-) -> diesel::QueryResult<()> {
-    #[derive(QueryableByName)]
-    struct Setting {
-        #[diesel(sql_type = Text)]
-        value: String,
-    }
+    context_window: ContextWindow,
+) -> QueryResult<()> {
     let wanted = format!(
         "{} {ANALYZER_VERSION} {}",
         language.name(),
-        neighbourhood.note()
+        context_window.note()
     );
-    let read = Fragment::prepared(
-        "SELECT value FROM context.settings WHERE key = 'fts'",
-        Vec::new(),
-    );
-    let found: Option<String> = sql::query::<Setting>(conn, read)
-        .await?
-        .into_iter()
-        .next()
-        .map(|row| row.value);
-    if found.as_deref() == Some(&wanted) {
+    if settings::read(conn, SETTING).await?.as_ref() == Some(&wanted) {
         return Ok(());
     }
     let entries = reindex(conn, language).await?;
-    renew_contexts(conn, neighbourhood).await?;
-    let write = "INSERT INTO context.settings (key, value) VALUES ('fts', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    sql::execute(conn, Fragment::prepared(write, vec![Bind::text(wanted)])).await?;
+    renew_contexts(conn, context_window).await?;
+    settings::write(conn, SETTING, &wanted).await?;
     tracing::info!(
         language = language.name(),
         entries,
@@ -58,58 +48,51 @@ pub(crate) async fn rebuild(
     Ok(())
 }
 
-/// Makes every context anew, from words that are all made already.
+/// Rebuilds every context. The words of all entries must be complete.
 pub(crate) async fn renew_contexts(
     conn: &mut AsyncPgConnection,
-    neighbourhood: Neighbourhood,
-) -> diesel::QueryResult<()> {
+    context_window: ContextWindow,
+) -> QueryResult<()> {
     let mut place = Place::default();
-    while let Some(batch) = place.lock_next(conn, "''").await? {
-        neighbours::renew(
-            conn,
-            &place.owner_id,
-            batch.iter().map(|entry| entry.id).collect(),
-            neighbourhood,
-        )
-        .await?;
+    while let Some(ids) = place.lock_next(conn).await? {
+        context_window::renew(conn, &place.owner_id, ids, context_window).await?;
         conn.batch_execute("COMMIT").await?;
     }
     Ok(())
 }
 
-/// Makes the words of every entry anew, and gives the number of entries.
-async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {
+/// Rebuilds the words of every entry. Returns the number of entries.
+async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> QueryResult<u64> {
+    // Raw SQL for the cast to tsvector.
+    const SQL: &str = concat!(
+        "UPDATE context.entries SET words = ",
+        words!(),
+        ", words_cut = ? WHERE owner_id = ? AND id = ?"
+    );
     let (mut place, mut indexed) = (Place::default(), 0_u64);
-    while let Some(batch) = place.lock_next(conn, "text").await? {
-        for entry in &batch {
-            let document = Document::new(&entry.text, language);
-            let mut update = Fragment::new("UPDATE context.entries SET words = ");
-            update
-                .append(document.expression())
-                .push(", words_cut = ")
-                .bind(Bind::Bool(document.cut));
-            update
-                .push(" WHERE owner_id = ")
-                .bind(Bind::text(&place.owner_id))
-                .push(" AND id = ")
-                .bind(Bind::Int(entry.id));
-            sql::execute(conn, update).await?;
+    while let Some(ids) = place.lock_next(conn).await? {
+        let texts = entries::table
+            .filter(entries::owner_id.eq(&place.owner_id))
+            .filter(entries::id.eq_any(&ids))
+            .select((entries::id, entries::text));
+        let texts: Vec<(i64, String)> = fixed!(texts).load(conn).await?;
+        for (id, text) in texts {
+            let document = Document::new(&text, language);
+            let mut binds = document.binds().to_vec();
+            binds.extend([
+                Bind::Bool(document.cut),
+                Bind::text(&place.owner_id),
+                Bind::Int(id),
+            ]);
+            sql::execute(conn, Fragment::prepared(SQL, binds)).await?;
         }
         conn.batch_execute("COMMIT").await?;
-        indexed += batch.len() as u64;
+        indexed += ids.len() as u64;
     }
     Ok(indexed)
 }
 
-#[derive(QueryableByName)]
-struct Entry {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Text)]
-    text: String,
-}
-
-/// How far the entries of all owners are done.
+/// The progress of the rebuild over all owners' entries.
 #[derive(Default)]
 struct Place {
     owner_id: String,
@@ -117,28 +100,23 @@ struct Place {
 }
 
 impl Place {
-    /// Begins a transaction and locks the next entries, all of one owner, with `text` in SQL as their text; `None` and no
-    /// transaction when there are no more.
-    async fn lock_next(
-        &mut self,
-        conn: &mut AsyncPgConnection,
-        text: &'static str,
-    ) -> diesel::QueryResult<Option<Vec<Entry>>> {
+    /// Begins a transaction and locks the next entries, all of one owner. Returns `None`, without a transaction, when
+    /// there are no more.
+    async fn lock_next(&mut self, conn: &mut AsyncPgConnection) -> QueryResult<Option<Vec<i64>>> {
         loop {
             conn.batch_execute("BEGIN").await?;
-            let mut next = Fragment::new("SELECT id, ");
-            next.push(text)
-                .push(" AS text FROM context.entries WHERE owner_id = ")
-                .bind(Bind::text(&self.owner_id));
-            next.push(" AND id > ")
-                .bind(Bind::Int(self.id))
-                .push(" ORDER BY id LIMIT ")
-                .bind(Bind::Int(BATCH))
-                .push(" FOR UPDATE");
-            let batch: Vec<Entry> = sql::query(conn, next).await?;
-            if let Some(last) = batch.last() {
-                self.id = last.id;
-                return Ok(Some(batch));
+            let ids: Vec<i64> = entries::table
+                .filter(entries::owner_id.eq(&self.owner_id))
+                .filter(entries::id.gt(self.id))
+                .order(entries::id)
+                .limit(BATCH)
+                .select(entries::id)
+                .for_update()
+                .load(conn)
+                .await?;
+            if let Some(last) = ids.last() {
+                self.id = *last;
+                return Ok(Some(ids));
             }
             conn.batch_execute("COMMIT").await?;
             let Some(owner_id) = next_owner(conn, &self.owner_id).await? else {
@@ -149,21 +127,14 @@ impl Place {
     }
 }
 
-/// The owner after this one that has entries.
-async fn next_owner(
-    conn: &mut AsyncPgConnection,
-    after: &str,
-) -> diesel::QueryResult<Option<String>> {
-    #[derive(QueryableByName)]
-    struct Owner {
-        #[diesel(sql_type = Text)]
-        owner_id: String,
-    }
-    let next = "SELECT owner_id FROM context.entries WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
-    Ok(
-        sql::query::<Owner>(conn, Fragment::prepared(next, vec![Bind::text(after)]))
-            .await?
-            .pop()
-            .map(|row| row.owner_id),
-    )
+/// The next owner, by name, that has entries.
+async fn next_owner(conn: &mut AsyncPgConnection, after: &str) -> QueryResult<Option<String>> {
+    entries::table
+        .filter(entries::owner_id.gt(after))
+        .order(entries::owner_id)
+        .limit(1)
+        .select(entries::owner_id)
+        .get_result(conn)
+        .await
+        .optional()
 }

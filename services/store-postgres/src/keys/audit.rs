@@ -1,4 +1,4 @@
-//! The audit log: changes that were made, what was done to keys, and refusals.
+//! The audit log: changes, operations on keys, and denials.
 
 use context_model::Timestamp;
 use context_store::{AuditLine, Denial, KeyEvent, Once, OwnerId};
@@ -13,7 +13,7 @@ use crate::read::Reading;
 use crate::schema::key_events;
 use crate::transaction::{Transaction, Writing};
 
-/// Refusals to write down.
+/// Records a denial.
 pub(crate) struct Record(pub Denial);
 
 impl Writing for Record {
@@ -27,7 +27,7 @@ impl Writing for Record {
             reason,
             attempts,
         } = &self.0;
-        // Raw SQL for INSERT from SELECT: nothing is written of an owner that does not exist.
+        // Raw SQL for INSERT from SELECT: nothing is recorded for an owner that does not exist.
         let insert = "INSERT INTO context.denials (owner_id, at, key_id, operation, reason, attempts) \
                       SELECT o.owner_id, ?, ?, ?, ?, ? FROM context.owners AS o WHERE o.owner_id = ?";
         let binds = vec![
@@ -68,7 +68,7 @@ pub(crate) async fn record_event(
     Ok(())
 }
 
-/// Lines from a moment on, oldest first.
+/// Reads audit lines from a time on, oldest first.
 pub(crate) struct Lines {
     pub from: Timestamp,
     pub limit: u32,
@@ -106,6 +106,7 @@ impl Reading for Lines {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        // Raw SQL: diesel has no UNION in FROM.
         let select = "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1::bigint AS attempts \
                       FROM context.changes WHERE owner_id = ? AND at >= ? UNION ALL \
                       SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ? \

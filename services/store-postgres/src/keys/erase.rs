@@ -1,55 +1,47 @@
-//! Owners: making them, counting what belongs to them, and removing all of it.
+//! Owners: creating and listing them, and deleting all their data.
 
 use context_store::{Once, OwnerId, OwnerSummary};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::Text;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::PipelineDsl as _;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
-use crate::schema::{owners, threads};
+use crate::schema::{api_keys, artifacts, owners, threads};
 use crate::transaction::{Transaction, Writing};
 
-#[derive(QueryableByName)]
-struct Row {
-    #[diesel(sql_type = Text)]
-    owner_id: String,
-    #[diesel(sql_type = BigInt)]
-    contexts: i64,
-    #[diesel(sql_type = BigInt)]
-    artifacts: i64,
-    #[diesel(sql_type = BigInt)]
-    keys: i64,
-}
+/// Maximum number of owners listed.
+const MAX_LISTED: i64 = 10_000;
 
-/// Owners by name; one of them, or the first 10 000.
+/// Owners by name: one of them, or the first [`MAX_LISTED`].
 async fn summaries(
     conn: &mut AsyncPgConnection,
     owner: Option<&OwnerId>,
 ) -> Result<Vec<OwnerSummary>, Failure> {
-    let mut select = Fragment::prepared(
-        "SELECT o.owner_id, o.entry_count AS contexts, \
-         (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = o.owner_id) AS artifacts, \
-         (SELECT count(*) FROM context.api_keys AS k WHERE k.owner_id = o.owner_id AND k.deactivated_at IS NULL) AS keys \
-         FROM context.owners AS o",
-        Vec::new(),
-    );
-    if let Some(owner) = owner {
-        select
-            .push(" WHERE o.owner_id = ")
-            .bind(Bind::text(owner.as_str()));
-    }
-    select.push(" ORDER BY o.owner_id LIMIT 10000");
-    let rows: Vec<Row> = sql::query(conn, select).await?;
-    let summary = |Row {
-                       owner_id,
-                       contexts,
-                       artifacts,
-                       keys,
-                   }| OwnerSummary {
+    let artifacts = artifacts::table
+        .filter(artifacts::owner_id.eq(owners::owner_id))
+        .count();
+    let active_keys = api_keys::table
+        .filter(api_keys::owner_id.eq(owners::owner_id))
+        .filter(api_keys::deactivated_at.is_null())
+        .count();
+    let all = owners::table.order(owners::owner_id).select((
+        owners::owner_id,
+        owners::entry_count,
+        artifacts.single_value().assume_not_null(),
+        active_keys.single_value().assume_not_null(),
+    ));
+    let rows: Vec<(String, i64, i64, i64)> = match owner {
+        None => all.limit(MAX_LISTED).load(conn).await?,
+        Some(owner) => {
+            let one = owners::owner_id.eq(owner.as_str());
+            all.filter(one).load(conn).await?
+        }
+    };
+    let summary = |(owner_id, contexts, artifacts, keys)| OwnerSummary {
         owner: OwnerId::new(owner_id),
         contexts,
         artifacts,
@@ -58,7 +50,7 @@ async fn summaries(
     Ok(rows.into_iter().map(summary).collect())
 }
 
-/// Makes the row of an owner that has none.
+/// Creates the owner's row if there is none.
 pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
     diesel::insert_into(owners::table)
         .values((
@@ -78,7 +70,7 @@ pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Res
     Ok(())
 }
 
-/// An owner to make.
+/// Creates an owner.
 pub(crate) struct Create;
 
 impl Writing for Create {
@@ -89,7 +81,7 @@ impl Writing for Create {
     }
 }
 
-/// Every owner.
+/// Lists every owner.
 pub(crate) struct List;
 
 impl Reading for List {
@@ -114,8 +106,8 @@ struct Name {
     name: String,
 }
 
-/// An owner to remove. Which tables hold something of it is asked of the database, so that a table that comes later is
-/// never forgotten.
+/// Deletes an owner. It reads from the database which tables hold the owner's rows, so that tables added later are
+/// included.
 pub(crate) struct Erase;
 
 impl Writing for Erase {
@@ -128,12 +120,12 @@ impl Writing for Erase {
         else {
             return Ok(Once(None));
         };
-        // There may be a lot of it.
+        // Deleting may take long, because an owner may have many rows.
         transaction
             .conn
             .batch_execute("SET LOCAL statement_timeout = 0")
             .await?;
-        // As every write does, so that no other write is half done.
+        // Locks the threads first, as every write does, so that no other write is half done.
         threads::table
             .filter(threads::owner_id.eq(transaction.owner.as_str()))
             .order(threads::thread_id)
@@ -141,15 +133,19 @@ impl Writing for Erase {
             .for_update()
             .send(transaction.conn)
             .await?;
-        // The counter of ids stays: other services may hold ids that were leased from it. The owner's row goes last.
+        // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. The owner's row
+        // is deleted last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
                       AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' ORDER BY c.table_name = 'owners', c.table_name";
         let tables: Vec<Name> =
             sql::query(transaction.conn, Fragment::prepared(tables, Vec::new())).await?;
         for Name { name } in tables {
-            // A name of our own migrations, never a caller's text.
-            let mut delete = Fragment::new(format!("DELETE FROM context.{name} WHERE owner_id = "));
-            delete.bind(Bind::text(transaction.owner.as_str()));
+            // Raw SQL for the table's name: it comes from this crate's migrations, never from a caller.
+            let delete = fragment!(
+                "DELETE FROM context.{name} WHERE owner_id = ?",
+                Fragment::new(name),
+                Bind::text(transaction.owner.as_str()),
+            );
             sql::execute(transaction.conn, delete).await?;
         }
         Ok(Once(Some(summary)))

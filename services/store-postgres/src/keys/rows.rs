@@ -66,20 +66,20 @@ impl Row {
     }
 }
 
-/// Keys with the same lookup hash that are read, at most.
+/// Maximum number of keys with the same lookup hash that are read.
 const SAME_LOOKUP: i64 = 16;
-/// Keys of one owner that are listed, at most.
+/// Maximum number of keys of one owner that are listed.
 const MAX_LISTED: i64 = 1000;
 
-/// Which keys, newest first.
+/// The keys to read, newest first.
 pub(crate) enum Select {
-    /// Those of any owner with this hash of their first characters.
+    /// Any owner's keys with this hash of their first characters.
     Lookup([u8; 32]),
-    /// Those of any owner that are not deactivated; so many at most.
+    /// Any owner's active keys, at most this many.
     Active(u32),
-    /// The owner's.
+    /// All keys of the owner.
     All,
-    /// The owner's with this id.
+    /// The owner's key with this id.
     One(String),
 }
 
@@ -119,7 +119,7 @@ impl Reading for Select {
     }
 }
 
-/// A key to store, and what is written down of it; its owner is made when it does not exist.
+/// Stores a key and its audit record. Creates the owner if it does not exist.
 pub(crate) struct Insert {
     pub key: StoredKey,
     pub event: KeyEvent,
@@ -171,7 +171,7 @@ async fn insert(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
     Ok(())
 }
 
-/// The key with this id, locked until the transaction ends.
+/// Locks the key with this id until the transaction ends, and returns it.
 async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<StoredKey>, Failure> {
     let row: Option<Row> = api_keys::table
         .find((transaction.owner.as_str(), id))
@@ -183,7 +183,7 @@ async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<Store
     Ok(row.map(Row::into_key).transpose()?)
 }
 
-/// Writes what can change of a key.
+/// Writes the columns of a key that can change.
 async fn put(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failure> {
     let update = diesel::update(api_keys::table.find((key.owner.as_str(), &key.id))).set((
         api_keys::name.eq(&key.name),
@@ -196,7 +196,7 @@ async fn put(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failur
     Ok(())
 }
 
-/// A key to store in the place of another one, which is switched off.
+/// Stores a key that replaces another one, which is deactivated.
 pub(crate) struct Replace {
     pub id: String,
     pub key: StoredKey,
@@ -220,7 +220,7 @@ impl Writing for Replace {
     }
 }
 
-/// The digest of a key that has none.
+/// Stores the digest of a key that has none.
 pub(crate) struct StoreDigest {
     pub id: String,
     pub digest: String,
@@ -240,7 +240,7 @@ impl Writing for StoreDigest {
     }
 }
 
-/// A change of a key, and what is written down of it unless the key was like that already.
+/// Changes a key. Records the change in the audit log, unless the key was like that already.
 pub(crate) struct Update {
     pub id: String,
     pub change: KeyChange,
@@ -263,7 +263,7 @@ impl Writing for Update {
     }
 }
 
-/// A key that was used.
+/// Records the last use of a key.
 pub(crate) struct Touch {
     pub id: String,
     pub at: Timestamp,
@@ -277,7 +277,7 @@ impl Writing for Touch {
             self.at.micros(),
             api_keys::table.find((transaction.owner.as_str(), &self.id)),
         );
-        // Several services note the same use; the latest counts.
+        // Several services record uses of one key. The latest one counts.
         let earlier = api_keys::last_used_at
             .is_null()
             .or(api_keys::last_used_at.lt(at).assume_not_null());

@@ -1,11 +1,12 @@
-//! Refusing at once while the server cannot be reached.
+//! Circuit breaker: rejects operations at once while the server cannot be reached.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Counts failures to reach the server. After so many in a row operations are refused at once for a while, then one of
-/// them tries again and decides for all. Only the server's health counts: nothing a client sends opens it.
+/// Counts consecutive failures to reach the server. After a set number, operations are rejected at once for a while.
+/// Then one operation tries again, and its result decides for all. Only the server's health counts: no client request
+/// can open the breaker.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     failures: u32,
@@ -16,7 +17,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Clone, Copy)]
 struct State {
     failed: u32,
-    /// Operations are refused until then.
+    /// Operations are rejected until then.
     closed_until: Option<Instant>,
 }
 
@@ -32,8 +33,8 @@ impl Breaker {
         }
     }
 
-    /// Whether an operation may try the server now. Whoever comes first after the wait is let through, and the others
-    /// wait for what it finds.
+    /// Whether an operation may try the server now. After the wait, the first caller may, and the others are rejected
+    /// until its result is known.
     pub fn lets_through(&self, now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.closed_until {
@@ -46,7 +47,7 @@ impl Breaker {
         }
     }
 
-    /// The server answered.
+    /// Records that the server responded.
     pub fn reached(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed_until.is_some() {
@@ -58,7 +59,7 @@ impl Breaker {
         };
     }
 
-    /// The server could not be reached.
+    /// Records that the server could not be reached.
     pub fn failed(&self, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failed = state.failed.saturating_add(1);
@@ -83,6 +84,7 @@ mod tests {
     #[test]
     fn it_opens_after_failures_in_a_row_and_lets_one_try_again() {
         let breaker = Breaker::new(3, RECOVERY);
+        #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
         let start = Instant::now();
         breaker.failed(start);
         breaker.failed(start);
@@ -102,6 +104,7 @@ mod tests {
     #[test]
     fn success_in_between_starts_the_count_again() {
         let breaker = Breaker::new(2, RECOVERY);
+        #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
         let now = Instant::now();
         for _ in 0..10 {
             breaker.failed(now);

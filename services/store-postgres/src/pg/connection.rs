@@ -1,4 +1,4 @@
-//! A connection to the server, and how it is made.
+//! Connections to the server.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -17,22 +17,21 @@ use futures::{join, poll, try_join};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
-use crate::pg::driver::{Encoded, PgRow, Types};
+use crate::pg::driver::{Encoded, PgRow, Source, Types};
 use crate::pg::failure::{self, CommitError, DriverError, Kind, failed};
 use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
 
-/// How long a connection may be silent before the system asks whether the other side is there.
+/// Idle time after which TCP keepalive checks whether the server is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// How long closing a connection may take.
+/// Timeout for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pipelined statements whose outcome was not read yet, at most, and the bytes of one of them: what is not sent yet is held
-/// in memory.
+/// Maximum number of statements in flight, and maximum bytes of one of them: unsent statements are held in memory.
 const MAX_IN_FLIGHT: usize = 64;
 const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 
-/// Why there is no connection.
+/// Why connecting failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error(transparent)]
@@ -43,19 +42,19 @@ pub(crate) enum ConnectError {
 
 /// One connection with its statement cache.
 ///
-/// It replaces diesel-async's type of the same name behind the same traits. That one hides the SQLSTATE of an error, needs
-/// three round trips for a statement that is not cached, and cannot pipeline statements.
+/// It replaces diesel-async's type of the same name behind the same traits. That one hides the SQLSTATE of an error,
+/// needs three round trips for a statement that is not cached, and cannot pipeline statements.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
     /// `None` behind a pooler, where the next transaction may run in another server process.
     cache: Option<StatementCache>,
     slow_searches: Arc<SlowSearches>,
     has_session: bool,
-    /// Types of extensions, whose OIDs differ between databases.
+    /// OIDs of extension types. They differ between databases.
     types: Types,
-    /// Pipelined statements, in order, whose outcome was not read yet.
+    /// Statements in flight, in order.
     in_flight: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
-    /// Dropped with this value, which ends the task that reads and writes.
+    /// Dropping the connection drops this sender, which ends the task that reads and writes.
     _alive: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -65,8 +64,8 @@ impl AsyncPgConnection {
         self.client.is_closed()
     }
 
-    /// Sets the session's parameters, unless the next transaction may run in another server process. An error is returned by
-    /// the next statement.
+    /// Sets the session's parameters, unless the next transaction may run in another server process. The next statement
+    /// returns an error.
     pub async fn start_session(
         &mut self,
         statement_timeout: Duration,
@@ -76,7 +75,7 @@ impl AsyncPgConnection {
         if self.cache.is_some() {
             self.has_session = true;
             let timeout = statement_timeout.as_millis();
-            // Compiling a statement costs more than a search.
+            // JIT compilation of a statement costs more than a search.
             self.send_batch(format!("SET statement_timeout = {timeout}; SET jit = off"))
                 .await;
         }
@@ -92,7 +91,7 @@ impl AsyncPgConnection {
         &self.slow_searches
     }
 
-    /// Cancels the statement that runs on this connection.
+    /// The token that cancels the statement running on this connection.
     pub fn cancel_token(&self) -> tokio_postgres::CancelToken {
         self.client.cancel_token()
     }
@@ -106,7 +105,7 @@ impl AsyncPgConnection {
         Encoded::of(query, policy, &self.types)
     }
 
-    /// Encodes a query with a fixed text, which is rendered only until the statement is prepared.
+    /// Encodes a query with a fixed text. The text is rendered only until the statement is prepared.
     pub fn encode_fixed(
         &self,
         id: StatementId,
@@ -127,7 +126,8 @@ impl AsyncPgConnection {
         }
     }
 
-    /// Encodes a query of diesel. One with a static query id has a fixed text; others share the bounded part of the cache.
+    /// Encodes a diesel query. A query with a static query id has a fixed text. Others share the bounded part of the
+    /// cache.
     pub fn encode_query<Q: QueryFragment<Pg> + QueryId>(&self, query: &Q) -> QueryResult<Encoded> {
         match Q::query_id() {
             Some(id) => self.encode_fixed(StatementId::Query(id), query),
@@ -138,13 +138,14 @@ impl AsyncPgConnection {
         }
     }
 
-    /// Reads the OIDs of an extension's type, in whatever schema it lives, unless they are known.
+    /// Reads the OIDs of an extension's type, whatever its schema, unless they are known.
     pub async fn load_type(&mut self, name: &'static str) -> QueryResult<()> {
         if self.types.contains_key(name) {
             return Ok(());
         }
         let find = "SELECT oid, typarray FROM pg_catalog.pg_type WHERE typname = $1 \
                     ORDER BY pg_catalog.pg_type_is_visible(oid) DESC, oid LIMIT 1";
+        report(find, Source::Raw(Some(find)));
         let client = Arc::clone(&self.client);
         let rows = self
             .run_in_order(client.query_typed(find, &[(&name, Type::TEXT)]))
@@ -159,7 +160,7 @@ impl AsyncPgConnection {
         Ok(())
     }
 
-    /// Runs `own` behind the statements in flight. The first error of all is the result: in a transaction the later ones
+    /// Runs `own` behind the statements in flight. Returns the first error of all: in a transaction, the later errors
     /// follow from it.
     async fn run_in_order<T>(
         &mut self,
@@ -198,17 +199,18 @@ impl AsyncPgConnection {
         self.in_flight.push_back(sent);
     }
 
-    /// Pipelines statements without parameters: an error is returned by the next statement that is waited for.
+    /// Pipelines statements without parameters. The next awaited statement returns their error.
     pub async fn send_batch(&mut self, sql: impl Into<String>) {
         let (client, sql) = (Arc::clone(&self.client), sql.into());
+        report(&sql, Source::Raw(None));
         self.send_in_order(async move { client.batch_execute(&sql).await }.boxed())
             .await;
     }
 
-    /// Pipelines a statement: an error is returned by the next statement that is waited for.
+    /// Pipelines a statement. The next awaited statement returns its error.
     ///
     /// # Errors
-    /// When it cannot be prepared, or an earlier one failed.
+    /// When the statement cannot be prepared, or an earlier one failed.
     pub async fn send(&mut self, statement: Encoded) -> QueryResult<()> {
         if statement.bytes() > MAX_IN_FLIGHT_BYTES || self.in_flight.len() >= MAX_IN_FLIGHT {
             return self.execute(statement).await.map(drop);
@@ -250,7 +252,7 @@ impl AsyncPgConnection {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    /// Runs a query and returns its rows as they come.
+    /// Runs a query and streams its rows.
     pub async fn rows(&mut self, statement: Encoded) -> QueryResult<tokio_postgres::RowStream> {
         let client = Arc::clone(&self.client);
         match self.prepare(&statement).await? {
@@ -259,7 +261,7 @@ impl AsyncPgConnection {
                     .await
             }
             None => {
-                // Parse, bind, describe and execute in one round trip, with nothing that a pooler would have to keep.
+                // Parse, bind, describe and execute in one round trip. A pooler has nothing to keep.
                 let Encoded {
                     sql, values, types, ..
                 } = statement;
@@ -286,17 +288,18 @@ impl AsyncPgConnection {
         .await
     }
 
-    /// Runs a query and pipelines `end`, which ends the transaction, behind it: locks of the query are held while the server
-    /// works, not during a round trip.
+    /// Runs a query and pipelines `end`, which ends the transaction, behind it. The query's locks are then held while
+    /// the server works, not during a further round trip.
     ///
     /// # Errors
-    /// [`CommitError::Rejected`] also for the statements in flight, and for an error of `end` itself for which the server gave
-    /// a reason other than its own shutdown.
+    /// [`CommitError::Rejected`] also covers the statements in flight. It covers an error of `end` itself when the
+    /// server gave a reason other than its own shutdown.
     pub async fn rows_and_end(
         &mut self,
         statement: Encoded,
         end: &str,
     ) -> Result<Vec<PgRow>, CommitError> {
+        report(end, Source::Raw(None));
         let client = Arc::clone(&self.client);
         let prepared = self
             .prepare(&statement)
@@ -331,11 +334,13 @@ impl AsyncPgConnection {
             policy,
             id,
             prepared,
+            source,
             values: _,
         } = statement;
         if prepared.is_some() {
             return Ok(prepared.clone());
         }
+        report(sql, *source);
         let Some(cache) = &mut self.cache else {
             return Ok(None);
         };
@@ -347,7 +352,7 @@ impl AsyncPgConnection {
             Lookup::Hit(prepared) => prepared,
             Lookup::Miss => {
                 let client = Arc::clone(&self.client);
-                // The server resolves types that only it knows.
+                // The server resolves types that this program does not know.
                 let prepared = self.run_in_order(client.prepare_typed(sql, types)).await?;
                 if let Some(cache) = &mut self.cache {
                     cache.insert(sql, &prepared);
@@ -360,6 +365,18 @@ impl AsyncPgConnection {
         }
         Ok(Some(prepared))
     }
+}
+
+/// Logs a statement's text, without values, at the level `trace`. A prepared statement was logged when it was prepared.
+///
+/// `raw` is the literal in the source. It is the text itself if the literal is not known, and absent if diesel's query
+/// language wrote the text. The tests read it (`tests/it/sent_sql.rs`).
+fn report(sql: &str, source: Source) {
+    let raw = match source {
+        Source::Diesel => None,
+        Source::Raw(literal) => Some(literal.unwrap_or(sql)),
+    };
+    tracing::trace!(target: "context_store_postgres::sql", sql, raw, "Sent a statement");
 }
 
 /// All rows of a query.
@@ -380,6 +397,7 @@ async fn rows_of(
 
 impl SimpleAsyncConnection for AsyncPgConnection {
     async fn batch_execute(&mut self, sql: &str) -> QueryResult<()> {
+        report(sql, Source::Raw(None));
         let client = Arc::clone(&self.client);
         self.run_in_order(client.batch_execute(sql)).await
     }
@@ -397,10 +415,10 @@ pub(crate) async fn connect(
     }
     config.keepalives_idle(KEEPALIVE_IDLE);
     if config.get_tcp_user_timeout().is_none() {
-        // A server whose machine went away without closing the connection is given up after this.
+        // A server whose machine disappeared without closing the connection is given up after this time.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
-    // Each host has its own time to answer, and so has the conversation after that.
+    // Each host has its own timeout, and so has the conversation after connecting.
     let hosts =
         u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
     let limit = timeout.saturating_mul(hosts.saturating_add(1));
@@ -410,7 +428,7 @@ pub(crate) async fn connect(
         .map_err(|error| ConnectError::Driver(DriverError(error)))?;
     let (alive, gone) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
-        // A server that does not respond must not hold this task for ever.
+        // A server that does not respond must not block this task forever.
         let closed = async {
             let _ = gone.await;
             tokio::time::sleep(CLOSE_TIMEOUT).await;

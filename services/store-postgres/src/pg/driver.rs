@@ -1,5 +1,4 @@
-//! Between diesel and the driver: diesel's statements as the driver takes them, and the driver's rows as diesel reads
-//! them.
+//! Converts diesel's statements for the driver, and the driver's rows for diesel.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -19,7 +18,16 @@ use crate::pg::statement_cache::{CachePolicy, StatementId};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A statement as it goes to the server.
+/// The origin of a statement's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// diesel's query language.
+    Diesel,
+    /// Raw SQL and its literal. `None` for text that is put together at run time.
+    Raw(Option<&'static str>),
+}
+
+/// A statement in the form that is sent to the server.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub sql: String,
@@ -27,10 +35,11 @@ pub(crate) struct Encoded {
     pub types: Vec<Type>,
     /// How long a connection may keep it prepared.
     pub policy: CachePolicy,
-    /// Names its text, when that is fixed.
+    /// The id of its text, if the text is fixed.
     pub id: Option<StatementId>,
-    /// The prepared statement, if its connection has it; text and types are not needed then and empty.
+    /// The prepared statement, if its connection has it. Text and types are then empty.
     pub prepared: Option<Statement>,
+    pub source: Source,
 }
 
 impl Encoded {
@@ -48,11 +57,12 @@ impl Encoded {
             policy: CachePolicy::Always,
             id: None,
             prepared: Some(prepared),
+            source: Source::Diesel,
         })
     }
 
-    /// The statement of a query. `known` are the OIDs of types that are not PostgreSQL's own; the server resolves other types
-    /// as far as it can.
+    /// The statement of a query. `known` has the OIDs of types that are not built into PostgreSQL. The server resolves
+    /// other types as far as it can.
     pub fn of(
         query: &(impl QueryFragment<Pg> + ?Sized),
         policy: CachePolicy,
@@ -76,10 +86,11 @@ impl Encoded {
             policy,
             id: None,
             prepared: None,
+            source: Source::Diesel,
         })
     }
 
-    /// About how many bytes are sent.
+    /// Approximate number of bytes sent.
     pub fn bytes(&self) -> usize {
         self.values
             .iter()
@@ -111,7 +122,7 @@ fn type_of(oid: u32) -> Type {
         .unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
 }
 
-/// The OIDs of types by name: of the type and of its array.
+/// The OIDs of types by name: the type and its array type.
 pub(crate) type Types = Arc<HashMap<&'static str, (u32, u32)>>;
 
 struct Known(Types);
@@ -145,7 +156,7 @@ impl ToSql for Value {
     tokio_postgres::types::to_sql_checked!();
 }
 
-/// A row of the driver's.
+/// A row of the driver.
 pub(crate) struct PgRow(pub tokio_postgres::Row);
 
 impl RowSealed for PgRow {}
@@ -217,7 +228,7 @@ impl<'a> Field<'a, Pg> for PgField<'a> {
     }
 }
 
-/// A field's bytes, whatever its type: diesel reads them.
+/// A field's bytes. Any type is accepted, because diesel decodes them.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Bytes<'a> {

@@ -1,4 +1,5 @@
-//! diesel's query language on our connection: fixed texts, pipelining, and a query together with the end of its transaction.
+//! diesel's query language on this crate's connection. It adds fixed texts, pipelining, and a query sent together with
+//! the end of its transaction.
 //!
 //! `execute`, `load` and the like are those of [`diesel_async::RunQueryDsl`].
 
@@ -14,8 +15,8 @@ use super::connection::AsyncPgConnection;
 use super::driver::PgRow;
 use super::failure::CommitError;
 
-/// A query whose text is the same each time although diesel cannot know it, as of UPDATE and ON CONFLICT DO UPDATE. Made by
-/// [`fixed!`].
+/// A query whose text never varies, although diesel cannot know it, such as an UPDATE or an ON CONFLICT DO UPDATE.
+/// [`fixed!`] makes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fixed<Id, Q> {
     query: Q,
@@ -31,11 +32,11 @@ impl<Id, Q> Fixed<Id, Q> {
     }
 }
 
-/// Marks a query as one with a fixed text, which stays prepared. No part of the query may depend on a value: no `Option` as a
-/// change, no list of rows, no boxed part.
+/// Marks a query as one with a fixed text, which stays prepared. No part of the text may depend on a value: no `Option`
+/// as a change, no list of rows, no boxed part.
 macro_rules! fixed {
     ($query:expr) => {{
-        // Each use of the macro has a type, and so a statement id, of its own.
+        // Each use of the macro has its own type, and therefore its own statement id.
         struct Id;
         $crate::pg::dsl::Fixed::<Id, _>::new($query)
     }};
@@ -63,7 +64,7 @@ impl<Id, Q: Query> Query for Fixed<Id, Q> {
 
 /// What pipelining adds to [`diesel_async::RunQueryDsl`].
 pub(crate) trait PipelineDsl: Sized {
-    /// Pipelines the statement: an error is returned by the next statement that is waited for.
+    /// Pipelines the statement. The next awaited statement returns its error.
     async fn send(self, conn: &mut AsyncPgConnection) -> QueryResult<()>
     where
         Self: QueryFragment<Pg> + QueryId,
@@ -72,10 +73,10 @@ pub(crate) trait PipelineDsl: Sized {
         conn.send(statement).await
     }
 
-    /// The rows of the last query of a transaction, behind which `end`, which ends it, is pipelined.
+    /// Returns the rows of a transaction's last query. `end`, which ends the transaction, is pipelined behind it.
     ///
     /// # Errors
-    /// [`CommitError`], also for statements in flight.
+    /// [`CommitError`], also for the statements in flight.
     async fn load_and_end<Row>(
         self,
         conn: &mut AsyncPgConnection,

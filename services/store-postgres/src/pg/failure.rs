@@ -1,11 +1,12 @@
-//! Why something failed: the one place that reads PostgreSQL's errors.
+//! Classification of failures. Only this file interprets PostgreSQL's errors.
 
 use context_model::{Error, Reason};
 use context_store::{BoxError, Soundness, StoreError};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
-/// An error of the driver or the server, with all it knows; its own message is only the last step of a chain.
+/// An error of the driver or the server, with all its details. Its own message is only the last link of the error
+/// chain.
 #[derive(Debug)]
 pub(crate) struct DriverError(pub tokio_postgres::Error);
 
@@ -30,7 +31,7 @@ impl std::fmt::Display for DriverError {
 
 impl std::error::Error for DriverError {}
 
-/// The driver's error as one of diesel, which has no variant for other errors; this one holds it whole.
+/// Wraps the driver's error as a diesel error. diesel has no variant for other errors; this one holds it whole.
 pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
     DieselError::QueryBuilderError(Box::new(DriverError(error)))
 }
@@ -38,7 +39,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
 /// Error of a pipelined COMMIT.
 #[derive(Debug)]
 pub(crate) enum CommitError {
-    /// The server rejected a statement before it: the transaction is rolled back.
+    /// The server rejected an earlier statement and rolled the transaction back.
     Rejected(DieselError),
     /// COMMIT itself failed, or the connection was lost when the server may have received it.
     OutcomeUnknown(DieselError),
@@ -47,17 +48,17 @@ pub(crate) enum CommitError {
 /// Why an attempt of an operation failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request contradicts what is stored.
+    /// The request conflicts with the stored data.
     Rejected(StoreError),
     /// Anything else.
     Database(DieselError),
-    /// The connection was lost while the commit was under way.
+    /// The connection was lost during the commit.
     CommitUnknown(DieselError),
-    /// No connection could be had.
+    /// No connection could be made.
     Unreachable(BoxError),
-    /// The server could not be reached a moment ago, and was not asked again.
+    /// The server was unreachable a moment ago and was not tried again.
     NotAsked,
-    /// It took longer than an operation may.
+    /// The operation exceeded its timeout.
     TooSlow,
 }
 
@@ -88,14 +89,14 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// What PostgreSQL's errors mean to us.
+/// The class of a PostgreSQL error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Another transaction was in the way; the same again may succeed.
+    /// Another transaction conflicted. The same attempt may succeed again.
     Conflict,
-    /// The server cannot be reached, or stops, or has no more connections.
+    /// The server cannot be reached, is shutting down, or has no free connections.
     Unavailable,
-    /// A statement ran into its time limit.
+    /// A statement exceeded its timeout.
     TooSlow,
     Full,
     ReadOnly,
@@ -103,7 +104,7 @@ pub(crate) enum Kind {
     Internal,
 }
 
-/// What an error means, whatever language the server speaks: its SQLSTATE says it, not its text.
+/// Classifies an error by its SQLSTATE, so the server's message language does not matter.
 pub(crate) fn kind(error: &DieselError) -> Kind {
     if matches!(error, DieselError::DeserializationError(source) if source.is::<Unreadable>()) {
         return Kind::Corrupt;
@@ -118,7 +119,7 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
     }
 }
 
-/// Whether the server itself said it, so that it has not gone on to what was sent behind.
+/// Whether the server itself sent the error, so that it did not execute the statements behind it.
 pub(crate) fn is_answer(error: &DieselError) -> bool {
     driver_error(error).is_some_and(|error| error.as_db_error().is_some())
 }
@@ -136,32 +137,32 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
 }
 
-/// Whether a SQLSTATE says that data or an index is damaged.
+/// Whether a SQLSTATE reports damaged data or a damaged index.
 fn is_damage(code: &SqlState) -> bool {
     matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED)
 }
 
-/// PostgreSQL's appendix "Error Codes" (errcodes.txt).
+/// Follows PostgreSQL's appendix "Error Codes" (errcodes.txt).
 fn kind_of(code: &SqlState, severity: Option<Severity>) -> Kind {
     match *code {
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
             return Kind::Conflict;
         }
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => return Kind::TooSlow,
-        // Full while a file grows; memory and connections are another matter.
+        // The disk is full while a file grows. Lack of memory or connections is classified separately.
         SqlState::DISK_FULL => return Kind::Full,
         SqlState::READ_ONLY_SQL_TRANSACTION => return Kind::ReadOnly,
         SqlState::TOO_MANY_CONNECTIONS => return Kind::Unavailable,
         _ => {}
     }
     if matches!(severity, Some(Severity::Fatal | Severity::Panic)) {
-        // The session is over, whatever a pooler calls the reason.
+        // The session is over, whatever reason a pooler gives.
         return Kind::Unavailable;
     }
     match code.code().get(..2) {
-        // Connection exceptions, which poolers report of their servers; shutdowns and starts.
+        // Connection exceptions, which poolers report of their servers, and shutdowns and startups.
         Some("08" | "57") => Kind::Unavailable,
-        // Damaged data; files that cannot be read or are gone.
+        // Damaged data, and files that cannot be read or are missing.
         Some("XX") if *code != SqlState::INTERNAL_ERROR => Kind::Corrupt,
         Some("58") => Kind::Corrupt,
         _ => Kind::Internal,
@@ -176,7 +177,7 @@ struct TooSlow;
 #[error("PostgreSQL could not be reached a moment ago")]
 struct NotAsked;
 
-/// A driver error as the store's callers see it.
+/// Converts a driver error to the store's error.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
     if let DieselError::DeserializationError(source) = &error
         && let Some(Unreadable { what, .. }) = source.downcast_ref::<Unreadable>()
@@ -193,7 +194,7 @@ pub(crate) fn store_error(error: DieselError) -> StoreError {
     }
 }
 
-/// The cause as the operator of a migration reads it.
+/// The cause, for the operator of a migration.
 pub(crate) fn cause(failure: Failure) -> BoxError {
     match failure {
         Failure::Database(error) => error.into(),
@@ -215,8 +216,8 @@ impl From<Failure> for StoreError {
 }
 
 impl Failure {
-    /// Stops writes when PostgreSQL reports damaged data or a damaged index (XX001, XX002). The rest of class XX is no sign
-    /// of damage: XX000 is any failed check of the server, of an extension or of a pooler.
+    /// Stops writes when PostgreSQL reports damaged data or a damaged index (XX001, XX002). The rest of class XX is no
+    /// sign of damage: XX000 is any failed check of the server, an extension or a pooler.
     pub fn note_damage(&self, soundness: &Soundness) {
         let Self::Database(error) = self else { return };
         let code = driver_error(error).and_then(|driver| driver.code());
@@ -225,24 +226,24 @@ impl Failure {
         }
     }
 
-    /// Whether other connections to the same server would fail as well.
+    /// Whether other connections to the same server would also fail.
     pub fn is_of_the_server(&self) -> bool {
         self.is_unavailability()
             || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
     }
 
-    /// Whether it tells of the server's health rather than of the request.
+    /// Whether it reflects the server's health rather than the request.
     pub fn is_unavailability(&self) -> bool {
         match self {
             Self::Rejected(_) | Self::NotAsked => false,
             Self::Database(error) => kind(error) == Kind::Unavailable,
             Self::CommitUnknown(_) | Self::Unreachable(_) => true,
-            // A statement may be slow by itself.
+            // A statement may be slow although the server is healthy.
             Self::TooSlow => false,
         }
     }
 
-    /// Whether it took longer than it may.
+    /// Whether an operation exceeded its timeout.
     pub fn is_too_slow(&self) -> bool {
         match self {
             Self::TooSlow => true,
@@ -253,10 +254,10 @@ impl Failure {
         }
     }
 
-    /// Whether the same may be tried again: nothing of it can have happened.
+    /// Whether a retry is safe: the failed attempt cannot have changed anything.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // A server that only reads was the primary a moment ago: another one is now.
+            // The server is read-only now, so it was the primary a moment ago and another server is the primary now.
             Self::Database(error) => matches!(
                 kind(error),
                 Kind::Conflict | Kind::Unavailable | Kind::ReadOnly
@@ -279,7 +280,7 @@ pub(crate) struct Unreadable {
     pub source: Option<serde_json::Error>,
 }
 
-/// The database holds something that cannot have been written by this program.
+/// The error for a stored value that this program cannot have written.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
     let sentence = format!("a stored {what} cannot be read: it is damaged");
     StoreError::Rejected(
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn an_error_that_ends_the_session_tells_of_the_server() {
-        // Supavisor calls a full pool XX000.
+        // Supavisor reports a full pool as XX000.
         assert_eq!(
             kind_of(&SqlState::INTERNAL_ERROR, Some(Severity::Fatal)),
             Kind::Unavailable

@@ -1,4 +1,9 @@
-//! The connections, and who may use them.
+//! The connection pool, shared fairly between owners.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the pauses of the circuit breaker"
+)]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,10 +22,10 @@ use crate::pg::statement_cache::SlowSearches;
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
 
-/// How long a server may take to be told that nobody waits for a statement any more.
+/// Timeout for telling a server to cancel a statement that no caller waits for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes connections, and looks at those that come back.
+/// Creates connections, and checks those that are returned.
 struct Connector {
     target: Target,
     tls: Tls,
@@ -40,8 +45,8 @@ impl Manager for Connector {
         Ok(conn)
     }
 
-    /// Asking the server each time whether it is there would double the round trips of a read. A connection that it
-    /// ended is known; one that has died unnoticed fails at its first use, and the operation tries again.
+    /// A check by query would double the round trips of a read. A connection that the server closed is recognised
+    /// without one. A connection that died unnoticed fails at its first use, and the operation is retried.
     async fn recycle(
         &self,
         conn: &mut AsyncPgConnection,
@@ -55,7 +60,7 @@ impl Manager for Connector {
     }
 }
 
-/// A bounded set of connections to one database. Owners that wait for one take turns.
+/// A bounded set of connections to one database. Owners that wait for a connection take turns.
 pub(crate) struct Pool {
     connections: Connections<Connector>,
     tls: Tls,
@@ -89,10 +94,10 @@ impl Pool {
         })
     }
 
-    /// A connection that nobody else uses, for an owner or for the service itself.
+    /// Takes a connection, for an owner or for the service itself.
     ///
     /// # Errors
-    /// `Overloaded` when too many wait or it takes too long; `Unreachable` when there is no server.
+    /// `Overloaded` when too many operations wait or the wait takes too long. `Unreachable` when there is no server.
     pub async fn get(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
         if self.connections.is_closed() {
             return Err(Failure::Rejected(StoreError::Closed));
@@ -117,7 +122,7 @@ impl Pool {
             .unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
     }
 
-    /// Takes note of how an operation went.
+    /// Records the result of an operation for the circuit breaker and the pool.
     pub fn observe<T>(&self, result: &Result<T, Failure>) {
         match result {
             Ok(_) => self.breaker.reached(),
@@ -125,19 +130,19 @@ impl Pool {
                 if failure.is_unavailability() {
                     self.breaker.failed(Instant::now());
                 }
-                // When one connection is lost the others mostly are too.
+                // When one connection is lost, the others usually are too.
                 self.connections.retain(|_, _| false);
             }
             Err(_) => {}
         }
     }
 
-    /// Connections there are, and operations that wait for one.
+    /// Number of connections, and number of operations that wait for one.
     pub fn state(&self) -> (usize, usize) {
         (self.connections.status().size, self.places.lock().queued())
     }
 
-    /// Operations that may wait.
+    /// Maximum number of operations that wait.
     pub const fn queue(&self) -> usize {
         self.queue
     }
@@ -147,7 +152,7 @@ impl Pool {
     }
 }
 
-/// The right to a connection, of which there are as many as connections.
+/// The slots for connections: one for each connection that may exist.
 #[derive(Clone)]
 struct Places(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
 
@@ -176,7 +181,7 @@ impl Places {
                 return;
             };
             if let Err(mut refused) = grant.send(Place(Some((self.clone(), next)))) {
-                // Its caller has gone. Dropping the place would come back here, as deep as there are such callers.
+                // Its caller has gone. Dropping the slot would recurse into this function, once for each such caller.
                 if let Some((_, sharer)) = refused.0.take() {
                     self.lock().give_back(&sharer);
                 }
@@ -189,7 +194,7 @@ impl Places {
     }
 }
 
-/// One of them, given back when it is dropped.
+/// One slot. It is returned when dropped.
 struct Place(Option<(Places, Sharer)>);
 
 impl Drop for Place {
@@ -200,11 +205,12 @@ impl Drop for Place {
     }
 }
 
-/// A connection on loan. Unless it is given back it is closed: whoever stopped in the middle may have left a
-/// transaction open or a statement running, and the server is told to stop that.
+/// A connection on loan. It is closed unless it is given back: a caller that stopped in the middle may have left a
+/// transaction open or a statement running. The server is then told to cancel that statement.
 pub(crate) struct Lease {
     conn: Option<Object<Connector>>,
-    /// Kept until the server has been told, so that callers who leave do not cost it more connections than callers who stay.
+    /// Held until the server has been told, so that callers who leave do not cost the server more connections than
+    /// callers who stay.
     place: Option<Place>,
     tls: Tls,
 }
@@ -218,12 +224,12 @@ impl Lease {
         }
     }
 
-    /// Ends the loan: nothing runs and no transaction is open.
+    /// Returns the connection. No statement may be running and no transaction open.
     pub fn give_back(mut self) {
         drop(self.conn.take());
     }
 
-    /// Ends the loan of a connection that failed.
+    /// Ends the loan of a failed connection and closes it.
     pub fn discard(mut self) {
         drop(self.conn.take().map(Object::take));
     }

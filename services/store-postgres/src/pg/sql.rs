@@ -1,4 +1,9 @@
-//! SQL text with `?` for every value, and the values.
+//! Raw SQL: text with `?` for every value, and the values.
+//!
+//! Statements are written in diesel's query language ([`crate::pg::dsl`]) unless it cannot express them. Each raw
+//! statement is one literal. `tests/it/raw_sql.txt` lists all of them with their reasons.
+
+#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -6,18 +11,19 @@ use std::time::Instant;
 
 use diesel::QueryResult;
 use diesel::deserialize::{self, FromSqlRow, QueryableByName};
+use diesel::expression::{AppearsOnTable, Expression, ValidGrouping, is_aggregate};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
 use futures::TryStreamExt as _;
 
 use crate::pg::connection::AsyncPgConnection;
-use crate::pg::driver::{Encoded, PgRow};
+use crate::pg::driver::{Encoded, PgRow, Source};
 use crate::pg::failure::{CommitError, failed as driver_failed};
 use crate::pg::statement_cache::{CachePolicy, StatementId};
 use crate::vectors::{Vector, VectorType};
 
-/// A value that PostgreSQL gets apart from the SQL.
+/// A value that is sent to PostgreSQL separately from the SQL text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bind<'v> {
     /// text
@@ -28,10 +34,14 @@ pub(crate) enum Bind<'v> {
     Int(i64),
     /// boolean
     Bool(bool),
+    /// boolean, or NULL
+    OptionalBool(Option<bool>),
     /// bytea
     Bytes(&'v [u8]),
     /// text[]
     Texts(Vec<Cow<'v, str>>),
+    /// text[], or NULL
+    OptionalList(Option<Vec<Cow<'v, str>>>),
     /// text[] with NULLs
     OptionalTexts(Vec<Option<Cow<'v, str>>>),
     /// bigint[]
@@ -53,7 +63,7 @@ impl<'v> Bind<'v> {
         Self::Text(text.into())
     }
 
-    /// Any number of texts as one value.
+    /// Texts as one array value.
     pub fn texts<T: AsRef<str>>(texts: &'v [T]) -> Self {
         Self::Texts(
             texts
@@ -68,58 +78,148 @@ impl<'v> Bind<'v> {
     }
 }
 
-/// SQL text and the values of its `?` placeholders, in order; it has no other question mark.
+/// SQL text and the values of its `?` placeholders, in order. Every question mark in the text is a placeholder.
 ///
-/// The text holds nothing a caller wrote: every value of a caller is a bind.
+/// The text contains nothing that a caller wrote: every caller's value is a bind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fragment<'v> {
     sql: Cow<'static, str>,
     binds: Vec<Bind<'v>>,
     /// How long the statement stays prepared on its connection.
     policy: CachePolicy,
+    /// The literal in the source that the text comes from.
+    literal: Option<&'static str>,
 }
 
+/// An argument of [`fragment!`].
+pub(crate) enum Part<'v> {
+    Value(Bind<'v>),
+    Sql(Fragment<'v>),
+}
+
+impl<'v> From<Bind<'v>> for Part<'v> {
+    fn from(value: Bind<'v>) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<'v> From<Fragment<'v>> for Part<'v> {
+    fn from(sql: Fragment<'v>) -> Self {
+        Self::Sql(sql)
+    }
+}
+
+/// SQL written as one literal. Each `?` in it is replaced by a value and each `{name}` by another fragment, in the
+/// order of the arguments. Braces inside quotes are literal.
+macro_rules! fragment {
+    ($literal:expr $(, $part:expr)* $(,)?) => {
+        $crate::pg::sql::Fragment::filled($literal, vec![$($crate::pg::sql::Part::from($part)),*])
+    };
+}
+pub(crate) use fragment;
+
 impl<'v> Fragment<'v> {
-    /// SQL put together at run time. It is planned anew each time, with its values in view.
+    /// SQL put together at run time. The server plans it for each use, with its values.
     pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        let sql = sql.into();
         Self {
-            sql: sql.into(),
+            literal: match sql {
+                Cow::Borrowed(literal) => Some(literal),
+                Cow::Owned(_) => None,
+            },
+            sql,
             binds: Vec::new(),
             policy: CachePolicy::Never,
         }
     }
 
-    /// A search put together at run time. It stays prepared while it is asked often, and quick.
+    /// A search put together at run time. It stays prepared while it is used often and is fast.
     pub fn search(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            policy: CachePolicy::WhileUsed,
-            ..Self::new(sql)
-        }
+        Self::new(sql).cached()
     }
 
     /// A statement of fixed text, which stays prepared.
     pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
-        debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
         Self {
-            sql: Cow::Borrowed(sql),
-            binds,
             policy: CachePolicy::Always,
+            ..Self::planned(sql, binds)
         }
     }
 
-    /// The text.
+    /// A statement of fixed text that the server plans for each use, with its values: one plan for all values would be
+    /// a bad one.
+    pub fn planned(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
+        debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
+        Self {
+            binds,
+            ..Self::new(sql)
+        }
+    }
+
+    /// Fills in the literal of [`fragment!`].
+    pub fn filled(literal: &'static str, parts: Vec<Part<'v>>) -> Self {
+        let (mut sql, mut binds) = (String::with_capacity(2 * literal.len()), Vec::new());
+        let (mut parts, mut is_quoted, mut is_name) = (parts.into_iter(), false, false);
+        for c in literal.chars() {
+            match c {
+                '?' | '{' if !is_quoted => {
+                    let part = parts.next();
+                    debug_assert_eq!(matches!(part, Some(Part::Value(_))), c == '?', "{literal}");
+                    is_name = c == '{';
+                    match part {
+                        Some(Part::Value(value)) => {
+                            sql.push('?');
+                            binds.push(value);
+                        }
+                        Some(Part::Sql(part)) => {
+                            sql.push_str(&part.sql);
+                            binds.extend(part.binds);
+                        }
+                        None => debug_assert!(false, "a part is missing: {literal}"),
+                    }
+                }
+                '}' if is_name => is_name = false,
+                _ if is_name => {}
+                _ => {
+                    is_quoted ^= c == '\'';
+                    sql.push(c);
+                }
+            }
+        }
+        debug_assert!(parts.next().is_none(), "a part is left over: {literal}");
+        Self {
+            sql: Cow::Owned(sql),
+            binds,
+            policy: CachePolicy::Never,
+            literal: Some(literal),
+        }
+    }
+
+    /// Keeps the statement prepared while it is used often and is fast.
+    pub fn cached(self) -> Self {
+        Self {
+            policy: CachePolicy::WhileUsed,
+            ..self
+        }
+    }
+
+    /// The SQL text.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 
-    /// The statement as it goes to the server.
+    /// Encodes the statement for the server.
     fn encode(&self, conn: &AsyncPgConnection) -> QueryResult<Encoded> {
-        match (&self.sql, self.policy) {
+        let encoded = match (&self.sql, self.policy) {
             (Cow::Borrowed(literal), CachePolicy::Always) => {
                 conn.encode_fixed(StatementId::of_literal(literal), self)
             }
             _ => conn.encode(self, self.policy),
-        }
+        };
+        Ok(Encoded {
+            source: Source::Raw(self.literal),
+            ..encoded?
+        })
     }
 
     /// Whether it has no text.
@@ -150,9 +250,6 @@ impl<'v> Fragment<'v> {
 
 impl QueryFragment<Pg> for Fragment<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if self.policy != CachePolicy::Always {
-            out.unsafe_to_cache_prepared();
-        }
         let mut parts = self.sql.split('?');
         out.push_sql(parts.next().unwrap_or_default());
         for (bind, part) in self.binds.iter().zip(parts) {
@@ -161,8 +258,12 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::OptionalText(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
                 Bind::Int(int) => out.push_bind_param::<BigInt, _>(int)?,
                 Bind::Bool(value) => out.push_bind_param::<Bool, _>(value)?,
+                Bind::OptionalBool(value) => out.push_bind_param::<Nullable<Bool>, _>(value)?,
                 Bind::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
                 Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,
+                Bind::OptionalList(texts) => {
+                    out.push_bind_param::<Nullable<Array<Text>>, _>(texts)?
+                }
                 Bind::OptionalTexts(texts) => {
                     out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?
                 }
@@ -183,7 +284,7 @@ impl QueryFragment<Pg> for Fragment<'_> {
     }
 }
 
-// The text tells one from another, not the type.
+// Fragments share this type, so their text identifies them.
 impl QueryId for Fragment<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -193,7 +294,33 @@ impl Query for Fragment<'_> {
     type SqlType = Untyped;
 }
 
-/// Extensions have no fixed numbers for their types.
+/// A compiled condition for the WHERE of a diesel query.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Condition<'v>(pub Fragment<'v>);
+
+impl QueryFragment<Pg> for Condition<'_> {
+    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        self.0.walk_ast(out)
+    }
+}
+
+impl QueryId for Condition<'_> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Expression for Condition<'_> {
+    type SqlType = Bool;
+}
+
+impl<Grouping> ValidGrouping<Grouping> for Condition<'_> {
+    type IsAggregate = is_aggregate::Never;
+}
+
+// The condition's text names its columns, so diesel cannot check them.
+impl<Tables> AppearsOnTable<Tables> for Condition<'_> {}
+
+/// Loads the OIDs of extension types, which differ between databases.
 async fn load_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<()> {
     if fragment
         .binds
@@ -205,7 +332,7 @@ async fn load_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> Qu
     Ok(())
 }
 
-/// The rows of a query.
+/// Returns the rows of a query.
 pub(crate) async fn query<Row>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -222,7 +349,7 @@ where
     Ok(rows)
 }
 
-/// The rows of a query as they come, until `keep` says that it has enough.
+/// Passes a query's rows to `keep` as they arrive, until it says that it has enough.
 pub(crate) async fn each<Row, E>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -235,7 +362,7 @@ where
     read(conn, fragment, failed, Row::build, keep).await
 }
 
-/// As [`each`], with the columns `Columns` read by their places.
+/// As [`each`], but reads the columns `Columns` by position.
 pub(crate) async fn each_in_order<Columns, Row, E>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -246,6 +373,20 @@ where
     Row: FromSqlRow<Columns, Pg>,
 {
     read(conn, fragment, failed, Row::build_from_row, keep).await
+}
+
+/// The number that a query with one row and one column returns.
+pub(crate) async fn number(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+) -> QueryResult<i64> {
+    let mut number = None;
+    let set = |found| {
+        number = Some(found);
+        Ok(())
+    };
+    each_in_order::<BigInt, i64, _>(conn, fragment, |error| error, set).await?;
+    number.ok_or(diesel::result::Error::NotFound)
 }
 
 async fn read<Row, E>(
@@ -276,7 +417,7 @@ async fn read<Row, E>(
     Ok(())
 }
 
-/// Runs a statement and gives the number of rows it changed.
+/// Runs a statement and returns the number of rows it changed.
 pub(crate) async fn execute(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -286,14 +427,14 @@ pub(crate) async fn execute(
     conn.execute(statement).await
 }
 
-/// Sends a statement whose rows nobody needs, and does not wait: if it fails, so does the next one that is waited for.
+/// Sends a statement whose rows are not needed, without waiting. If it fails, the next awaited statement fails too.
 pub(crate) async fn send(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<()> {
     load_types(conn, &fragment).await?;
     let statement = fragment.encode(conn)?;
     conn.send(statement).await
 }
 
-/// The rows of the last query of a transaction, which `end` then ends.
+/// Returns the rows of a transaction's last query. `end` then ends the transaction.
 pub(crate) async fn query_and_end<Row>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -312,8 +453,8 @@ where
     rows.iter().map(read).collect()
 }
 
-/// The plan PostgreSQL makes for this query, a line each, for callers: without its estimates, which come from the rows of
-/// every owner.
+/// PostgreSQL's plan of this query, one line each, for callers. The planner's estimates are left out, because they come
+/// from the rows of every owner.
 pub(crate) async fn explain(
     conn: &mut AsyncPgConnection,
     fragment: &Fragment<'_>,
@@ -326,7 +467,7 @@ pub(crate) async fn explain(
         .collect())
 }
 
-/// The rows of a query, and how many PostgreSQL expects of `other`, in one round trip.
+/// Returns the rows of a query, and the number of rows that PostgreSQL expects of `other`, in one round trip.
 pub(crate) async fn query_and_expected_rows<Row>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
@@ -363,4 +504,27 @@ fn planned<'v>(explain: &'static str, fragment: Fragment<'v>) -> Fragment<'v> {
     let mut plan = Fragment::new(explain);
     plan.append(fragment);
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_fragment_take_the_places_of_its_literal_in_order() {
+        let filter = fragment!("b = ? AND c = '{}'", Bind::Int(2));
+        let select = fragment!(
+            "SELECT '{1}' WHERE a = ? AND ({filter}) LIMIT {limit}",
+            Bind::Int(1),
+            filter,
+            Fragment::new("3"),
+        );
+        assert_eq!(
+            (select.sql(), select.binds.as_slice()),
+            (
+                "SELECT '{1}' WHERE a = ? AND (b = ? AND c = '{}') LIMIT 3",
+                &[Bind::Int(1), Bind::Int(2)][..]
+            )
+        );
+    }
 }

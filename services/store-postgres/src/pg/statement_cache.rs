@@ -1,9 +1,9 @@
 //! Statements that stay prepared on a connection.
 //!
-//! PostgreSQL plans a prepared statement with its values in view five times, and then reuses one plan for all values if it
-//! expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a search, but a plan made
-//! for rare words may be a hundred times too slow for a common one. So searches are cached as well, and a search whose
-//! cached plan was slow is planned again for a while.
+//! PostgreSQL plans a prepared statement with its values in view five times, and then reuses one plan for all values if
+//! it expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a search, but a
+//! plan made for rare words may be a hundred times too slow for a common one. So searches are cached as well, and a
+//! search whose cached plan was slow is planned again for a while.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -13,34 +13,34 @@ use std::time::Duration;
 
 use tokio_postgres::Statement;
 
-/// Searches that one connection caches, at most. The server needs about ten kilobytes for each.
+/// Maximum number of searches that one connection caches. The server needs about 10 kB for each.
 const MAX_SEARCHES: usize = 64;
-/// A search that takes longer may have had a plan that does not suit its values.
+/// A slower search may have had a plan that does not suit its values.
 const SLOW: Duration = Duration::from_millis(50);
-/// How many searches of one text are planned again after a slow one, at first and at most. Each further slow one makes
-/// them four times as many.
+/// How many searches of one text are planned again after a slow one: the first number and the maximum. Each further
+/// slow search multiplies it by four.
 const FIRST_PAUSE: u64 = 1_000;
 const LONGEST_PAUSE: u64 = 1_000_000;
-/// Texts of slow searches that are remembered, at most.
+/// Maximum number of slow searches' texts that are stored.
 const MAX_SLOW_TEXTS: usize = 256;
 
 /// How long a connection keeps a statement prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachePolicy {
-    /// Not at all: it is planned each time, with its values in view.
+    /// Never. The statement is planned each time, with its values.
     Never,
-    /// While it is among the most recently used, unless it was slow. For texts put together at run time.
+    /// While it is among the most recently used statements, unless it was slow. For texts put together at run time.
     WhileUsed,
-    /// As long as the connection lasts. For texts that this program fixes, of which there are few.
+    /// As long as the connection lasts. For the few fixed texts of this program.
     Always,
 }
 
-/// Names a text that this program fixes, so that it need not be rendered and hashed for each use.
+/// Identifies a fixed text of this program, so that it is not rendered and hashed for each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StatementId {
     /// A string literal, by its address and length.
     Literal(usize, usize),
-    /// A query of diesel, by its static query id.
+    /// A diesel query, by its static query id.
     Query(TypeId),
 }
 
@@ -50,12 +50,12 @@ impl StatementId {
     }
 }
 
-/// What stays prepared on one connection.
+/// The prepared statements of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct StatementCache {
     by_text: HashMap<String, Statement>,
     by_id: HashMap<StatementId, Statement>,
-    /// The text of each id, to notice an id that stands for two texts.
+    /// The text of each id, to detect an id that stands for two texts.
     #[cfg(debug_assertions)]
     texts: HashMap<StatementId, String>,
     searches: Vec<CachedSearch>,
@@ -70,7 +70,7 @@ struct CachedSearch {
     last_use: u64,
 }
 
-/// What to do with a statement.
+/// How to run a statement.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     /// Run this prepared statement.
@@ -148,16 +148,16 @@ impl StatementCache {
 /// Searches, by their text without values, whose cached plan was slow on any connection of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct SlowSearches {
-    /// By the hash of the text: when two share one, both are planned again.
+    /// Keyed by the hash of the text. When two texts share a hash, both are planned again.
     by_hash: Mutex<HashMap<u64, SlowSearch>>,
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct SlowSearch {
-    /// How many of its uses are planned again before a plan is cached.
+    /// How many uses are planned again before a plan is cached.
     pause: u64,
-    /// How many were slow.
+    /// How many uses were slow.
     times: u32,
 }
 
@@ -185,7 +185,7 @@ impl SlowSearches {
             slow.clear();
         }
         let search = slow.entry(key).or_default();
-        // While it is planned each time it has the best plan there is.
+        // While it is planned each time, it already has the best plan.
         if search.pause == 0 {
             search.pause = FIRST_PAUSE
                 .saturating_mul(4_u64.saturating_pow(search.times))

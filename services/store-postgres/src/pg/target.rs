@@ -1,4 +1,4 @@
-//! Which server and database, and how far its certificate is trusted.
+//! The server and database to connect to, and how its certificate is verified.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -15,47 +15,49 @@ pub struct Target {
     pub(crate) keeps_statements: bool,
 }
 
-/// How far the server's certificate is checked (libpq's `sslmode`).
+/// How the server's certificate is verified (libpq's `sslmode`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// `disable`, `allow`, `prefer`, `require`: not at all; the connection is encrypted or not.
+    /// `disable`, `allow`, `prefer`, `require`: not verified. The connection is encrypted or not.
     Anyone,
-    /// `verify-ca`: it is signed by a known authority.
+    /// `verify-ca`: it must be signed by a known authority.
     KnownAuthority,
-    /// `verify-full`: and is this host's.
+    /// `verify-full`: it must also be issued for this host.
     ThisHost,
 }
 
-/// Why a connection string or setting was refused. No message holds a password.
+/// Why a connection string or setting was rejected. No message contains a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The string as a whole.
+    /// The connection string cannot be read.
     #[error(
         "{0}; write it as postgresql://user:password@host:5432/database, with special characters percent-encoded"
     )]
     Malformed(String),
-    /// `sslmode` has an unknown value. It is not repeated: after a password with a `?` it may be the rest of that.
+    /// `sslmode` has an unknown value. The message does not repeat it: if a password contains a `?`, the value may be a
+    /// part of the password.
     #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
     SslMode,
 }
 
-/// The parts of a connection, as `POSTGRESQL_HOST` and so on give them.
+/// The parts of a connection, from `POSTGRESQL_HOST` and the other settings.
 #[derive(Debug, Clone)]
 pub struct Parts<'p> {
-    /// A name, an address (IPv6 with or without brackets), the directory of a Unix socket, or several between commas.
+    /// A host name, an address (IPv6 with or without brackets), the directory of a Unix socket, or several of these
+    /// separated by commas.
     pub host: &'p str,
     /// The port.
     pub port: u16,
     /// The role.
     pub user: &'p str,
-    /// Its password; empty means none.
+    /// The role's password. Empty means none.
     pub password: &'p str,
     /// The database.
     pub database: &'p str,
 }
 
 impl Target {
-    /// The target of a connection string: a URL (`postgresql://…`) or `key=value` pairs, as libpq takes them.
+    /// Parses a connection string: a URL (`postgresql://…`) or `key=value` pairs, as libpq accepts them.
     ///
     /// # Errors
     /// A sentence that does not repeat the string.
@@ -100,7 +102,7 @@ impl Target {
             && trust == Trust::Anyone
             && config.get_ssl_mode() == SslMode::Require
         {
-            // libpq's rule: who names an authority wants it asked.
+            // libpq's rule: naming a root certificate requests verification.
             trust = Trust::KnownAuthority;
         }
         Ok(Self {
@@ -111,7 +113,7 @@ impl Target {
         })
     }
 
-    /// The target of single settings. The connection is encrypted when the server can.
+    /// Builds the target from separate settings. The connection is encrypted if the server supports it.
     #[must_use]
     pub fn from_parts(parts: &Parts<'_>) -> Self {
         let Parts {
@@ -141,15 +143,15 @@ impl Target {
         }
     }
 
-    /// Keeps no statement prepared: a pooler in transaction mode that does not carry prepared statements from one
-    /// server connection to the next loses them. Each statement is then parsed anew, in the same round trip.
+    /// Turns off prepared statements, for a pooler in transaction mode that loses them between server connections. Each
+    /// statement is then parsed again for each use, in the same round trip.
     #[must_use]
     pub fn without_prepared_statements(mut self) -> Self {
         self.keeps_statements = false;
         self
     }
 
-    /// Host, port and database, for people.
+    /// Host, port and database, for messages.
     #[must_use]
     pub fn shown(&self) -> String {
         let hosts: Vec<String> = self
@@ -200,7 +202,7 @@ fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
 
 fn described(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    // Likewise an option that no driver has.
+    // The same for an option that no driver has.
     cause
         .filter(|cause| !cause.contains('@'))
         .unwrap_or_else(|| "the connection string cannot be read".to_owned())
@@ -217,14 +219,14 @@ fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
     })
 }
 
-/// What the driver does not understand and we do.
+/// Options that the driver does not understand and this program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
     SslMode,
     SslRootCert,
-    /// What others write (Prisma, Supabase) when a transaction pooler carries no prepared statements.
+    /// The option that other tools (Prisma, Supabase) use when a transaction pooler does not carry prepared statements.
     PgBouncer,
-    /// What other programs write into such strings and means nothing here.
+    /// An option of other programs that means nothing here.
     Ignored,
 }
 
@@ -243,18 +245,18 @@ fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
     let Some((before, parameters)) = url.split_once('?') else {
         return (Cow::Borrowed(url), Vec::new());
     };
-    let (mut kept, mut found) = (Vec::new(), Vec::new());
+    let (mut others, mut found) = (Vec::new(), Vec::new());
     for parameter in parameters.split('&') {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match taken(key) {
             Some(key) => found.push((key, percent_decoded(value))),
-            None => kept.push(parameter),
+            None => others.push(parameter),
         }
     }
-    let rest = if kept.is_empty() {
+    let rest = if others.is_empty() {
         before.to_owned()
     } else {
-        format!("{before}?{}", kept.join("&"))
+        format!("{before}?{}", others.join("&"))
     };
     (Cow::Owned(rest), found)
 }
@@ -276,14 +278,14 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// libpq's pairs: `key = value` or `key='a value'`, with backslashes before quotes.
+/// Takes options from libpq's pairs: `key = value` or `key='a value'`, with backslashes before quotes.
 fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
-    let (mut kept, mut found) = (String::new(), Vec::new());
+    let (mut others, mut found) = (String::new(), Vec::new());
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let Some((key, after)) = rest.split_once('=') else {
-            // Malformed: the driver says how.
-            kept.push_str(rest);
+            // Malformed: the driver reports the error.
+            others.push_str(rest);
             break;
         };
         let after = after.trim_start();
@@ -291,18 +293,18 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
         match taken(key.trim()) {
             Some(key) => found.push((key, value)),
             None => {
-                kept.push_str(key.trim());
-                kept.push('=');
-                kept.push_str(&after[..length]);
-                kept.push(' ');
+                others.push_str(key.trim());
+                others.push('=');
+                others.push_str(&after[..length]);
+                others.push(' ');
             }
         }
         rest = after[length..].trim_start();
     }
-    (Cow::Owned(kept), found)
+    (Cow::Owned(others), found)
 }
 
-/// A value and how many bytes it takes, quotes included.
+/// A value, and the number of bytes it takes, quotes included.
 fn pair_value(text: &str) -> (String, usize) {
     let quoted = text.starts_with('\'');
     let mut value = String::new();

@@ -17,28 +17,28 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
 use crate::pg::target::{Target, Trust};
 
-/// Makes TLS connections as a target asks for them.
+/// Makes TLS connections according to a target's settings.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file of `sslrootcert`.
+    /// The file in `sslrootcert` cannot be used.
     #[error("the certificates in {path} cannot be read: {source}")]
     RootCertificate {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         source: context_store::BoxError,
     },
-    /// The system has none.
+    /// The system has no root certificates.
     #[error("this system has no certificates of authorities; name a file with sslrootcert")]
     NoAuthorities,
     /// A defect of the build.
     #[error("TLS cannot be set up: {0}")]
     Setup(#[from] Error),
-    /// The authorities cannot be used.
+    /// The root certificates cannot be used.
     #[error("the certificates of authorities cannot be used: {0}")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
@@ -97,7 +97,7 @@ fn authorities(target: &Target) -> Result<RootCertStore, TlsError> {
     }
 }
 
-/// `sslmode=require` promises encryption, not identity.
+/// Accepts any certificate: `sslmode=require` promises encryption, not identity.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -146,7 +146,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// `sslmode=verify-ca`: signed by a known authority, for whatever name.
+/// `sslmode=verify-ca`: the certificate must be signed by a known authority, for any name.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
@@ -202,7 +202,7 @@ where
     type Error = rustls::pki_types::InvalidDnsNameError;
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Connector, Self::Error> {
-        // A Unix socket has no name, and no TLS either.
+        // A Unix socket has neither a name nor TLS.
         let host = if host.is_empty() || host.starts_with('/') {
             "localhost"
         } else {
@@ -242,7 +242,7 @@ pub(crate) struct TlsStream<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for TlsStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // SCRAM works without; the server's identity is the certificate's business.
+        // SCRAM works without channel binding. The certificate proves the server's identity.
         ChannelBinding::none()
     }
 }

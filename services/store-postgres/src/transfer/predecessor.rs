@@ -1,4 +1,4 @@
-//! The tables of an mcp-context-server.
+//! Reads the tables of an mcp-context-server, the predecessor of this service.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,22 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::Link;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 
-/// What the tables' version shows in their columns.
+/// The properties that the columns show of the tables' version.
 #[derive(Debug, Clone)]
 struct Shape {
-    /// The schema they are in, quoted.
+    /// The schema of the tables, quoted.
     schema: String,
-    /// Ids are UUIDs: version 3.
+    /// Ids are UUIDs (version 3).
     uuids: bool,
-    /// Entries have summaries: from version 2 on.
+    /// Entries have summaries (since version 2).
     summaries: bool,
-    /// Entries count their changes: version 3.
+    /// Entries count their changes (version 3).
     versions: bool,
 }
 
-/// Such tables, read in one snapshot.
+/// The predecessor's tables, read in one snapshot.
 pub(super) struct OldTables {
     link: Link,
     shape: Shape,
@@ -43,7 +43,7 @@ struct ColumnRow {
 impl OldTables {
     pub async fn open(mut link: Link) -> Result<Self, TransferError> {
         let Link { conn, shown, .. } = &mut link;
-        // Where the old server was told to keep them, `public` by default.
+        // The schema that the old server was configured with, `public` by default.
         let columns = "SELECT quote_ident(c.table_schema) AS schema, c.column_name::text AS name, c.data_type::text AS kind \
                        FROM information_schema.columns AS c WHERE c.table_name = 'context_entries'";
         let columns: Vec<ColumnRow> = sql::query(conn, Fragment::prepared(columns, Vec::new()))
@@ -158,29 +158,26 @@ impl Shape {
         }
     }
 
-    /// A condition that a column is one of these ids.
+    /// The condition that a column is one of these ids.
     fn among(&self, ids: &[OldId]) -> Fragment<'static> {
-        let mut any = Fragment::new(" = ANY(");
         if self.uuids {
-            any.bind(Bind::Texts(
-                ids.iter().map(|id| id.to_string().into()).collect(),
-            ))
-            .push("::uuid[])");
-        } else {
-            any.bind(Bind::ints(ids.iter().map(|id| {
-                if let OldId::Number(number) = id {
-                    *number
-                } else {
-                    0
-                }
-            })))
-            .push(")");
+            let ids = ids.iter().map(|id| id.to_string().into());
+            return fragment!("= ANY(?::uuid[])", Bind::Texts(ids.collect()));
         }
-        any
+        let number = |id: &OldId| match id {
+            OldId::Number(number) => *number,
+            _ => 0,
+        };
+        fragment!("= ANY(?)", Bind::ints(ids.iter().map(number)))
+    }
+
+    /// The schema as a fragment of a statement.
+    fn schema(&self) -> Fragment<'static> {
+        Fragment::new(self.schema.clone())
     }
 }
 
-/// Microseconds of a column of type timestamptz.
+/// A timestamptz column in microseconds.
 macro_rules! micros {
     ($column:literal) => {
         concat!(
@@ -200,19 +197,20 @@ impl OldDatabase for OldTables {
 
     async fn list(&mut self) -> Result<Vec<Listed>, TransferError> {
         let (shape, Link { conn, shown, .. }) = (&self.shape, &mut self.link);
-        let (schema, order) = (
-            &shape.schema,
-            if shape.uuids {
-                "e.created_at, e.id"
-            } else {
-                "e.id"
-            },
-        );
-        let select = Fragment::new(format!(
+        let order = if shape.uuids {
+            "e.created_at, e.id"
+        } else {
+            "e.id"
+        };
+        // Raw SQL here and below: the tables belong to another program, and their schema and columns vary.
+        let select = fragment!(
             "SELECT e.id::text AS id, (coalesce(octet_length(e.text_content), 0) + coalesce(pg_column_size(e.metadata), 0))::bigint AS bytes, \
              (SELECT count(*) FROM {schema}.image_attachments AS i WHERE i.context_entry_id = e.id) AS images \
-             FROM {schema}.context_entries AS e ORDER BY {order}"
-        ));
+             FROM {schema}.context_entries AS e ORDER BY {order}",
+            shape.schema(),
+            shape.schema(),
+            Fragment::new(order),
+        );
         let rows: Vec<ListRow> = sql::query(conn, select)
             .await
             .map_err(Link::failed(shown))?;
@@ -232,33 +230,37 @@ impl OldDatabase for OldTables {
 
     async fn entries(&mut self, ids: &[OldId]) -> Result<Vec<OldEntry>, TransferError> {
         let (shape, Link { conn, shown, .. }) = (&self.shape, &mut self.link);
-        let schema = &shape.schema;
-        let mut select = Fragment::new(concat!(
-            "SELECT id::text AS id, thread_id, source, text_content AS text, metadata::text AS metadata, ",
-            micros!("created_at"),
-            ", ",
-            micros!("updated_at"),
-        ));
-        select.push(if shape.summaries {
-            ", summary"
+        let summary = if shape.summaries {
+            "summary"
         } else {
-            ", NULL::text AS summary"
-        });
-        select.push(if shape.versions {
-            ", version::bigint AS changes"
+            "NULL::text"
+        };
+        let changes = if shape.versions {
+            "version::bigint"
         } else {
-            ", 0::bigint AS changes"
-        });
-        select
-            .push(&format!(" FROM {schema}.context_entries WHERE id"))
-            .append(shape.among(ids));
+            "0::bigint"
+        };
+        let select = fragment!(
+            concat!(
+                "SELECT id::text AS id, thread_id, source, text_content AS text, metadata::text AS metadata, ",
+                micros!("created_at"),
+                ", ",
+                micros!("updated_at"),
+                ", {summary} AS summary, {changes} AS changes FROM {schema}.context_entries WHERE id {among}"
+            ),
+            Fragment::new(summary),
+            Fragment::new(changes),
+            shape.schema(),
+            shape.among(ids),
+        );
         let rows: Vec<EntryRow> = sql::query(conn, select)
             .await
             .map_err(Link::failed(shown))?;
-        let mut tags = Fragment::new(format!(
-            "SELECT context_entry_id::text AS id, tag FROM {schema}.tags WHERE context_entry_id"
-        ));
-        tags.append(shape.among(ids));
+        let tags = fragment!(
+            "SELECT context_entry_id::text AS id, tag FROM {schema}.tags WHERE context_entry_id {among}",
+            shape.schema(),
+            shape.among(ids),
+        );
         let tags: Vec<TagRow> = sql::query(conn, tags).await.map_err(Link::failed(shown))?;
         let mut found: HashMap<OldId, OldEntry> = HashMap::with_capacity(rows.len());
         for EntryRow {
@@ -307,13 +309,12 @@ impl OldDatabase for OldTables {
 
     async fn images(&mut self, id: OldId) -> Result<Vec<OldImage>, TransferError> {
         let (shape, Link { conn, shown, .. }) = (&self.shape, &mut self.link);
-        let mut select = Fragment::new(format!(
-            "SELECT image_data AS data, mime_type, image_metadata::text AS metadata FROM {}.image_attachments WHERE context_entry_id",
-            shape.schema
-        ));
-        select
-            .append(shape.among(&[id]))
-            .push(" ORDER BY position, id");
+        let select = fragment!(
+            "SELECT image_data AS data, mime_type, image_metadata::text AS metadata FROM {schema}.image_attachments \
+             WHERE context_entry_id {among} ORDER BY position, id",
+            shape.schema(),
+            shape.among(&[id]),
+        );
         let rows: Vec<ImageRow> = sql::query(conn, select)
             .await
             .map_err(Link::failed(shown))?;

@@ -1,4 +1,4 @@
-//! Reading rows of any table.
+//! Reads rows of any migrated table.
 
 use crate::pg::connection::AsyncPgConnection;
 use context_store::transfer::{
@@ -10,7 +10,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::vectors;
 use crate::pg::failure::{Failure, unreadable};
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 
 #[derive(QueryableByName)]
 struct Loaded {
@@ -80,17 +80,12 @@ impl Loaded {
     }
 }
 
-/// Whether it is pgvector's column.
+/// Whether this is a pgvector column.
 fn is_vector(table: &Table, column: &Column) -> bool {
     table.name == "chunks" && column.kind == Kind::Bytes
 }
 
-/// Whether its rows belong to a set of vectors, of which the one in use is moved.
-fn is_of_a_set(table: &Table) -> bool {
-    matches!(table.name, "chunks" | "chunk_tokens")
-}
-
-/// A column as it is selected.
+/// A column's expression in SELECT.
 fn expression(table: &Table, column: &Column) -> String {
     let name = column.name;
     match column.kind {
@@ -108,7 +103,7 @@ fn expression(table: &Table, column: &Column) -> String {
     }
 }
 
-/// A column as it orders rows: byte by byte, as everywhere.
+/// A column's expression in ORDER BY. Rows are ordered byte by byte, as everywhere.
 fn ordering(column: &Column) -> String {
     if column.kind == Kind::Text {
         format!("{} COLLATE \"C\"", column.name)
@@ -117,21 +112,20 @@ fn ordering(column: &Column) -> String {
     }
 }
 
-/// The bytes of a row's long values, which the server knows without reading them.
+/// The bytes of a row's long values. The server knows them without reading the values.
 fn size(table: &Table) -> String {
     let long = table
         .columns
         .iter()
         .filter(|column| column.kind.slot() != Slot::Int && column.kind != Kind::List);
-    long.fold("64".to_owned(), |mut sum, column| {
-        let bytes = if is_vector(table, column) {
-            "pg_column_size(embedding)".to_owned()
-        } else {
-            format!("octet_length({})", expression(table, column))
-        };
-        sum.push_str(&format!(" + coalesce({bytes}, 0)"));
-        sum
-    })
+    let bytes = long.map(|column| match is_vector(table, column) {
+        true => " + coalesce(pg_column_size(embedding), 0)".to_owned(),
+        false => format!(
+            " + coalesce(octet_length({}), 0)",
+            expression(table, column)
+        ),
+    });
+    std::iter::once("64".to_owned()).chain(bytes).collect()
 }
 
 const fn nothing(slot: Slot) -> &'static str {
@@ -156,7 +150,7 @@ pub(super) async fn owners(
         #[diesel(sql_type = BigInt)]
         next_id: i64,
     }
-    // An owner that never stored an entry has leased no ids.
+    // Raw SQL for coalesce: an owner that has never stored an entry has leased no ids.
     let select = "SELECT o.owner_id, o.revision, coalesce((SELECT i.next_id FROM context.owner_ids AS i WHERE i.owner_id = o.owner_id), 1) \
                   AS next_id FROM context.owners AS o WHERE o.owner_id > ? ORDER BY o.owner_id LIMIT ?";
     let limit = i64::try_from(OWNERS_AT_ONCE).unwrap_or(i64::MAX);
@@ -177,27 +171,15 @@ pub(super) async fn owners(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// Rows of all owners.
+/// Number of rows of all owners.
 pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result<u64, Failure> {
-    #[derive(QueryableByName)]
-    struct Count {
-        #[diesel(sql_type = BigInt)]
-        rows: i64,
-    }
-    let mut count = Fragment::new(format!(
-        "SELECT count(*) AS rows FROM context.{}",
-        table.name
-    ));
-    if is_of_a_set(table) {
-        count
-            .push(" WHERE set_id = ")
-            .bind(Bind::Int(vectors::set(conn).await?));
-    }
-    let rows: Vec<Count> = sql::query(conn, count).await?;
-    Ok(rows
-        .first()
-        .and_then(|count| u64::try_from(count.rows).ok())
-        .unwrap_or(0))
+    // Raw SQL here and below: the table and its columns vary.
+    let count = fragment!(
+        "SELECT count(*) FROM context.{table} WHERE true {of_set}",
+        Fragment::new(table.name),
+        of_set(conn, table).await?,
+    );
+    Ok(u64::try_from(sql::number(conn, count).await?).unwrap_or(0))
 }
 
 /// The owner's rows after this key.
@@ -207,35 +189,38 @@ pub(super) async fn rows(
     table: &'static Table,
     after: &[Cell],
 ) -> Result<Vec<Row>, Failure> {
-    let keys = key_columns(table);
-    let size = size(table);
-    // Long values stay where they are until it is known which rows fit; the first one always does.
-    let mut select = Fragment::new("SELECT ");
-    select.push(&table.select_list(|column| expression(table, column), nothing));
-    select.push(&format!(" FROM (SELECT *, sum({size}) OVER (ORDER BY {keys}) - ({size}) AS bytes_before FROM (SELECT * FROM "));
-    if table.name == "denials" {
-        // They have no key of their own.
-        select.push(
-            "(SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy FROM context.denials \
-             WHERE owner_id = ",
-        );
-        select
-            .bind(Bind::text(owner.as_str()))
-            .push(") AS numbered WHERE true");
+    // Denials have no key of their own. They get a row number among equal rows.
+    let source = if table.name == "denials" {
+        fragment!(
+            "(SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy \
+             FROM context.denials WHERE owner_id = ?) AS numbered",
+            Bind::text(owner.as_str()),
+        )
     } else {
-        select
-            .push(&format!("context.{} WHERE owner_id = ", table.name))
-            .bind(Bind::text(owner.as_str()));
-    }
-    if is_of_a_set(table) {
-        select
-            .push(" AND set_id = ")
-            .bind(Bind::Int(vectors::set(conn).await?));
-    }
-    if !after.is_empty() {
-        select.append(compared(table, ">", after)?);
-    }
-    select.push(&format!(" ORDER BY {keys} LIMIT {BATCH_ROWS}) AS next) AS sized WHERE bytes_before < {BATCH_BYTES} ORDER BY {keys}"));
+        fragment!("context.{table}", Fragment::new(table.name))
+    };
+    let (size, keys) = (
+        Fragment::new(size(table)),
+        Fragment::new(key_columns(table)),
+    );
+    // Long values are not read until it is known which rows fit. The first row always fits.
+    let select = fragment!(
+        "SELECT {columns} FROM (SELECT *, sum({size}) OVER (ORDER BY {keys}) - ({size}) AS bytes_before FROM \
+         (SELECT * FROM {source} WHERE owner_id = ? {of_set} {after} ORDER BY {keys} LIMIT {rows}) AS next) AS sized \
+         WHERE bytes_before < {bytes} ORDER BY {keys}",
+        Fragment::new(table.select_list(|column| expression(table, column), nothing)),
+        size.clone(),
+        keys.clone(),
+        size,
+        source,
+        Bind::text(owner.as_str()),
+        of_set(conn, table).await?,
+        compared(table, ">", after)?,
+        keys.clone(),
+        Fragment::new(BATCH_ROWS.to_string()),
+        Fragment::new(BATCH_BYTES.to_string()),
+        keys,
+    );
     let mut rows = Vec::new();
     sql::each(conn, select, Failure::Database, |loaded: Loaded| {
         rows.push(loaded.into_row(table)?);
@@ -250,12 +235,25 @@ fn key_columns(table: &Table) -> String {
     keys.join(", ")
 }
 
-/// The condition that compares rows' keys with this one.
-fn compared<'v>(table: &Table, operator: &str, key: &'v [Cell]) -> Result<Fragment<'v>, Failure> {
-    let mut condition = Fragment::new(format!(" AND ({}) {operator} (", key_columns(table)));
+/// The condition that restricts a table of vectors to the current set.
+async fn of_set(conn: &mut AsyncPgConnection, table: &Table) -> Result<Fragment<'static>, Failure> {
+    if !matches!(table.name, "chunks" | "chunk_tokens") {
+        return Ok(Fragment::new(""));
+    }
+    let set = Bind::Int(vectors::set(conn).await?);
+    Ok(fragment!("AND set_id = ?", set))
+}
+
+/// The condition that compares rows' keys with this key, if there is one.
+fn compared<'v>(
+    table: &Table,
+    operator: &'static str,
+    key: &'v [Cell],
+) -> Result<Fragment<'v>, Failure> {
+    let mut values = Fragment::new("");
     for (at, cell) in key.iter().enumerate() {
-        condition.push(if at == 0 { "" } else { ", " });
-        condition.bind(match cell {
+        values.push(if at == 0 { "" } else { ", " });
+        values.bind(match cell {
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::text(text),
             Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
@@ -263,8 +261,15 @@ fn compared<'v>(table: &Table, operator: &str, key: &'v [Cell]) -> Result<Fragme
             }
         });
     }
-    condition.push(")");
-    Ok(condition)
+    if values.is_empty() {
+        return Ok(values);
+    }
+    Ok(fragment!(
+        "AND ({keys}) {operator} ({values})",
+        Fragment::new(key_columns(table)),
+        Fragment::new(operator),
+        values,
+    ))
 }
 
 /// Keys of the owner's rows after this one.
@@ -274,18 +279,15 @@ pub(super) async fn keys(
     table: &'static Table,
     after: &[Cell],
 ) -> Result<Vec<Vec<Cell>>, Failure> {
-    let mut select = Fragment::new("SELECT ");
-    select.push(&table.key_list(|column| expression(table, column), nothing));
-    select
-        .push(&format!(" FROM context.{} WHERE owner_id = ", table.name))
-        .bind(Bind::text(owner.as_str()));
-    if !after.is_empty() {
-        select.append(compared(table, ">", after)?);
-    }
-    select.push(&format!(
-        " ORDER BY {} LIMIT {BATCH_ROWS}",
-        key_columns(table)
-    ));
+    let select = fragment!(
+        "SELECT {keys} FROM context.{table} WHERE owner_id = ? {after} ORDER BY {order} LIMIT {rows}",
+        Fragment::new(table.key_list(|column| expression(table, column), nothing)),
+        Fragment::new(table.name),
+        Bind::text(owner.as_str()),
+        compared(table, ">", after)?,
+        Fragment::new(key_columns(table)),
+        Fragment::new(BATCH_ROWS.to_string()),
+    );
     let found: Vec<Loaded> = sql::query(conn, select).await?;
     let key = |loaded: Loaded| {
         loaded
@@ -303,12 +305,13 @@ pub(super) async fn row(
     table: &'static Table,
     key: &[Cell],
 ) -> Result<Option<Row>, Failure> {
-    let mut select = Fragment::new("SELECT ");
-    select.push(&table.select_list(|column| expression(table, column), nothing));
-    select
-        .push(&format!(" FROM context.{} WHERE owner_id = ", table.name))
-        .bind(Bind::text(owner.as_str()));
-    select.append(compared(table, "=", key)?);
+    let select = fragment!(
+        "SELECT {columns} FROM context.{table} WHERE owner_id = ? {with_key}",
+        Fragment::new(table.select_list(|column| expression(table, column), nothing)),
+        Fragment::new(table.name),
+        Bind::text(owner.as_str()),
+        compared(table, "=", key)?,
+    );
     let found: Vec<Loaded> = sql::query(conn, select).await?;
     Ok(found
         .into_iter()

@@ -1,4 +1,4 @@
-//! A database that is read.
+//! A database as the source of a migration.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub struct PostgresSource {
 }
 
 impl PostgresSource {
-    /// Connects to the database: one of this service, or one of an mcp-context-server, whose entries become those of
-    /// `owner`.
+    /// Connects to a database of this service or of an mcp-context-server. The entries of an mcp-context-server get the
+    /// owner `owner`.
     ///
     /// # Errors
-    /// [`TransferError`], a sentence for whoever named the database.
+    /// [`TransferError`], whose message is a sentence for the operator.
     pub async fn open(
         target: &Target,
         connect_timeout: Duration,
@@ -48,11 +48,10 @@ impl PostgresSource {
 }
 
 impl PostgresSource {
-    /// Connects to a database of this service to examine it, beside services that may be running on it: each read shows
-    /// one state.
+    /// Connects to a database of this service to examine it, while services may be using it. Each read sees one state.
     ///
     /// # Errors
-    /// [`TransferError`], a sentence for whoever named the database.
+    /// [`TransferError`], whose message is a sentence for the operator.
     pub async fn open_to_examine(
         target: &Target,
         connect_timeout: Duration,
@@ -71,7 +70,7 @@ impl PostgresSource {
 
 #[async_trait]
 impl Examined for PostgresSource {
-    /// The server has no check of its own that needs no extension; its page checksums show at the reads of every row.
+    /// The server offers no structural check without an extension. Reading every row verifies the page checksums.
     async fn structure(&mut self) -> Result<Vec<String>, TransferError> {
         Ok(Vec::new())
     }

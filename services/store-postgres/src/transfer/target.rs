@@ -1,12 +1,12 @@
-//! A database that is filled.
+//! A database as the target of a migration.
 
 use crate::pg::connection::AsyncPgConnection;
 use async_trait::async_trait;
 use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{EmbeddingModel, Neighbourhood, OwnerId};
-use diesel::QueryableByName;
+use context_store::{ContextWindow, EmbeddingModel, OwnerId};
+use diesel::prelude::*;
 use diesel::sql_types::BigInt;
-use diesel_async::SimpleAsyncConnection as _;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use super::source::PostgresSource;
 use super::{Link, write};
@@ -16,23 +16,26 @@ use crate::open::{self, OpenError, Opened};
 use crate::pg::connection::connect;
 use crate::pg::failure::{Failure, cause};
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::vectors::make_set;
+use crate::schema::{embedding_sets, owners, threads};
+use crate::settings;
+use crate::vectors::{SetState, create_set};
 
-/// Migrations into one database take turns. Any number that nobody else locks in it.
+/// Advisory lock: migrations into one database take turns. The number is arbitrary, but no other program may lock it in
+/// this database.
 const LOCK: i64 = 0x6374_785f_6d6f_7665;
 
 /// A database of this service that a migration fills.
 pub struct PostgresTarget {
     source: PostgresSource,
     language: Language,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 }
 
 impl PostgresTarget {
-    /// Opens the database: makes or updates its schema and its indexes.
+    /// Opens the database: creates or updates its schema and indexes.
     ///
     /// # Errors
-    /// [`TransferError`], a sentence for whoever named the database.
+    /// [`TransferError`], whose message is a sentence for the operator.
     pub async fn open(config: &Config) -> Result<Self, TransferError> {
         #[derive(QueryableByName)]
         struct Locked {
@@ -53,25 +56,27 @@ impl PostgresTarget {
             vec![Bind::Int(LOCK)],
         );
         let rows: Vec<Locked> = sql::query(conn, lock).await.map_err(Link::failed(shown))?;
-        if rows.first().is_none_or(|row| row.locked == 0) {
+        if rows.as_slice().first().is_none_or(|row| row.locked == 0) {
             return Err(TransferError::Refused(format!(
                 "another migration into {shown} is running"
             )));
         }
-        fts::rebuild(conn, &language, config.neighbourhood)
+        fts::rebuild(conn, &language, config.context_window)
             .await
             .map_err(Link::failed(shown))?;
         Ok(Self {
             source: PostgresSource { link },
             language,
-            neighbourhood: config.neighbourhood,
+            context_window: config.context_window,
         })
     }
 
     async fn commit(&mut self, mark: &str, done: Result<(), Failure>) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.source.link;
         let marked = match done {
-            Ok(()) => set_mark(conn, mark).await,
+            Ok(()) => settings::write(conn, MARK, mark)
+                .await
+                .map_err(Failure::Database),
             Err(failure) => Err(failure),
         };
         let ended = match marked {
@@ -95,24 +100,10 @@ impl PostgresTarget {
     }
 }
 
-/// Makes the set that the vectors belong to; a service that was started on the empty database may have made one.
+/// Creates the set of the migrated vectors. A service that was started on the empty database may have created one.
 async fn use_model(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Result<(), Failure> {
-    sql::execute(
-        conn,
-        Fragment::prepared("DELETE FROM context.embedding_sets", Vec::new()),
-    )
-    .await?;
-    make_set(conn, model, "current").await
-}
-
-async fn set_mark(conn: &mut AsyncPgConnection, mark: &str) -> Result<(), Failure> {
-    let set = "INSERT INTO context.settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    sql::execute(
-        conn,
-        Fragment::prepared(set, vec![Bind::text(MARK), Bind::text(mark)]),
-    )
-    .await?;
-    Ok(())
+    diesel::delete(embedding_sets::table).execute(conn).await?;
+    create_set(conn, model, SetState::Current).await
 }
 
 #[async_trait]
@@ -127,17 +118,18 @@ impl Target for PostgresTarget {
     }
 
     async fn is_empty(&mut self) -> Result<bool, TransferError> {
-        #[derive(QueryableByName)]
-        struct Owners {
-            #[diesel(sql_type = BigInt)]
-            owners: i64,
-        }
         let Link { conn, shown, .. } = &mut self.source.link;
-        let count = "SELECT (SELECT count(*) FROM context.owners) + (SELECT count(*) FROM context.threads) AS owners";
-        let rows: Vec<Owners> = sql::query(conn, Fragment::prepared(count, Vec::new()))
+        let owners: i64 = owners::table
+            .count()
+            .get_result(conn)
             .await
             .map_err(Link::failed(shown))?;
-        Ok(rows.first().is_none_or(|row| row.owners == 0))
+        let threads: i64 = threads::table
+            .count()
+            .get_result(conn)
+            .await
+            .map_err(Link::failed(shown))?;
+        Ok(owners + threads == 0)
     }
 
     async fn begin(
@@ -183,23 +175,18 @@ impl Target for PostgresTarget {
 
     async fn finish(&mut self) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.source.link;
-        // An entry's neighbours may have come after it.
-        fts::renew_contexts(conn, self.neighbourhood)
+        // The entries of a context window may have been migrated after the entry.
+        fts::renew_contexts(conn, self.context_window)
             .await
             .map_err(Link::failed(shown))?;
-        // The planner knows nothing of the rows that came.
+        // The planner has no statistics of the migrated rows.
         let tables = "ANALYZE context.entries, context.entry_tags, context.threads, context.images, context.artifacts, \
                       context.artifact_versions, context.changes";
         conn.batch_execute(tables)
             .await
             .map_err(Link::failed(shown))?;
-        let gone = Fragment::prepared(
-            "DELETE FROM context.settings WHERE key = ?",
-            vec![Bind::text(MARK)],
-        );
-        sql::execute(conn, gone)
+        settings::delete(conn, MARK)
             .await
-            .map_err(Link::failed(shown))?;
-        Ok(())
+            .map_err(Link::failed(shown))
     }
 }

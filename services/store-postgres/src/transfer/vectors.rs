@@ -1,4 +1,5 @@
-//! Vectors on their way are 32-bit floats, little-endian; pgvector's own form has them big-endian behind a header.
+//! Vectors. A migration carries them as 32-bit little-endian floats. pgvector's binary form has them big-endian after a
+//! header.
 
 use crate::pg::connection::AsyncPgConnection;
 use context_store::OwnerId;
@@ -10,10 +11,10 @@ use crate::pg::failure::{Failure, unreadable};
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::vectors::{Vector, current_set};
 
-/// Bytes before the floats: their number, and a zero.
+/// Bytes before the floats: the number of dimensions, and a zero.
 const HEADER: usize = 4;
 
-/// Whether the database has this table of vectors: without pgvector there is none.
+/// Whether the database has this table of vectors. Without pgvector it has none.
 pub(super) async fn are_there(
     conn: &mut AsyncPgConnection,
     table: &'static str,
@@ -23,18 +24,19 @@ pub(super) async fn are_there(
         #[diesel(sql_type = BigInt)]
         there: i64,
     }
+    // Raw SQL for the catalogue.
     let there = "SELECT (to_regclass(?) IS NOT NULL)::int::bigint AS there";
     let rows: Vec<There> =
         sql::query(conn, Fragment::prepared(there, vec![Bind::text(table)])).await?;
     Ok(rows.first().is_some_and(|row| row.there == 1))
 }
 
-/// The set in use; 0, which no set is, when there is none.
+/// The id of the current set. 0, which is no set's id, when there is none.
 pub(super) async fn set(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
     Ok(current_set(conn).await?.map_or(0, |(set, _)| set))
 }
 
-/// What `vector_send` gives, as it travels.
+/// Converts the output of `vector_send` to the migration's form.
 pub(super) fn travelling(sent: &[u8]) -> Option<Vec<u8>> {
     let (floats, rest) = sent.get(HEADER..)?.as_chunks::<4>();
     rest.is_empty().then(|| {
@@ -45,7 +47,7 @@ pub(super) fn travelling(sent: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Writes rows of `chunks`. Those of another length than the model's are refused: the source is damaged.
+/// Writes rows of `chunks`. Rejects vectors whose length is not the model's: the source is damaged.
 pub(super) async fn write(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -69,6 +71,7 @@ pub(super) async fn write(
         );
     }
     let ints = |column: &'static str| Bind::ints(rows.iter().map(|row| row.int(table, column)));
+    // Raw SQL for `unnest`.
     let insert = "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
                   SELECT ?, c.id, ?, c.position, c.start_char, c.end_char, c.embedding \
                   FROM unnest(?, ?, ?, ?, ?) AS c(id, position, start_char, end_char, embedding)";
@@ -85,7 +88,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Writes rows of `chunk_tokens`, as they are.
+/// Writes rows of `chunk_tokens` unchanged.
 pub(super) async fn write_tokens(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -93,6 +96,7 @@ pub(super) async fn write_tokens(
     rows: &[Row],
 ) -> Result<(), Failure> {
     let ints = |column: &'static str| Bind::ints(rows.iter().map(|row| row.int(table, column)));
+    // Raw SQL for `unnest`.
     let insert = "INSERT INTO context.chunk_tokens (owner_id, id, set_id, position, tokens) \
                   SELECT ?, t.id, ?, t.position, t.tokens FROM unnest(?, ?, ?) AS t(id, position, tokens)";
     let set = Bind::Int(set(conn).await?);

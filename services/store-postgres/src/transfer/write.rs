@@ -1,4 +1,4 @@
-//! Writing rows of any table, and what is derived of them.
+//! Writes rows of any migrated table, and the data derived from them.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,17 @@ use crate::pg::connection::AsyncPgConnection;
 use context_model::fold;
 use context_store::OwnerId;
 use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
+use diesel::ExpressionMethods as _;
+use diesel_async::RunQueryDsl as _;
 
 use super::vectors;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language, Words};
 use crate::keys;
+use crate::pg::dsl::fixed;
 use crate::pg::failure::{Failure, unreadable};
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
+use crate::schema::owner_ids;
 
 /// Writes an owner's rows.
 pub(super) async fn rows(
@@ -35,7 +39,7 @@ pub(super) async fn rows(
     }
 }
 
-/// A column that only this database has: its name, how its value is made of the given one, and the given ones.
+/// A column that only this database has: its name, the expression for its value, and the given values.
 struct Further<'v> {
     name: &'static str,
     expression: Fragment<'v>,
@@ -51,47 +55,44 @@ async fn insert(
     further: Vec<Further<'_>>,
 ) -> Result<(), Failure> {
     let (mut names, mut given) = (Vec::new(), Vec::new());
-    let mut values = Fragment::new("");
-    let mut arrays = Vec::new();
-    for (at, column) in table.stored().enumerate() {
-        names.push(column.name);
-        given.push(format!("c{at}"));
-        values.push(", ").push(&expression(column, at));
-        arrays.push(array(column, at, rows));
-    }
-    for (
-        at,
-        Further {
-            name,
-            expression,
-            values: array,
-        },
-    ) in further.into_iter().enumerate()
-    {
+    let (mut values, mut arrays) = (Fragment::new(""), Fragment::new(""));
+    let own = table.stored().enumerate().map(|(at, column)| {
+        let name = format!("c{at}");
+        let value = Fragment::new(expression(column, &name));
+        (column.name, name, value, array(column, at, rows))
+    });
+    let further = further.into_iter().enumerate();
+    let further = further.map(|(at, column)| {
+        (
+            column.name,
+            format!("f{at}"),
+            column.expression,
+            column.values,
+        )
+    });
+    for (name, as_given, value, array) in own.chain(further) {
+        let separator = if names.is_empty() { "" } else { ", " };
+        values.push(separator).append(value);
+        arrays.push(separator).bind(array);
         names.push(name);
-        given.push(format!("f{at}"));
-        values.push(", ").append(expression);
-        arrays.push(array);
+        given.push(as_given);
     }
-    let mut insert = Fragment::new(format!(
-        "INSERT INTO context.{} (owner_id, {}) SELECT ",
-        table.name,
-        names.join(", ")
-    ));
-    insert
-        .bind(Bind::text(owner.as_str()))
-        .append(values)
-        .push(" FROM unnest(");
-    for (at, array) in arrays.into_iter().enumerate() {
-        insert.push(if at == 0 { "" } else { ", " }).bind(array);
-    }
-    insert.push(&format!(") AS n({})", given.join(", ")));
+    // Raw SQL: the table and its columns vary.
+    let insert = fragment!(
+        "INSERT INTO context.{table} (owner_id, {names}) SELECT ?, {values} FROM unnest({arrays}) AS n({given})",
+        Fragment::new(table.name),
+        Fragment::new(names.join(", ")),
+        Bind::text(owner.as_str()),
+        values,
+        arrays,
+        Fragment::new(given.join(", ")),
+    );
     sql::execute(conn, insert).await?;
     Ok(())
 }
 
-/// A column's value made of the one in the array.
-fn expression(column: &Column, at: usize) -> String {
+/// The expression for a column's value, from the array value of this name.
+fn expression(column: &Column, given: &str) -> String {
     match column.kind {
         Kind::Int
         | Kind::OptionalInt
@@ -99,21 +100,17 @@ fn expression(column: &Column, at: usize) -> String {
         | Kind::OptionalText
         | Kind::Bytes
         | Kind::OptionalBytes
-        | Kind::Copy => {
-            format!("n.c{at}")
-        }
-        Kind::Flag => format!("n.c{at} <> 0"),
-        Kind::Json | Kind::OptionalJson => format!("n.c{at}::json"),
-        // Arrays of arrays would all have to have one length.
-        Kind::List => {
-            format!(
-                "ARRAY(SELECT i.value FROM json_array_elements_text(n.c{at}::json) WITH ORDINALITY AS i(value, place) ORDER BY i.place)"
-            )
-        }
+        | Kind::Copy => format!("n.{given}"),
+        Kind::Flag => format!("n.{given} <> 0"),
+        Kind::Json | Kind::OptionalJson => format!("n.{given}::json"),
+        // In an array of arrays, all arrays must have the same length.
+        Kind::List => format!(
+            "ARRAY(SELECT i.value FROM json_array_elements_text(n.{given}::json) WITH ORDINALITY AS i(value, place) ORDER BY i.place)"
+        ),
     }
 }
 
-/// A column's values.
+/// A column's values as one array.
 fn array<'r>(column: &Column, at: usize, rows: &'r [Row]) -> Bind<'r> {
     let cells = rows
         .iter()
@@ -163,7 +160,7 @@ fn array<'r>(column: &Column, at: usize, rows: &'r [Row]) -> Bind<'r> {
     }
 }
 
-/// Entries with their words and tags, and what they add to their threads.
+/// Writes entries with their search documents and tags, and adds them to their threads.
 async fn entries(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -189,10 +186,7 @@ async fn entries(
     let vector = match language {
         Language::Ours(_) => Fragment::new("n.f1::tsvector"),
         Language::Server(configuration) => {
-            let mut call = Fragment::new("to_tsvector(");
-            call.bind(Bind::text(configuration))
-                .push("::regconfig, n.f1)");
-            call
+            fragment!("to_tsvector(?::regconfig, n.f1)", Bind::text(configuration))
         }
     };
     let further = vec![
@@ -230,6 +224,7 @@ async fn tags(
             ids.push(row.int(table, "id"));
         }
     }
+    // Raw SQL for `unnest`, as below.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, n.tag, n.id FROM unnest(?, ?) AS n(tag, id)";
     let binds = vec![
         Bind::text(owner.as_str()),
@@ -282,7 +277,7 @@ async fn threads(
     Ok(())
 }
 
-/// The current versions' texts, folded for search.
+/// Writes the current versions' texts, folded for search.
 async fn artifact_texts(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -315,7 +310,7 @@ async fn artifact_texts(
     Ok(())
 }
 
-/// Sets the owner's counters: those of the source, and those that its rows give.
+/// Sets the owner's counters: those of the source, and those computed from its rows.
 pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Result<(), Failure> {
     let Head {
         owner,
@@ -324,16 +319,19 @@ pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Re
     } = head;
     keys::create_owner(conn, owner).await?;
     let owner = owner.as_str();
-    // An owner that never stored an entry has leased no ids.
+    // An owner that has never stored an entry has leased no ids.
     if *next_id > 1 {
-        let ids = "INSERT INTO context.owner_ids (owner_id, next_id) VALUES (?, ?) \
-                   ON CONFLICT (owner_id) DO UPDATE SET next_id = excluded.next_id";
-        sql::execute(
-            conn,
-            Fragment::prepared(ids, vec![Bind::text(owner), Bind::Int(*next_id)]),
-        )
-        .await?;
+        let ids = diesel::insert_into(owner_ids::table)
+            .values((
+                owner_ids::owner_id.eq(owner),
+                owner_ids::next_id.eq(next_id),
+            ))
+            .on_conflict(owner_ids::owner_id)
+            .do_update()
+            .set(owner_ids::next_id.eq(next_id));
+        fixed!(ids).execute(conn).await?;
     }
+    // Raw SQL: the sums are numeric and need a cast.
     let counts = "UPDATE context.owners AS o SET revision = ?, (entry_count, user_count, agent_count, multimodal_count, thread_count) = \
                   (SELECT coalesce(sum(t.entry_count), 0)::bigint, coalesce(sum(t.user_count), 0)::bigint, coalesce(sum(t.agent_count), 0)::bigint, \
                   coalesce(sum(t.multimodal_count), 0)::bigint, count(*) FROM context.threads AS t WHERE t.owner_id = ?), \

@@ -1,6 +1,8 @@
-//! How many entries the planner expected to satisfy the filters that were asked for last. Asking it takes a fifth of a
-//! millisecond, as long as the rest of a small search, and whoever talks in a thread searches it again and again. A stale
-//! answer costs time at worst: it only chooses the way of a search.
+//! The planner's recent estimates of how many entries a filter leaves. An estimate takes 0.2 ms, as long as the rest of
+//! a small search, and agents search the same thread repeatedly. The estimate only decides how to search, so a stale
+//! one costs time but does not change the result.
+
+#![expect(clippy::disallowed_methods, reason = "how long an estimate holds")]
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -11,16 +13,17 @@ use std::time::{Duration, Instant};
 use context_model::Filter;
 use context_store::OwnerId;
 
-/// Filters that are kept.
-const KEPT: usize = 64;
-/// How long an estimate holds. Entries stored meanwhile are not in it.
-const HOLDS: Duration = Duration::from_secs(30);
+/// Maximum number of estimates in memory.
+const CAPACITY: usize = 64;
+/// How long an estimate is used. It does not include entries stored meanwhile.
+const LIFETIME: Duration = Duration::from_secs(30);
 
-/// The last estimates. Of a filter, which may be as large as a request, only a hash is kept: a collision costs time at worst too.
+/// The recent estimates. A filter may be as large as a request, so only its hash is stored. A hash collision also only
+/// costs time.
 #[derive(Debug, Default)]
 pub(crate) struct Estimates {
-    hashed_by: RandomState,
-    last: Mutex<VecDeque<Estimate>>,
+    hasher: RandomState,
+    recent: Mutex<VecDeque<Estimate>>,
 }
 
 /// The hash of an owner and a filter.
@@ -34,44 +37,46 @@ struct Estimate {
     at: Instant,
 }
 
-struct Hashed<H>(H);
-
-impl<H: Hasher> std::fmt::Write for Hashed<H> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
-    }
-}
-
 impl Estimates {
-    /// What stands for this filter.
+    /// The key of this owner and filter.
     pub fn key(&self, owner: &OwnerId, filter: &Filter) -> Key {
-        let mut hashed = Hashed(self.hashed_by.build_hasher());
-        // Everything that a filter holds is in its debug form.
-        let _ = write!(hashed, "{:?} {filter:?}", owner.as_str());
-        Key(hashed.0.finish())
+        let mut hashing = Hashing(self.hasher.build_hasher());
+        // The debug form holds everything that a filter holds.
+        let _ = write!(hashing, "{:?} {filter:?}", owner.as_str());
+        Key(hashing.0.finish())
     }
 
-    /// The entries that were expected to satisfy the filter, if that was asked for lately.
-    pub fn of(&self, key: Key) -> Option<f64> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter()
+    /// How many entries the planner expected, if it was asked recently.
+    pub fn get(&self, key: Key) -> Option<f64> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent
+            .iter()
             .rev()
-            .find(|known| known.key == key && known.at.elapsed() < HOLDS)
+            .find(|known| known.key == key && known.at.elapsed() < LIFETIME)
             .map(|known| known.entries)
     }
 
-    /// Keeps an estimate, for the oldest one.
-    pub fn keep(&self, key: Key, entries: f64) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() == KEPT {
-            last.pop_front();
+    /// Stores an estimate, and removes the oldest one when there are too many.
+    pub fn put(&self, key: Key, entries: f64) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == CAPACITY {
+            recent.pop_front();
         }
-        last.push_back(Estimate {
+        recent.push_back(Estimate {
             key,
             entries,
             at: Instant::now(),
         });
+    }
+}
+
+/// Hashes what is written to it.
+struct Hashing<H>(H);
+
+impl<H: Hasher> std::fmt::Write for Hashing<H> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -89,12 +94,15 @@ mod tests {
         };
         let (estimates, owner) = (Estimates::default(), OwnerId::new("a"));
         let of = |owner: &str, thread| {
-            estimates.of(estimates.key(&OwnerId::new(owner), &filter(thread)))
+            estimates.get(estimates.key(&OwnerId::new(owner), &filter(thread)))
         };
-        for thread in 0..=KEPT {
-            estimates.keep(estimates.key(&owner, &filter(thread)), thread as f64);
+        for thread in 0..=CAPACITY {
+            estimates.put(estimates.key(&owner, &filter(thread)), thread as f64);
         }
-        assert_eq!((of("a", KEPT), of("a", 1)), (Some(KEPT as f64), Some(1.0)));
+        assert_eq!(
+            (of("a", CAPACITY), of("a", 1)),
+            (Some(CAPACITY as f64), Some(1.0))
+        );
         assert_eq!((of("a", 0), of("b", 1)), (None, None));
     }
 }

@@ -1,5 +1,7 @@
-//! The HNSW index of a set, made when the set has grown large. Until then measuring all vectors is as quick, and a write
-//! costs a fifth.
+//! The HNSW index of a set of vectors, built once the set is large. Until then, comparing all vectors is as fast, and a
+//! write costs a fifth of a write with the index.
+
+#![expect(clippy::disallowed_methods, reason = "how long an index is built")]
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool};
@@ -9,21 +11,22 @@ use crate::open;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Vectors from which on a set has an index.
+/// Number of vectors from which a set gets an index.
 const INDEXED_FROM: i64 = 10_000;
-/// An index over halfvec has no more (pgvector's HNSW).
+/// pgvector's limit for an HNSW index over halfvec.
 pub(super) const MAX_DIMENSIONS: u32 = 4_000;
-/// What making an index may take, where the server's own setting is less: beyond it, it is made many times slower.
-const MEMORY: &str = "512MB";
+/// `maintenance_work_mem` of a build, where the server's own setting is less: a graph that does not fit into it takes
+/// many times longer.
+const BUILD_MEMORY: &str = "512MB";
 
 /// The name of a set's index, up to the set's number.
 pub(super) const PREFIX: &str = "context.chunks_near_";
 
-/// How the statement that makes one begins. Where the vectors are spread over servers, the progress of the making is seen
-/// on those alone, the statement here.
-const MAKE: &str = "CREATE INDEX CONCURRENTLY IF NOT EXISTS chunks_near_";
+/// How the statement that builds an index begins. Where Citus spreads the vectors over servers, the coordinator shows
+/// no progress of a build, only this statement.
+const CREATE: &str = "CREATE INDEX CONCURRENTLY IF NOT EXISTS chunks_near_";
 
-/// What the index is over, as searches must write it.
+/// The indexed expression, as searches must write it.
 pub(super) fn expression(dimensions: u32) -> String {
     format!("embedding::halfvec({dimensions})")
 }
@@ -35,118 +38,98 @@ struct State {
     #[diesel(sql_type = Bool)]
     valid: bool,
     #[diesel(sql_type = Bool)]
-    in_the_making: bool,
+    is_being_built: bool,
     #[diesel(sql_type = BigInt)]
     bytes: i64,
     #[diesel(sql_type = Bool)]
     has_memory: bool,
 }
 
-/// The state of a set's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// There is none yet.
-    None,
-    /// It can be used, and has about so many vectors; `None` where they are spread over servers.
-    There(Option<i64>),
-    /// It was made just now, over about so many.
-    Made(Option<i64>),
-}
-
-/// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
-pub(super) async fn keep(
+/// Builds the index of a set that is large enough and has none, concurrently with writes and searches. Returns whether
+/// it did. A build changes settings of the session, so the caller must close the connection.
+pub(super) async fn build_if_due(
     conn: &mut AsyncPgConnection,
     set_id: i64,
     dimensions: u32,
-) -> diesel::QueryResult<Kept> {
+) -> diesel::QueryResult<bool> {
     if dimensions > MAX_DIMENSIONS {
-        return Ok(Kept::None);
+        return Ok(false);
     }
     let name = format!("{PREFIX}{set_id}");
-    let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
-                 coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i WHERE i.indexrelid = to_regclass(?)), false) AS valid, \
-                 EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.datname = current_database() AND p.relid = 'context.chunks'::regclass) \
-                 OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() AND a.state = 'active' \
-                 AND starts_with(a.query, ?)) AS in_the_making, pg_table_size('context.chunks') AS bytes, \
-                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
-    let binds = vec![
-        Bind::text(name.as_str()),
-        Bind::text(name.as_str()),
-        Bind::text(MAKE),
-        Bind::text(MEMORY),
-    ];
     let Some(State {
         exists,
         valid,
-        in_the_making,
+        is_being_built,
         bytes,
         has_memory,
-    }) = sql::query(conn, Fragment::prepared(state, binds))
-        .await?
-        .pop()
+    }) = state(conn, &name).await?
     else {
-        return Ok(Kept::None);
+        return Ok(false);
     };
-    let spread = open::is_spread(conn, "context.chunks").await?;
-    // A row has its vector and some numbers.
-    let of_size = bytes / (i64::from(dimensions) * 4 + 100);
-    let about = (!spread).then_some(of_size);
-    if valid {
-        return Ok(Kept::There(about));
+    if valid || is_being_built {
+        return Ok(false);
     }
-    let vectors = if spread && !in_the_making {
-        up_to_enough(conn, set_id).await?
+    let vectors = if open::is_spread(conn, "context.chunks").await? {
+        count_up_to_due(conn, set_id).await?
     } else {
-        of_size
+        // A row has its vector and some numbers.
+        bytes / (i64::from(dimensions) * 4 + 100)
     };
-    if in_the_making || vectors < INDEXED_FROM {
-        return Ok(Kept::None);
+    if vectors < INDEXED_FROM {
+        return Ok(false);
     }
+    tracing::info!(set = set_id, vectors, "Building the HNSW index");
+    let started = std::time::Instant::now();
     if exists {
-        // Somebody was interrupted while making it.
+        // An interrupted build leaves an invalid index.
         conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
             .await?;
     }
-    tracing::info!(set = set_id, vectors, "Making the index of the vectors");
-    let started = std::time::Instant::now();
-    // It takes minutes where a statement of a request takes milliseconds. The connection is closed afterwards.
+    // A build takes minutes, a request's statement milliseconds.
     conn.batch_execute("SET statement_timeout = 0").await?;
     if !has_memory {
-        conn.batch_execute(&format!("SET maintenance_work_mem = '{MEMORY}'"))
+        conn.batch_execute(&format!("SET maintenance_work_mem = '{BUILD_MEMORY}'"))
             .await?;
     }
-    // One process: the memory that several share is small in many containers.
+    // One process: many containers have little shared memory for several.
     conn.batch_execute("SET max_parallel_maintenance_workers = 0")
         .await?;
-    let made = conn
-        .batch_execute(&format!(
-            "{MAKE}{set_id} ON context.chunks \
-             USING hnsw (({}) halfvec_l2_ops) WHERE set_id = {set_id}",
-            expression(dimensions)
-        ))
-        .await;
-    conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
-    made?;
+    conn.batch_execute(&format!(
+        "{CREATE}{set_id} ON context.chunks USING hnsw (({}) halfvec_l2_ops) WHERE set_id = {set_id}",
+        expression(dimensions)
+    ))
+    .await?;
     tracing::info!(
         set = set_id,
         seconds = started.elapsed().as_secs(),
-        "The index of the vectors is made"
+        "Built the HNSW index"
     );
-    Ok(Kept::Made(about))
+    Ok(true)
 }
 
-/// Entries with vectors of this set, counted as far as an index needs them.
-async fn up_to_enough(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
-    #[derive(QueryableByName)]
-    struct Counted {
-        #[diesel(sql_type = BigInt)]
-        count: i64,
-    }
-    let count = "SELECT count(*) AS count FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
-    let rows: Vec<Counted> = sql::query(
-        conn,
-        Fragment::prepared(count, vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)]),
-    )
-    .await?;
-    Ok(rows.first().map_or(0, |row| row.count))
+async fn state(conn: &mut AsyncPgConnection, name: &str) -> diesel::QueryResult<Option<State>> {
+    let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
+                 coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i WHERE i.indexrelid = to_regclass(?)), false) AS valid, \
+                 EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.datname = current_database() \
+                 AND p.relid = 'context.chunks'::regclass) \
+                 OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() AND a.state = 'active' \
+                 AND starts_with(a.query, ?)) AS is_being_built, pg_table_size('context.chunks') AS bytes, \
+                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
+    let binds = vec![
+        Bind::text(name),
+        Bind::text(name),
+        Bind::text(CREATE),
+        Bind::text(BUILD_MEMORY),
+    ];
+    Ok(sql::query(conn, Fragment::prepared(state, binds))
+        .await?
+        .pop())
+}
+
+/// Counts the entries with vectors of this set, only up to the number that an index needs. The size of the
+/// coordinator's own table says nothing about the distributed one.
+async fn count_up_to_due(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
+    let count = "SELECT count(*) FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
+    let binds = vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)];
+    sql::number(conn, Fragment::prepared(count, binds)).await
 }

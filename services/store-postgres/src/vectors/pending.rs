@@ -1,30 +1,47 @@
-//! Entries that wait for their vectors: those that have none of a model. A service claims those it gets for a while.
+//! Entries without vectors of a model. A service claims some for two minutes, embeds their texts, and adds the vectors.
 
 use context_store::{
-    EmbeddingModel, LateEmbedding, Once, OwnerId, Place, Unembedded, UnembeddedPage,
+    EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Text};
 
+use super::ChunkChanges;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};
 
-/// Entries looked at in one transaction, at most.
-const LOOKED_AT: i64 = 10_000;
-/// How long a claim lasts. A service that embeds for longer may find that another one did the same work.
+/// Maximum number of entries read in one transaction.
+const ENTRIES_AT_ONCE: i64 = 10_000;
+/// How long a claim lasts. When a service embeds for longer, another one may do the same work.
 const CLAIM_MICROS: i64 = 120_000_000;
 
-/// A claim of entries without vectors, after this place.
+/// Claims entries without vectors.
 pub(super) struct Claim {
     pub model: EmbeddingModel,
+    /// Only entries after this owner and id.
     pub after: (String, i64),
     pub limit: u32,
+    /// The service that claims.
     pub holder: String,
 }
 
+/// The owner and the id that a cursor stands for; without a cursor, before all entries.
+pub(super) fn from_cursor(cursor: Option<&ScanCursor>) -> (String, i64) {
+    let parts = cursor.and_then(|cursor| cursor.as_str().split_once(' '));
+    parts
+        .and_then(|(id, owner)| Some((owner.to_owned(), id.parse().ok()?)))
+        .unwrap_or_default()
+}
+
+/// The id comes first, because it has no spaces.
+fn to_cursor(owner: &str, id: i64) -> ScanCursor {
+    ScanCursor::new(format!("{id} {owner}"))
+}
+
+/// An entry without vectors.
 #[derive(QueryableByName)]
-struct Row {
+struct Waiting {
     #[diesel(sql_type = Text)]
     owner_id: String,
     #[diesel(sql_type = BigInt)]
@@ -33,6 +50,7 @@ struct Row {
     version: i64,
     #[diesel(sql_type = Text)]
     text: String,
+    /// Whether it is claimed now; another service came first otherwise.
     #[diesel(sql_type = Bool)]
     claimed: bool,
 }
@@ -45,69 +63,23 @@ struct Last {
     id: i64,
 }
 
-#[derive(QueryableByName)]
-struct Set {
-    #[diesel(sql_type = BigInt)]
-    set_id: i64,
-    /// Now, by the server's clock.
-    #[diesel(sql_type = BigInt)]
-    now: i64,
-}
-
-/// A place is an owner and an id; the id comes first, because it has no space in it.
-pub(super) fn place(owner: &str, id: i64) -> Place {
-    Place::new(format!("{id} {owner}"))
-}
-
-/// The owner and the id of a place; before everything when there is none.
-pub(super) fn of_place(place: Option<&Place>) -> (String, i64) {
-    let parts = place.and_then(|place| place.as_str().split_once(' '));
-    parts
-        .and_then(|(id, owner)| Some((owner.to_owned(), id.parse().ok()?)))
-        .unwrap_or_default()
-}
-
-/// The set of a model, whatever it is used for.
-async fn set_of(
-    transaction: &mut Transaction<'_>,
-    model: &EmbeddingModel,
-) -> Result<Option<Set>, Failure> {
-    let select = "SELECT set_id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM context.embedding_sets \
-                  WHERE model = ? AND dimensions = ?";
-    let binds = vec![
-        Bind::text(&model.identity),
-        Bind::Int(i64::from(model.dimensions)),
-    ];
-    Ok(
-        sql::query(transaction.conn, Fragment::prepared(select, binds))
-            .await?
-            .pop(),
-    )
-}
-
 impl Writing for Claim {
     type Outcome = Once<UnembeddedPage>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let nothing = UnembeddedPage {
-            entries: Vec::new(),
-            next: None,
-        };
         let Some(set) = set_of(transaction, &self.model).await? else {
-            return Ok(Once(nothing));
+            return Ok(Once(UnembeddedPage {
+                entries: Vec::new(),
+                next: None,
+            }));
         };
-        let (owner, id) = (self.after.0.as_str(), self.after.1);
-        let last = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
-        let binds = vec![Bind::text(owner), Bind::Int(id), Bind::Int(LOOKED_AT - 1)];
-        let last = sql::query::<Last>(transaction.conn, Fragment::prepared(last, binds))
-            .await?
-            .pop();
+        let last = self.last(transaction).await?;
         let limit = i64::from(self.limit.max(1));
         let rows = self.claim(transaction, &set, last.as_ref(), limit).await?;
         let is_full = i64::try_from(rows.len()) == Ok(limit);
         let next = match rows.last() {
-            Some(row) if is_full => Some(place(&row.owner_id, row.id)),
-            _ => last.map(|last| place(&last.owner_id, last.id)),
+            Some(row) if is_full => Some(to_cursor(&row.owner_id, row.id)),
+            _ => last.map(|last| to_cursor(&last.owner_id, last.id)),
         };
         let entries = rows
             .into_iter()
@@ -124,85 +96,81 @@ impl Writing for Claim {
 }
 
 impl Claim {
-    /// The entries that wait and are nobody's. Two services that come at the same moment find the same ones, and each
-    /// entry is one's claim; the other passes over it.
+    /// The last entry that this transaction reads; `None` when it reads to the end.
+    async fn last(&self, transaction: &mut Transaction<'_>) -> Result<Option<Last>, Failure> {
+        let (owner, id) = (self.after.0.as_str(), self.after.1);
+        let last = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
+        let binds = vec![
+            Bind::text(owner),
+            Bind::Int(id),
+            Bind::Int(ENTRIES_AT_ONCE - 1),
+        ];
+        let last = sql::query(transaction.conn, Fragment::prepared(last, binds)).await?;
+        Ok(last.into_iter().next())
+    }
+
+    /// The entries without vectors that no other service has claimed, and whether this one has claimed them now: of two
+    /// services that find the same entry at the same moment, one claims it.
     ///
-    /// The time is bound: where owners are spread over servers, a statement that asks the clock could find two of them.
+    /// The time is a bound value: where Citus spreads owners over servers, a statement must not ask several clocks.
     async fn claim(
         &self,
         transaction: &mut Transaction<'_>,
         set: &Set,
         last: Option<&Last>,
         limit: i64,
-    ) -> Result<Vec<Row>, Failure> {
-        let Set { set_id, now } = *set;
-        let mut claim = Fragment::new(
-            "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e WHERE (e.owner_id, e.id) > (",
-        );
-        claim
-            .bind(Bind::text(self.after.0.as_str()))
-            .push(", ")
-            .bind(Bind::Int(self.after.1))
-            .push(")");
-        if let Some(Last { owner_id, id }) = last {
-            claim
-                .push(" AND (e.owner_id, e.id) <= (")
-                .bind(Bind::text(owner_id.as_str()))
-                .push(", ")
-                .bind(Bind::Int(*id))
-                .push(")");
+    ) -> Result<Vec<Waiting>, Failure> {
+        // Raw SQL for the CTEs and ON CONFLICT; planned each time, because the right plan depends on where the entries
+        // are.
+        macro_rules! claim {
+            ($up_to:literal) => {
+                concat!(
+                    "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e \
+                     WHERE (e.owner_id, e.id) > (?, ?)",
+                    $up_to,
+                    " AND NOT EXISTS (SELECT 1 FROM context.chunks AS c \
+                      WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) \
+                     AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k \
+                      WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ? AND k.version = e.version \
+                      AND k.holder <> ? AND k.until > ?) \
+                     ORDER BY e.owner_id, e.id LIMIT ?), \
+                     claimed AS (INSERT INTO context.embedding_claims AS k (owner_id, id, set_id, version, holder, until) \
+                     SELECT w.owner_id, w.id, ?, w.version, ?, ? FROM waiting AS w \
+                     ON CONFLICT (owner_id, id, set_id) DO UPDATE \
+                     SET version = excluded.version, holder = excluded.holder, until = excluded.until \
+                     WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ? \
+                     RETURNING k.owner_id, k.id) \
+                     SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, \
+                     k.id IS NOT NULL AS claimed \
+                     FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
+                     LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id ORDER BY e.owner_id, e.id"
+                )
+            };
         }
-        claim.push(" AND NOT EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ");
-        claim.bind(Bind::Int(set_id)).push(
-            ") AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ",
-        );
-        claim
-            .bind(Bind::Int(set_id))
-            .push(" AND k.version = e.version AND k.holder <> ")
-            .bind(Bind::text(self.holder.as_str()));
-        claim
-            .push(" AND k.until > ")
-            .bind(Bind::Int(now))
-            .push(") ORDER BY e.owner_id, e.id LIMIT ")
-            .bind(Bind::Int(limit));
-        claim.push("), claimed AS (INSERT INTO context.embedding_claims AS k (owner_id, id, set_id, version, holder, until) SELECT w.owner_id, w.id, ");
-        claim
-            .bind(Bind::Int(set_id))
-            .push(", w.version, ")
-            .bind(Bind::text(self.holder.as_str()));
-        claim
-            .push(", ")
-            .bind(Bind::Int(now.saturating_add(CLAIM_MICROS)));
-        claim.push(
-            " FROM waiting AS w ON CONFLICT (owner_id, id, set_id) DO UPDATE SET version = excluded.version, holder = excluded.holder, \
-             until = excluded.until WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ",
-        );
-        claim.bind(Bind::Int(now)).push(
-            " RETURNING k.owner_id, k.id) \
-             SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, k.id IS NOT NULL AS claimed \
-             FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
-             LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id ORDER BY e.owner_id, e.id",
-        );
-        Ok(sql::query(transaction.conn, claim).await?)
+        let Set { set_id, now } = *set;
+        let holder = || Bind::text(self.holder.as_str());
+        let mut binds = vec![Bind::text(self.after.0.as_str()), Bind::Int(self.after.1)];
+        if let Some(Last { owner_id, id }) = last {
+            binds.extend([Bind::text(owner_id.as_str()), Bind::Int(*id)]);
+        }
+        binds.extend([
+            Bind::Int(set_id),
+            Bind::Int(set_id),
+            holder(),
+            Bind::Int(now),
+        ]);
+        binds.extend([Bind::Int(limit), Bind::Int(set_id), holder()]);
+        binds.extend([Bind::Int(now.saturating_add(CLAIM_MICROS)), Bind::Int(now)]);
+        let sql = match last {
+            Some(_) => claim!(" AND (e.owner_id, e.id) <= (?, ?)"),
+            None => claim!(""),
+        };
+        Ok(sql::query(transaction.conn, Fragment::planned(sql, binds)).await?)
     }
 }
 
-/// Vectors of entries that waited for them.
+/// Adds vectors to entries that still have none.
 pub(super) struct Add(pub Vec<LateEmbedding>);
-
-#[derive(QueryableByName)]
-struct Waiting {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = BigInt)]
-    version: i64,
-}
-
-#[derive(QueryableByName)]
-struct Thread {
-    #[diesel(sql_type = Text)]
-    thread_id: String,
-}
 
 impl Writing for Add {
     type Outcome = u64;
@@ -214,43 +182,102 @@ impl Writing for Add {
         let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
             return Ok(0);
         };
-        let owner = transaction.owner;
-        let ids = || Bind::ints(self.0.iter().map(|late| late.id));
-        let of_owner = || vec![Bind::text(owner.as_str()), ids()];
         // As every write does, so that no entry changes from here on.
-        let threads =
-            "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
-        let threads: Vec<Thread> =
-            sql::query(transaction.conn, Fragment::prepared(threads, of_owner())).await?;
-        transaction
-            .lock_threads(threads.into_iter().map(|row| row.thread_id).collect())
-            .await?;
-        let waiting = "SELECT e.id, e.version FROM context.entries AS e WHERE e.owner_id = ? AND e.id = ANY(?) AND NOT EXISTS \
-                       (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?)";
-        let mut binds = of_owner();
-        binds.push(Bind::Int(set_id));
-        let waiting: Vec<Waiting> =
-            sql::query(transaction.conn, Fragment::prepared(waiting, binds)).await?;
-        let mut taken = 0;
-        let mut chunks = super::ToEmbed::default();
+        let threads = self.threads(transaction).await?;
+        transaction.lock_threads(threads).await?;
+        let unembedded = self.unembedded(transaction, set_id).await?;
+        let mut added = 0;
+        let mut chunks = ChunkChanges::default();
         for LateEmbedding {
             id,
             version,
             embedded,
         } in &self.0
         {
-            let waits = waiting
+            let is_unembedded = unembedded
                 .iter()
                 .any(|entry| entry.id == *id && entry.version == *version);
-            if waits && embedded.model == first.embedded.model && chunks.add_late(*id, embedded) {
-                taken += 1;
+            if is_unembedded
+                && embedded.model == first.embedded.model
+                && chunks.add_late(*id, embedded)
+            {
+                added += 1;
             }
         }
-        chunks.write(transaction.conn, owner).await?;
-        let mut done = of_owner();
-        done.push(Bind::Int(set_id));
+        chunks.write(transaction.conn, transaction.owner).await?;
         let release = "DELETE FROM context.embedding_claims WHERE owner_id = ? AND id = ANY(?) AND set_id = ?";
-        sql::execute(transaction.conn, Fragment::prepared(release, done)).await?;
-        Ok(taken)
+        let release = Fragment::prepared(release, self.binds(transaction, Some(set_id)));
+        sql::execute(transaction.conn, release).await?;
+        Ok(added)
     }
+}
+
+#[derive(QueryableByName)]
+struct Version {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+}
+
+impl Add {
+    /// The threads of the entries.
+    async fn threads(&self, transaction: &mut Transaction<'_>) -> Result<Vec<String>, Failure> {
+        #[derive(QueryableByName)]
+        struct Thread {
+            #[diesel(sql_type = Text)]
+            thread_id: String,
+        }
+        let select =
+            "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
+        let select = Fragment::prepared(select, self.binds(transaction, None));
+        let rows: Vec<Thread> = sql::query(transaction.conn, select).await?;
+        Ok(rows.into_iter().map(|row| row.thread_id).collect())
+    }
+
+    /// Those of the entries that have no vectors in the set, and their versions.
+    async fn unembedded(
+        &self,
+        transaction: &mut Transaction<'_>,
+        set_id: i64,
+    ) -> Result<Vec<Version>, Failure> {
+        let select = "SELECT e.id, e.version FROM context.entries AS e WHERE e.owner_id = ? AND e.id = ANY(?) AND NOT EXISTS \
+                      (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?)";
+        let select = Fragment::prepared(select, self.binds(transaction, Some(set_id)));
+        Ok(sql::query(transaction.conn, select).await?)
+    }
+
+    /// The owner, the ids of the entries, and the set.
+    fn binds(&self, transaction: &Transaction<'_>, set_id: Option<i64>) -> Vec<Bind<'static>> {
+        let mut binds = vec![
+            Bind::text(transaction.owner.as_str().to_owned()),
+            Bind::ints(self.0.iter().map(|late| late.id)),
+        ];
+        binds.extend(set_id.map(Bind::Int));
+        binds
+    }
+}
+
+#[derive(QueryableByName)]
+struct Set {
+    #[diesel(sql_type = BigInt)]
+    set_id: i64,
+    /// Now, by the server's clock.
+    #[diesel(sql_type = BigInt)]
+    now: i64,
+}
+
+/// The set of a model, in whatever state.
+async fn set_of(
+    transaction: &mut Transaction<'_>,
+    model: &EmbeddingModel,
+) -> Result<Option<Set>, Failure> {
+    let select = "SELECT set_id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM context.embedding_sets \
+                  WHERE model = ? AND dimensions = ?";
+    let binds = vec![
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
+    let rows = sql::query(transaction.conn, Fragment::prepared(select, binds)).await?;
+    Ok(rows.into_iter().next())
 }

@@ -1,9 +1,9 @@
-//! Search by meaning: the nearest entries, through the index or by measuring all that satisfy the filter.
+//! Semantic search: the nearest entries, by the HNSW index or by comparing all vectors that the filter leaves.
 
 use std::collections::HashMap;
 
 use context_model::{Filter, MetadataPath};
-use context_store::{OwnerId, RankedByMeaning};
+use context_store::{OwnerId, SemanticHit};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
 
@@ -14,56 +14,57 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Entries whose vectors are measured one and all, whatever the index could do.
-const ALWAYS_MEASURED: f64 = 2_000.0;
-/// Entries of which planning takes longer than a plan for few could lose.
+/// Up to this many entries, all their vectors are compared, even if there is an index.
+const ALWAYS_COMPARED: f64 = 2_000.0;
+/// Up to this many entries, the cached plan for few entries is used: planning again takes longer than it can save.
 const FEW: f64 = 500.0;
-/// How many vectors are measured in the time in which the index gives one. Measured: see docs/benchmarks.md.
-const MEASURED_PER_STEP: f64 = 7.0;
-/// Candidates that the index keeps in sight (`hnsw.ef_search`), at least and at most; the most is pgvector's.
-const SIGHT: (u32, u32) = (100, 1_000);
-/// Vectors the index may look at for one search (`hnsw.max_scan_tuples`), at least and at most.
-const LOOKED_AT: (f64, f64) = (20_000.0, 400_000.0);
+/// Number of vectors compared in the time in which the index returns one. Measured: see docs/benchmarks.md.
+const COMPARED_PER_CANDIDATE: f64 = 7.0;
+/// pgvector's limit of `hnsw.ef_search`.
+const MAX_EF_SEARCH: u32 = 1_000;
+/// Minimum and maximum number of vectors that the index may visit in one search (`hnsw.max_scan_tuples`).
+const MAX_VISITED: (f64, f64) = (20_000.0, 400_000.0);
 
-/// A set of vectors as a search finds it.
+/// What a search knows of the set of vectors that it searches.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SetState {
+pub(super) struct VectorSet {
     pub id: i64,
     pub dimensions: u32,
-    /// Vectors of all owners, about.
+    /// Vectors of all owners, by the server's estimate.
     pub chunks: i64,
     /// Entries of the owner.
     pub entries: i64,
-    /// Whether its index can be used.
+    /// Whether it has an HNSW index that can be used.
     pub indexed: bool,
-    /// How many candidates the index must keep in sight for these vectors.
-    pub sight: u32,
 }
 
+/// A semantic search of one owner.
 pub(super) struct Search<'s> {
     pub owner: &'s OwnerId,
-    pub set: SetState,
+    pub set: VectorSet,
     pub vector: &'s [f32],
     pub filter: &'s Filter,
     pub indexed: &'s [MetadataPath],
-    /// How many entries the planner expects to satisfy the filter, if there is one.
+    /// How many entries the planner expects the filter to leave, if there is one.
     pub expected: Option<f64>,
     /// Entries wanted.
     pub depth: u32,
-    /// Whether the plan of the database is asked for.
+    /// Candidates that the index keeps (`hnsw.ef_search`).
+    pub ef_search: u32,
+    /// Whether the caller wants the database's plan.
     pub explain: bool,
 }
 
+/// The result of a semantic search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Nearest first, then the greater id.
-    pub hits: Vec<RankedByMeaning>,
+    pub hits: Vec<SemanticHit>,
     /// How they were found, for `explain_query`.
     pub notes: Vec<String>,
-    /// Whether the index found them, and no farther than it must look for this set anyway.
-    pub by_sight: bool,
 }
 
+/// A chunk and its distance from the query.
 #[derive(QueryableByName)]
 struct Row {
     #[diesel(sql_type = BigInt)]
@@ -79,43 +80,166 @@ struct Row {
 }
 
 impl Search<'_> {
-    /// The nearest entries that satisfy the filter. To be called inside a transaction, whose settings it changes.
+    /// Finds the nearest entries that satisfy the filter. Must be called inside a transaction, because it changes the
+    /// transaction's settings.
     pub async fn run(&self, conn: &mut AsyncPgConnection) -> Result<Found, Failure> {
         if self.depth == 0 || u32::try_from(self.vector.len()) != Ok(self.set.dimensions) {
             return Ok(Found::default());
         }
-        // To start processes costs more than to read a few thousand rows, and makes the planner prefer reading a whole table to
-        // the index of the filter.
+        // Starting parallel workers costs more than reading a few thousand rows, and makes the planner prefer reading
+        // the whole table to the index of the filter.
         conn.send_batch("SET LOCAL max_parallel_workers_per_gather = 0")
             .await;
         let matching = self
             .expected
             .unwrap_or(f64::INFINITY)
             .min(self.set.entries as f64);
-        let most_measured = (MEASURED_PER_STEP * f64::from(self.depth) * self.total())
-            .sqrt()
-            .max(ALWAYS_MEASURED);
-        if !self.set.indexed || self.set.dimensions > MAX_DIMENSIONS || matching <= most_measured {
-            return self.measured(conn, matching).await;
+        if self.by_index_is_faster(matching)
+            && let Some(found) = self.by_index(conn, matching).await?
+        {
+            return Ok(found);
         }
-        match self.near(conn, matching).await? {
-            Some(found) => Ok(found),
-            None => self.measured(conn, matching).await,
-        }
+        self.compare_all(conn, matching).await
     }
 
-    /// Vectors that there are to choose from. The server's own count comes late.
+    /// Whether the index finds the nearest of `matching` entries sooner than a comparison of them all. The index visits
+    /// all vectors in the order of their distance, those that do not satisfy the filter too, until it has `depth`.
+    fn by_index_is_faster(&self, matching: f64) -> bool {
+        let break_even = (COMPARED_PER_CANDIDATE * f64::from(self.depth) * self.total()).sqrt();
+        self.set.indexed
+            && self.set.dimensions <= MAX_DIMENSIONS
+            && matching > break_even.max(ALWAYS_COMPARED)
+    }
+
+    /// Approximate number of vectors in the set. The server's estimate lags while the set grows.
     fn total(&self) -> f64 {
         self.set.chunks.max(self.set.entries).max(1) as f64
     }
 
-    /// What narrows `chunks AS c` to the set and the filter.
+    /// The nearest entries by the index. `None` when the index gave up before it had enough.
+    async fn by_index(
+        &self,
+        conn: &mut AsyncPgConnection,
+        matching: f64,
+    ) -> Result<Option<Found>, Failure> {
+        let mut wanted = self.depth.saturating_add(self.depth / 2);
+        loop {
+            self.set_index_options(conn, wanted, matching).await;
+            let select = self.select_by_index(wanted);
+            let plan = if self.explain {
+                plan(conn, &select).await?
+            } else {
+                Vec::new()
+            };
+            let rows: Vec<Row> = sql::query(conn, select).await?;
+            let chunks = rows.len();
+            let hits = self.nearest_entries(rows);
+            if hits.len() >= self.depth as usize {
+                let mut notes = Vec::new();
+                if self.explain {
+                    notes.push(format!(
+                        "semantic: {chunks} chunks from the index, rescored"
+                    ));
+                    notes.extend(plan);
+                }
+                return Ok(Some(Found { hits, notes }));
+            }
+            if chunks < wanted as usize {
+                return Ok(None);
+            }
+            // Several chunks of one entry took the places of other entries.
+            wanted = wanted.saturating_mul(2);
+        }
+    }
+
+    /// Sets options of the index for this transaction only. This works behind a pooler, and affects no other
+    /// statement's plan.
+    async fn set_index_options(&self, conn: &mut AsyncPgConnection, wanted: u32, matching: f64) {
+        let ef_search = self.ef_search.max(wanted).min(MAX_EF_SEARCH);
+        let visited = f64::from(wanted) * self.total() / matching.max(1.0);
+        let max_visited = (visited * 4.0).clamp(MAX_VISITED.0, MAX_VISITED.1);
+        // With strict_order, the index leaves out candidates that it finds after a farther one; with a filter, those
+        // are many. All candidates are rescored, so their order does not matter. With enable_sort off, the planner must
+        // use the index; the decision to use it was made before.
+        let options = format!(
+            "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}; \
+             SET LOCAL hnsw.max_scan_tuples = {max_visited:.0}; SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
+        );
+        conn.send_batch(options).await;
+    }
+
+    /// Selects candidates by the index's halfvec distance and returns their distance by the full vectors.
+    fn select_by_index(&self, wanted: u32) -> Fragment<'_> {
+        let vector = || Bind::Vector(Vector::new(self.vector));
+        let near = "SELECT near.id, near.embedding <-> ";
+        // A cached plan does not know the filter. It may join each candidate with all rows of the filter, which is
+        // forty times the work.
+        let mut select = if self.filter.count() == 0 {
+            Fragment::search(near)
+        } else {
+            Fragment::new(near)
+        };
+        select
+            .bind(vector())
+            .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
+        select
+            .push("FROM context.chunks AS c ")
+            .append(self.condition());
+        let order = index::expression(self.set.dimensions);
+        // The limit is part of the text. With a bound value, a cached plan would assume a tenth of all rows.
+        select
+            .push(&format!(" ORDER BY c.{order} <-> "))
+            .bind(vector())
+            .push(&format!(
+                "::halfvec({}) LIMIT {wanted}) AS near",
+                self.set.dimensions
+            ));
+        select
+    }
+
+    /// The nearest entries by comparing the vectors of all entries that satisfy the filter. No index has this order, so
+    /// the planner uses an index for the filter.
+    async fn compare_all(
+        &self,
+        conn: &mut AsyncPgConnection,
+        matching: f64,
+    ) -> Result<Found, Failure> {
+        let start = "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
+        // A cached plan assumes few entries and reads their vectors one by one.
+        let mut select = if matching <= FEW {
+            Fragment::search(start)
+        } else {
+            Fragment::new(start)
+        };
+        select
+            .bind(Bind::Vector(Vector::new(self.vector)))
+            .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
+        select.append(self.condition()).push(
+            " ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ",
+        );
+        select.bind(Bind::Int(i64::from(self.depth)));
+        let mut notes = Vec::new();
+        if self.explain {
+            notes.push(
+                "semantic: the vectors of all entries that satisfy the filter are compared"
+                    .to_owned(),
+            );
+            notes.extend(plan(conn, &select).await?);
+        }
+        let rows: Vec<Row> = sql::query(conn, select).await?;
+        Ok(Found {
+            hits: self.nearest_entries(rows),
+            notes,
+        })
+    }
+
+    /// Narrows `chunks AS c` to the set, the owner and the filter.
     fn condition(&self) -> Fragment<'_> {
         let mut condition = Fragment::new("");
         if self.filter.count() > 0 {
             condition.push("JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id ");
         }
-        // The number is ours; in the text it lets the planner see that the index of the set applies.
+        // The set's number comes from this program. As text, it shows the planner that the set's partial index applies.
         condition
             .push(&format!(
                 "WHERE c.set_id = {} AND c.owner_id = ",
@@ -132,135 +256,10 @@ impl Search<'_> {
         condition
     }
 
-    /// All vectors of the entries that satisfy the filter. No index knows this order, so that the planner goes through the
-    /// filter.
-    async fn measured(
-        &self,
-        conn: &mut AsyncPgConnection,
-        matching: f64,
-    ) -> Result<Found, Failure> {
-        let measured = "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
-        // A plan that is kept is one for few entries, whose vectors are looked up one by one.
-        let mut select = if matching <= FEW {
-            Fragment::search(measured)
-        } else {
-            Fragment::new(measured)
-        };
-        select
-            .bind(Bind::Vector(Vector::new(self.vector)))
-            .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
-        select.append(self.condition()).push(
-            " ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ",
-        );
-        select.bind(Bind::Int(i64::from(self.depth)));
-        let mut notes = Vec::new();
-        if self.explain {
-            notes.push(
-                "semantic: the vectors of all entries that satisfy the filter are measured"
-                    .to_owned(),
-            );
-            notes.extend(plan(conn, &select).await?);
-        }
-        let rows: Vec<Row> = sql::query(conn, select).await?;
-        Ok(Found {
-            hits: self.best(rows),
-            notes,
-            by_sight: false,
-        })
-    }
-
-    /// The nearest by the index; `None` when it gave up before there were enough.
-    async fn near(
-        &self,
-        conn: &mut AsyncPgConnection,
-        matching: f64,
-    ) -> Result<Option<Found>, Failure> {
-        let mut wanted = self.depth.saturating_add(self.depth / 2);
-        loop {
-            // Those that do not satisfy the filter are looked at too.
-            let steps = f64::from(wanted) * self.total() / matching.max(1.0);
-            self.settings(conn, wanted, steps).await?;
-            let select = self.nearest(wanted);
-            let plan = if self.explain {
-                plan(conn, &select).await?
-            } else {
-                Vec::new()
-            };
-            let rows: Vec<Row> = sql::query(conn, select).await?;
-            let count = rows.len();
-            let hits = self.best(rows);
-            if hits.len() >= self.depth as usize {
-                let mut notes = Vec::new();
-                if self.explain {
-                    notes.push(format!("semantic: {count} chunks from the index, rescored"));
-                    notes.extend(plan);
-                }
-                return Ok(Some(Found {
-                    hits,
-                    notes,
-                    by_sight: wanted < SIGHT.1,
-                }));
-            }
-            if count < wanted as usize {
-                return Ok(None);
-            }
-            // Several chunks of one entry have taken the places of other entries.
-            wanted = wanted.saturating_mul(2);
-        }
-    }
-
-    /// For this transaction alone, so that it holds behind a pooler and spoils no other statement's plan.
-    async fn settings(
-        &self,
-        conn: &mut AsyncPgConnection,
-        wanted: u32,
-        steps: f64,
-    ) -> Result<(), Failure> {
-        let sight = wanted.max(self.set.sight).clamp(SIGHT.0, SIGHT.1);
-        let looked_at = (steps * 4.0).clamp(LOOKED_AT.0, LOOKED_AT.1);
-        // In the strict order the index leaves out what it finds later than something farther away, and with a filter that is much.
-        // All are rescored, so that their order does not matter.
-        // Without sorting, the index is the only way to the order; that it is the better one was decided before.
-        let set = format!(
-            "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {sight}; \
-             SET LOCAL hnsw.max_scan_tuples = {looked_at:.0}; SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
-        );
-        conn.send_batch(set).await;
-        Ok(())
-    }
-
-    fn nearest(&self, wanted: u32) -> Fragment<'_> {
-        let vector = || Bind::Vector(Vector::new(self.vector));
-        let near = "SELECT near.id, near.embedding <-> ";
-        // A plan that is kept knows nothing of the filter, and may join what the index gives with all rows of the filter anew
-        // for each: forty times the work.
-        let mut select = if self.filter.count() == 0 {
-            Fragment::search(near)
-        } else {
-            Fragment::new(near)
-        };
-        select
-            .bind(vector())
-            .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
-        select
-            .push("FROM context.chunks AS c ")
-            .append(self.condition());
-        let order = index::expression(self.set.dimensions);
-        // The number wanted stands in the text: without it, a plan that is kept would be one for a tenth of all rows.
-        select
-            .push(&format!(" ORDER BY c.{order} <-> "))
-            .bind(vector())
-            .push(&format!(
-                "::halfvec({}) LIMIT {wanted}) AS near",
-                self.set.dimensions
-            ));
-        select
-    }
-
-    /// Each entry by its nearest chunk.
-    fn best(&self, rows: Vec<Row>) -> Vec<RankedByMeaning> {
-        let place = |at: i64| u32::try_from(at).unwrap_or(0);
-        let mut of_entry: HashMap<i64, RankedByMeaning> = HashMap::with_capacity(rows.len());
+    /// Each entry once, by its nearest chunk; nearest first, `depth` at most.
+    fn nearest_entries(&self, rows: Vec<Row>) -> Vec<SemanticHit> {
+        let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
+        let mut by_entry: HashMap<i64, SemanticHit> = HashMap::with_capacity(rows.len());
         for Row {
             id,
             distance,
@@ -269,19 +268,19 @@ impl Search<'_> {
             end_char,
         } in rows
         {
-            let found = RankedByMeaning {
+            let chunk = SemanticHit {
                 id,
                 distance,
-                position: place(position),
-                start: place(start_char),
-                end: place(end_char),
+                position: unsigned(position),
+                start: unsigned(start_char),
+                end: unsigned(end_char),
             };
-            let best = of_entry.entry(id).or_insert(found);
-            if distance < best.distance {
-                *best = found;
+            let nearest = by_entry.entry(id).or_insert(chunk);
+            if distance < nearest.distance {
+                *nearest = chunk;
             }
         }
-        let mut hits: Vec<RankedByMeaning> = of_entry.into_values().collect();
+        let mut hits: Vec<SemanticHit> = by_entry.into_values().collect();
         hits.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(b.id.cmp(&a.id)));
         hits.truncate(self.depth as usize);
         hits

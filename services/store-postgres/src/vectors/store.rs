@@ -1,4 +1,4 @@
-//! The vectors of [`PostgresStore`].
+//! [`VectorStore`] of a [`PostgresStore`]: each method is one read or one write of this folder.
 
 use std::sync::Arc;
 
@@ -6,105 +6,31 @@ use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
     ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once,
-    OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError, UnembeddedPage, VectorStore,
-    WriteOptions,
+    OwnerId, RankSearch, Ranking, Read, Result, ScanCursor, StoreError, UnembeddedPage,
+    VectorStore, WriteOptions,
 };
-use diesel::QueryableByName;
-use diesel::sql_types::BigInt;
 
-use super::index::{self, Kept};
-use super::moving::{Begin, Finish, Sweep};
-use super::pending::{Add, Claim, of_place};
+use super::count::CountEmbedded;
+use super::index;
+use super::moving::{Begin, Finish};
+use super::pending::{Add, Claim, from_cursor};
 use super::rank::Rank;
-use super::search::SetState;
-use super::tokens::Tokens;
+use super::sets::{self, SetState};
+use super::sweep::Sweep;
+use super::tokens::ReadTokens;
 use super::use_model::UseModel;
-use super::{sight, use_model};
-use crate::filter::within;
-use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
-use crate::read::Reading;
-use crate::store::{Inner, PostgresStore};
+use crate::store::PostgresStore;
 use crate::transaction::Writing;
-
-impl PostgresStore {
-    /// Makes the index of the set in this state, where it is due, and finds how far searches must look.
-    async fn look_after(&self, state: &'static str) -> Result<()> {
-        let mut lease = self.inner.pool.get(None).await?;
-        let conn = lease.conn();
-        let kept = async {
-            let Some((set_id, model)) = use_model::of_state(conn, state).await? else {
-                return Ok(Kept::None);
-            };
-            let kept = index::keep(conn, set_id, model.dimensions).await?;
-            if let Kept::There(Some(vectors)) | Kept::Made(Some(vectors)) = kept {
-                sight::keep(
-                    conn,
-                    set_id,
-                    model.dimensions,
-                    vectors,
-                    &self.inner.vectors.asked,
-                )
-                .await?;
-            }
-            Ok::<Kept, Failure>(kept)
-        };
-        match kept.await {
-            Ok(Kept::None | Kept::There(_)) => lease.give_back(),
-            // Making an index changed settings of the session.
-            Ok(Kept::Made(_)) => lease.discard(),
-            Err(failure) => {
-                lease.discard();
-                return Err(failure.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Work that changes neither entries nor revisions.
-    async fn aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
-        let options = WriteOptions {
-            now: Timestamp(0),
-            idempotency: None,
-            key_id: None,
-            embeddings: Vec::new(),
-        };
-        Ok(self.write(owner, options, work).await?.outcome)
-    }
-}
-
-impl Inner {
-    /// Finds in the background how far searches of a set must look, by what was asked last.
-    pub(super) fn learn(self: Arc<Self>, set: SetState) {
-        let learning = async move {
-            let mut lease = self.pool.get(None).await?;
-            match sight::learn(lease.conn(), set.id, set.dimensions, &self.vectors.asked).await {
-                Ok(()) => lease.give_back(),
-                Err(error) => {
-                    lease.discard();
-                    return Err(Failure::from(error));
-                }
-            }
-            Ok(())
-        };
-        tokio::spawn(async move {
-            if let Err(failure) = learning.await {
-                let error = StoreError::from(failure);
-                tracing::warn!(error = %error, "It was not found how far the index of the vectors must look for what is asked");
-            }
-        });
-    }
-}
 
 #[async_trait]
 impl VectorStore for PostgresStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
         let Once(outcome) = self
-            .aside(&OwnerId::default(), UseModel(model.clone()))
+            .write_aside(&OwnerId::default(), UseModel(model.clone()))
             .await?;
         if !matches!(outcome, ModelUse::Impossible(_)) {
-            self.inner.vectors.found();
+            self.inner.vectors.set_has_tables();
         }
         Ok(outcome)
     }
@@ -115,36 +41,31 @@ impl VectorStore for PostgresStore {
         model: &EmbeddingModel,
         threads: Option<ThreadSet>,
     ) -> Result<i64> {
-        match threads {
-            Some(threads) => {
-                let within = CountWithin(model.clone(), threads);
-                self.read(owner, Read::default(), within).await
-            }
-            None => {
-                self.read(owner, Read::default(), Count(model.clone()))
-                    .await
-            }
-        }
+        let count = CountEmbedded {
+            model: model.clone(),
+            threads,
+        };
+        self.read(owner, Read::default(), count).await
     }
 
     async fn unembedded(
         &self,
         model: &EmbeddingModel,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         limit: u32,
     ) -> Result<UnembeddedPage> {
         let claim = Claim {
             model: model.clone(),
-            after: of_place(after),
+            after: from_cursor(after),
             limit,
             holder: self.inner.vectors.holder.clone(),
         };
-        let Once(page) = self.aside(&OwnerId::default(), claim).await?;
+        let Once(page) = self.write_aside(&OwnerId::default(), claim).await?;
         Ok(page)
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
-        self.aside(owner, Add(embeddings)).await
+        self.write_aside(owner, Add(embeddings)).await
     }
 
     async fn tokens(
@@ -153,35 +74,31 @@ impl VectorStore for PostgresStore {
         model: &EmbeddingModel,
         chunks: Vec<ChunkPlace>,
     ) -> Result<Vec<ChunkTokens>> {
-        if !self.inner.vectors.are_there() {
+        if !self.inner.vectors.has_tables() {
             return Ok(Vec::new());
         }
-        self.read(
-            owner,
-            Read::default(),
-            Tokens {
-                model: model.clone(),
-                chunks,
-            },
-        )
-        .await
+        let read = ReadTokens {
+            model: model.clone(),
+            chunks,
+        };
+        self.read(owner, Read::default(), read).await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
         let Once(state) = self
-            .aside(&OwnerId::default(), Begin(model.clone()))
+            .write_aside(&OwnerId::default(), Begin(model.clone()))
             .await?;
         if !matches!(state, MoveState::Impossible(_)) {
-            self.inner.vectors.found();
+            self.inner.vectors.set_has_tables();
         }
         Ok(state)
     }
 
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
-        // The index first, so that no search has to do without.
-        self.look_after("building").await?;
+        // The index is built first, so that no search has to compare all vectors.
+        self.build_index(SetState::Building).await?;
         let Once(moved) = self
-            .aside(
+            .write_aside(
                 &OwnerId::default(),
                 Finish {
                     model: model.clone(),
@@ -199,7 +116,7 @@ impl VectorStore for PostgresStore {
         filter: Filter,
         read: Read,
     ) -> Result<Ranking> {
-        if search.semantic.is_some() && !self.inner.vectors.are_there() {
+        if search.semantic.is_some() && !self.inner.vectors.has_tables() {
             return Err(no_such_vectors());
         }
         let rank = Rank {
@@ -213,9 +130,50 @@ impl VectorStore for PostgresStore {
     }
 
     async fn maintain(&self) -> Result<()> {
-        self.look_after("current").await?;
-        while self.aside(&OwnerId::default(), Sweep).await?.0 {}
+        self.build_index(SetState::Current).await?;
+        while self.write_aside(&OwnerId::default(), Sweep).await?.0 {}
         Ok(())
+    }
+}
+
+impl PostgresStore {
+    /// Builds the HNSW index of the set in this state, if it is large enough and has none.
+    async fn build_index(&self, state: SetState) -> Result<()> {
+        let mut lease = self.inner.pool.get(None).await?;
+        let conn = lease.conn();
+        let built = async {
+            match sets::find(conn, state).await? {
+                Some((set_id, model)) => {
+                    Ok(index::build_if_due(conn, set_id, model.dimensions).await?)
+                }
+                None => Ok::<bool, Failure>(false),
+            }
+        };
+        match built.await {
+            Ok(false) => {
+                lease.give_back();
+                Ok(())
+            }
+            Ok(true) => {
+                lease.discard();
+                Ok(())
+            }
+            Err(failure) => {
+                lease.discard();
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Does work that changes neither entries nor revisions.
+    async fn write_aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
+        let options = WriteOptions {
+            now: Timestamp(0),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        Ok(self.write(owner, options, work).await?.outcome)
     }
 }
 
@@ -225,74 +183,4 @@ fn no_such_vectors() -> StoreError {
         "the database holds no vectors of this embedding model",
     )
     .into()
-}
-
-#[derive(QueryableByName)]
-struct Counted {
-    #[diesel(sql_type = BigInt)]
-    count: i64,
-}
-
-/// Counts the owner's entries in some threads that have vectors.
-struct CountWithin(EmbeddingModel, ThreadSet);
-
-impl Reading for CountWithin {
-    type Outcome = i64;
-
-    fn empty(&self) -> i64 {
-        0
-    }
-
-    async fn read(
-        &self,
-        conn: &mut AsyncPgConnection,
-        owner: &OwnerId,
-    ) -> std::result::Result<Option<(i64, i64)>, Failure> {
-        let Self(model, threads) = self;
-        let mut count =
-            Fragment::new("SELECT count(*) AS count FROM context.entries AS e WHERE e.owner_id = ");
-        count
-            .bind(Bind::text(owner.as_str()))
-            .push(" AND ")
-            .append(within("e.thread_id", threads));
-        count.push(
-            " AND EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 \
-             AND c.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ",
-        );
-        count
-            .bind(Bind::text(&model.identity))
-            .push(" AND dimensions = ")
-            .bind(Bind::Int(i64::from(model.dimensions)))
-            .push("))");
-        let rows: Vec<Counted> = sql::query(conn, count).await?;
-        Ok(Some((0, rows.first().map_or(0, |row| row.count))))
-    }
-}
-
-/// Counts the owner's entries that have vectors.
-struct Count(EmbeddingModel);
-
-impl Reading for Count {
-    type Outcome = i64;
-
-    fn empty(&self) -> i64 {
-        0
-    }
-
-    async fn read(
-        &self,
-        conn: &mut AsyncPgConnection,
-        owner: &OwnerId,
-    ) -> std::result::Result<Option<(i64, i64)>, Failure> {
-        let Self(model) = self;
-        let count = "SELECT count(*) AS count FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
-                     (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
-        let binds = vec![
-            Bind::text(owner.as_str()),
-            Bind::text(&model.identity),
-            Bind::Int(i64::from(model.dimensions)),
-        ];
-        let rows: Vec<Counted> = sql::query(conn, Fragment::prepared(count, binds)).await?;
-        Ok(Some((0, rows.first().map_or(0, |row| row.count))))
-    }
 }

@@ -1,5 +1,4 @@
-//! The vectors of chunks' tokens. They are written with their chunks, which take them along when they go; nothing else
-//! reads them.
+//! The vectors of chunks' tokens, for reranking. `write` stores them; they are deleted with their chunk.
 
 use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
 use diesel::QueryableByName;
@@ -10,8 +9,8 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
 
-/// What is kept of these chunks' tokens, made by this model.
-pub(super) struct Tokens {
+/// Reads the tokens of these chunks that are stored for a model.
+pub(super) struct ReadTokens {
     pub model: EmbeddingModel,
     pub chunks: Vec<ChunkPlace>,
 }
@@ -26,7 +25,7 @@ struct Row {
     tokens: Vec<u8>,
 }
 
-impl Reading for Tokens {
+impl Reading for ReadTokens {
     type Outcome = Vec<ChunkTokens>;
 
     fn empty(&self) -> Self::Outcome {
@@ -50,17 +49,23 @@ impl Reading for Tokens {
             Bind::Int(i64::from(self.model.dimensions)),
         ];
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-        let tokens = |Row {
-                          id,
-                          position,
-                          tokens,
-                      }| ChunkTokens {
+        Ok(Some((0, rows.into_iter().map(ChunkTokens::from).collect())))
+    }
+}
+
+impl From<Row> for ChunkTokens {
+    fn from(row: Row) -> Self {
+        let Row {
+            id,
+            position,
+            tokens,
+        } = row;
+        Self {
             place: ChunkPlace {
                 id,
                 position: u32::try_from(position).unwrap_or(u32::MAX),
             },
             tokens,
-        };
-        Ok(Some((0, rows.into_iter().map(tokens).collect())))
+        }
     }
 }

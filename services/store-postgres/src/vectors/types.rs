@@ -1,4 +1,4 @@
-//! pgvector's type as diesel sees it. `pgvector::Vector` writes the bytes; its own diesel support links libpq.
+//! pgvector's type in diesel. The bytes come from `pgvector::Vector`, whose own diesel support links libpq.
 
 use diesel::pg::Pg;
 use diesel::query_builder::QueryId;
@@ -11,7 +11,7 @@ use tokio_postgres::types::{ToSql as _, Type};
 #[diesel(postgres_type(name = "vector"))]
 pub(crate) struct VectorType;
 
-/// A vector to be stored or compared with.
+/// A vector as a bound value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Vector(pgvector::Vector);
 

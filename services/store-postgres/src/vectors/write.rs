@@ -1,4 +1,4 @@
-//! An entry's chunks, inside the transaction that writes the entry.
+//! The chunks of a transaction's entries, written once at its end.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Chunks written with one statement.
+/// Maximum number of chunks inserted by one statement.
 const CHUNKS_AT_ONCE: usize = 1_000;
-/// The same where the vectors of tokens come with them: some tens of kilobytes each.
+/// The same for chunks with token vectors, which take some tens of kilobytes each.
 const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
-/// What a transaction does to vectors, done together at its end.
+/// A transaction's changes of `chunks`.
 #[derive(Debug, Default)]
-pub(crate) struct ToEmbed<'v> {
-    /// The vectors of each entry, the last ones if it is written more than once.
+pub(crate) struct ChunkChanges<'v> {
+    /// The vectors of each entry. If an entry is written more than once, the last ones.
     entries: BTreeMap<i64, Option<&'v Embedded>>,
-    /// Entries that may have vectors of another text.
+    /// Entries whose chunks are deleted first.
     stale: Vec<i64>,
 }
 
-impl<'v> ToEmbed<'v> {
-    /// An entry that has no vectors yet.
+impl<'v> ChunkChanges<'v> {
+    /// Records a new entry.
     pub fn add(&mut self, id: i64, embedding: Option<&'v Embedding>) {
         let embedded = match embedding {
             Some(Embedding::Now(embedded)) if fits(embedded) => Some(embedded),
@@ -33,25 +33,25 @@ impl<'v> ToEmbed<'v> {
         self.entries.insert(id, embedded);
     }
 
-    /// Vectors for an entry that waited for them; says whether they can be stored.
+    /// Records the vectors of an entry that had none. Returns whether they can be stored.
     pub fn add_late(&mut self, id: i64, embedded: &'v Embedded) -> bool {
         let fits = fits(embedded);
         self.entries.insert(id, Some(embedded).filter(|_| fits));
         fits
     }
 
-    /// An entry whose text changed: vectors of the text before go.
+    /// Records an entry with a new text: the chunks of the old one are deleted.
     pub fn replace(&mut self, id: i64, embedding: Option<&'v Embedding>) {
         self.stale.push(id);
         self.add(id, embedding);
     }
 
-    /// Entries that went.
+    /// Records deleted entries.
     pub fn remove(&mut self, ids: impl IntoIterator<Item = i64>) {
         self.stale.extend(ids);
     }
 
-    /// Writes it.
+    /// Writes all changes.
     pub async fn write(
         &mut self,
         conn: &mut AsyncPgConnection,
@@ -103,7 +103,7 @@ struct Row<'v> {
     chunk: &'v EmbeddedChunk,
 }
 
-/// Whether all the vectors are of the model's length; others are never stored.
+/// Whether all vectors have the model's dimensions; others are never stored.
 fn fits(embedded: &Embedded) -> bool {
     let Embedded { model, chunks } = embedded;
     !chunks.is_empty()
@@ -112,7 +112,7 @@ fn fits(embedded: &Embedded) -> bool {
             .all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
 }
 
-/// Inserts chunks when the database keeps vectors of the model; otherwise the entries wait for others.
+/// Inserts chunks if the database has a set for the model; otherwise their entries stay without vectors.
 async fn insert(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -127,7 +127,7 @@ async fn insert(
              WHERE s.model = ? AND s.dimensions = ?"
         };
     }
-    // One statement, so that both are of the same set or not stored at all.
+    // One statement, so that both are in the same set or in none.
     const WITH_TOKENS: &str = concat!(
         "WITH stored AS (",
         insert!(),

@@ -1,8 +1,5 @@
-//! Stores and requests for the tests of this directory.
+//! Stores and requests for the tests of this crate.
 
-use std::sync::Arc;
-
-use context_store::conformance::Opened;
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
@@ -48,14 +45,4 @@ pub async fn store(database: &TestDatabase) -> PostgresStore {
     PostgresStore::open(config(database.url()))
         .await
         .expect("the database opens")
-}
-
-/// An empty store, for the conformance suite.
-pub async fn open() -> Option<Opened> {
-    let database = database().await?;
-    let store = store(&database).await;
-    Some(Opened {
-        store: Arc::new(store),
-        keep: Box::new(database),
-    })
 }

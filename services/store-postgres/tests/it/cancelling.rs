@@ -8,6 +8,7 @@ use context_store::{
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
+use context_test_support::until;
 
 use super::arrange::{config, database};
 
@@ -97,14 +98,10 @@ async fn blocked(client: &Client) -> i64 {
 
 /// Ends when so many statements wait for the lock.
 async fn until_blocked(client: &Client, count: i64) {
-    let waiting = async {
-        while blocked(client).await != count {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting)
-        .await
-        .expect("so many statements wait");
+    until("so many statements wait", async || {
+        blocked(client).await == count
+    })
+    .await;
 }
 
 fn assert_names_what_to_narrow(result: Result<SearchPage, StoreError>) {

@@ -1,6 +1,6 @@
 //! What happens to operations when connections, the server or the pool fail.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
 use context_store::{
@@ -9,6 +9,7 @@ use context_store::{
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::TestDatabase;
+use context_test_support::until;
 
 use super::arrange::{config, database, store};
 use super::proxy::{Mode, Proxy};
@@ -286,25 +287,22 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
         () = until_blocked(&blocked) => {}
     }
     holding.rollback().await.expect("rolled back");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while all(&store).await.expect("read").len() < 2 {
-        assert!(Instant::now() < deadline, "the write was given up");
-        tokio::task::yield_now().await;
-    }
+    let done = until("the write is done", async || {
+        all(&store).await.expect("read").len() == 2
+    });
+    tokio::time::timeout(Duration::from_secs(20), done)
+        .await
+        .expect("the write was not given up");
 }
 
 /// Ends when somebody in the database waits for a lock.
 async fn until_blocked(client: &context_test_postgres::Client) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while client
-        .query_one(waiting, &[])
-        .await
-        .expect("the server tells")
-        .get::<_, i64>(0)
-        == 0
-    {
-        tokio::task::yield_now().await;
-    }
+    until("a statement waits for a lock", async || {
+        let count = client.query_one(waiting, &[]).await;
+        count.expect("the server tells").get::<_, i64>(0) > 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,14 +333,12 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
         "operations are refused without asking the server"
     );
     proxy.set(Mode::Honest);
-    let back = Instant::now();
-    while put(&store, "after", None).await.is_err() {
-        assert!(
-            back.elapsed() < Duration::from_secs(2),
-            "it does not come back"
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let back = until("it comes back", async || {
+        put(&store, "after", None).await.is_ok()
+    });
+    tokio::time::timeout(Duration::from_secs(2), back)
+        .await
+        .expect("it comes back soon after its pause");
     assert_eq!(all(&store).await.expect("read"), ["after", "before"]);
 }
 
@@ -392,23 +388,18 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
     .await;
     put(&store, "before", None).await.expect("stored");
     proxy.set(Mode::Stalled);
-    let asked = Instant::now();
-    let answer = all(&store).await;
+    let answer = tokio::time::timeout(Duration::from_secs(10), all(&store))
+        .await
+        .expect("the read ends");
     assert!(
         matches!(answer, Err(StoreError::TooSlow { .. })),
         "{answer:?}"
     );
-    assert!(
-        asked.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        asked.elapsed()
-    );
     proxy.set(Mode::Honest);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while all(&store).await.is_err() {
-        assert!(Instant::now() < deadline, "it does not come back");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let back = until("it comes back", async || all(&store).await.is_ok());
+    tokio::time::timeout(Duration::from_secs(10), back)
+        .await
+        .expect("it comes back soon");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,8 @@
 
 mod arrange;
 mod availability;
+mod behaviours;
 mod cancelling;
-mod conformance;
 mod damage;
 mod discipline;
 mod faults;
@@ -11,9 +11,11 @@ mod keys;
 mod opening;
 mod plans;
 mod pooler;
+mod prepared;
 mod property;
 mod proxy;
 mod schema;
+mod sent_sql;
 mod standby;
 mod tls;
 mod transfer;

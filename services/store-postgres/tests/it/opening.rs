@@ -176,7 +176,7 @@ async fn another_language_indexes_every_entry_again() {
 async fn another_neighbourhood_is_indexed_anew() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
     use context_store::{
-        FtsSearch, Memory, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions,
+        ContextWindow, FtsSearch, Memory, OwnerId, Page, Read, RowSelection, WriteOptions,
     };
     use context_store_postgres::Config;
     use context_text::{Analyzer, Language, Mode, parse};
@@ -184,17 +184,17 @@ async fn another_neighbourhood_is_indexed_anew() {
     let Some(database) = super::arrange::database().await else {
         return;
     };
-    let neighbourhoods = [
-        Neighbourhood::NONE,
-        Neighbourhood::default(),
-        Neighbourhood {
+    let context_windows = [
+        ContextWindow::NONE,
+        ContextWindow::default(),
+        ContextWindow {
             entries: 1,
-            ..Neighbourhood::default()
+            ..ContextWindow::default()
         },
     ];
-    for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
+    for (context_window, expected) in context_windows.into_iter().zip([1, 3, 2]) {
         let store = PostgresStore::open(Config {
-            neighbourhood,
+            context_window,
             ..config(database.url())
         })
         .await

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use context_model::{Filter, Metadata, NewEntry, NewImage, Operator, Tags, ThreadId, Timestamp};
-use context_store::generate::{FIELDS, INDEXED, Kind, Pools, Random};
 use context_store::{
     Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry, WriteOptions, oracle,
 };
+use context_store_conformance::generate::{FIELDS, INDEXED, Kind, Pools};
 use context_store_postgres::{Config, PostgresStore};
 use context_store_sqlite::SqliteStore;
+use context_test_support::Random;
 
 use super::arrange::{config, database};
 

@@ -1,15 +1,15 @@
 //! A server that stands between the store and PostgreSQL and misbehaves on request.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What the proxy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Mode {
     /// Passes everything on.
     Honest,
@@ -32,25 +32,32 @@ pub struct Proxy {
 }
 
 struct Shared {
-    mode: AtomicU8,
+    mode: watch::Sender<Mode>,
     connections: AtomicUsize,
+    parsed: AtomicUsize,
 }
 
 impl Shared {
     fn is(&self, mode: Mode) -> bool {
-        self.mode.load(Ordering::SeqCst) == mode as u8
+        *self.mode.borrow() == mode
     }
 
     /// Whether this is the moment the mode waits for; it happens once.
     fn once(&self, mode: Mode) -> bool {
-        self.mode
-            .compare_exchange(
-                mode as u8,
-                Mode::Honest as u8,
-                Ordering::SeqCst,
-                Ordering::SeqCst,
-            )
-            .is_ok()
+        self.mode.send_if_modified(|now| {
+            let is_now = *now == mode;
+            if is_now {
+                *now = Mode::Honest;
+            }
+            is_now
+        })
+    }
+
+    /// Ends when the proxy has, or no longer has, this mode.
+    async fn until(&self, mode: Mode, has: bool) {
+        let mut modes = self.mode.subscribe();
+        let changed = modes.wait_for(|now| (*now == mode) == has).await;
+        changed.expect("the mode is there as long as what is shared");
     }
 }
 
@@ -61,8 +68,9 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let shared = Arc::new(Shared {
-            mode: AtomicU8::new(Mode::Honest as u8),
+            mode: watch::Sender::new(Mode::Honest),
             connections: AtomicUsize::new(0),
+            parsed: AtomicUsize::new(0),
         });
         let accepted = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -84,12 +92,17 @@ impl Proxy {
     }
 
     pub fn set(&self, mode: Mode) {
-        self.shared.mode.store(mode as u8, Ordering::SeqCst);
+        self.shared.mode.send_replace(mode);
     }
 
     /// Connections that were made so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Statements that the server was asked to parse so far, apart from those without parameters.
+    pub fn parsed(&self) -> usize {
+        self.shared.parsed.load(Ordering::SeqCst)
     }
 }
 
@@ -104,15 +117,21 @@ pub fn authority(url: &str) -> String {
 }
 
 async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
+    // Each message is passed on at once.
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).expect("an option of TCP");
+    }
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let mut swallow = false;
+    let mut messages = Messages::default();
     loop {
         let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
         tokio::select! {
             read = from_client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
                 let asked = &asked[..length];
+                shared.parsed.fetch_add(messages.parses(asked), Ordering::SeqCst);
                 if contains(asked, COMMIT) {
                     if shared.once(Mode::CutBeforeCommit) {
                         return;
@@ -132,9 +151,42 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
                     return;
                 }
             }
-            () = dead(&shared) => return,
+            () = shared.until(Mode::Dead, true) => return,
         }
         stalled(&shared, &mut from_client).await;
+    }
+}
+
+/// The messages of a client.
+#[derive(Default)]
+struct Messages {
+    has_begun: bool,
+    /// The beginning of a message whose end did not come yet.
+    pending: Vec<u8>,
+}
+
+impl Messages {
+    /// How many of the messages that end with these bytes are of the kind `Parse`.
+    fn parses(&mut self, bytes: &[u8]) -> usize {
+        /// The code of a client that asks for TLS before it begins.
+        const TLS: [u8; 4] = 80_877_103_u32.to_be_bytes();
+        self.pending.extend_from_slice(bytes);
+        let mut parses = 0;
+        loop {
+            // The first message has a length alone, the others a kind before it.
+            let kind = usize::from(self.has_begun);
+            let Some(length) = self.pending.get(kind..kind + 4) else {
+                return parses;
+            };
+            let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]);
+            let end = kind + length as usize;
+            if self.pending.len() < end {
+                return parses;
+            }
+            let message: Vec<u8> = self.pending.drain(..end).collect();
+            parses += usize::from(self.has_begun && message[0] == b'P');
+            self.has_begun |= !message.ends_with(&TLS);
+        }
     }
 }
 
@@ -160,20 +212,13 @@ async fn pass(bytes: &[u8], to: &mut OwnedWriteHalf, shared: &Shared) -> bool {
     shared.is(Mode::Stalled) || !shared.is(Mode::Dead) && to.write_all(bytes).await.is_ok()
 }
 
-/// Ends when connections are to be cut.
-async fn dead(shared: &Shared) {
-    while !shared.is(Mode::Dead) {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-}
-
 /// Waits while the proxy is stalled and the client is there.
 async fn stalled(shared: &Shared, client: &mut OwnedReadHalf) {
     while shared.is(Mode::Stalled) {
         let mut rest = vec![0; 1024];
         tokio::select! {
             read = client.read(&mut rest) => if !matches!(read, Ok(1..)) { return },
-            () = tokio::time::sleep(std::time::Duration::from_millis(5)) => {}
+            () = shared.until(Mode::Stalled, false) => return,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::failure::{store_error, unreadable};
 use crate::owners::Owner;
 use crate::sql::{self, Bind, Fragment};
 
-/// A version with its artifact's time of creation.
+/// A version with the creation time of its artifact.
 #[derive(Debug, QueryableByName)]
 struct VersionRow {
     #[diesel(sql_type = BigInt)]
@@ -63,10 +63,10 @@ impl VersionRow {
     }
 }
 
-/// A version by its number, or the current one.
+/// The version with this number, or the current one.
 ///
 /// # Errors
-/// `STORAGE_CORRUPT` when it is not what was stored.
+/// `STORAGE_CORRUPT` when the version does not match its checksum.
 pub(crate) fn version(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -77,7 +77,7 @@ pub(crate) fn version(
     found.map(ReadVersion::checked).transpose()
 }
 
-/// As [`version`], damaged or not.
+/// Like [`version`], without the check.
 pub(crate) fn unchecked_version(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -137,7 +137,7 @@ struct HistoryRow {
     seal: Option<Vec<u8>>,
 }
 
-/// The newest versions before the current one.
+/// The newest versions, without the current one.
 pub(crate) fn history(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -220,7 +220,7 @@ struct Count {
     total: i64,
 }
 
-/// A page of artifacts, newest first; with a query those whose title or content holds it.
+/// A page of artifacts, newest first. With a query, only those whose title or content contains it.
 pub(crate) fn list(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -289,7 +289,7 @@ pub(crate) fn list(
     })
 }
 
-/// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their texts.
+/// The rows of the page are selected from the small table alone, so that skipped artifacts are not read.
 fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragment {
     let ArtifactPage {
         limit,

@@ -1,4 +1,4 @@
-//! The artifacts of [`SqliteStore`].
+//! The artifact operations of [`SqliteStore`].
 
 use async_trait::async_trait;
 use context_model::{
@@ -212,7 +212,7 @@ const NOTHING: ArtifactsPage = ArtifactsPage {
 };
 
 impl SqliteStore {
-    /// The artifact of a write, read again when an earlier request made it.
+    /// The artifact of a write. It is read again when an earlier request made the write.
     async fn with_artifact(
         &self,
         owner: &OwnerId,

@@ -1,4 +1,4 @@
-//! Creating, changing, restoring and deleting artifacts inside the writer's transaction.
+//! Creating, updating, restoring and deleting artifacts inside the writer's transaction.
 
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
 use context_store::ArtifactRestore;
@@ -40,7 +40,7 @@ pub(crate) fn create(
     Ok(first.into_outcome())
 }
 
-/// Changes an artifact.
+/// Updates an artifact.
 pub(crate) fn update(
     transaction: &mut Transaction<'_>,
     update: &ArtifactUpdate,
@@ -70,7 +70,7 @@ pub(crate) fn update(
     }
 }
 
-/// Makes a new version of an earlier one.
+/// Creates a new version from an earlier one.
 pub(crate) fn restore(
     transaction: &mut Transaction<'_>,
     restore: &ArtifactRestore,
@@ -87,7 +87,7 @@ pub(crate) fn restore(
     store_next(transaction, next, "restore")
 }
 
-/// Deletes an artifact with its versions.
+/// Deletes an artifact with all its versions.
 pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Result<u64, Failure> {
     let current = current(transaction, &id, None)?;
     let (owner, key) = (transaction.owner.owner, id.to_string());
@@ -108,7 +108,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     Ok(1)
 }
 
-/// The artifact's current version, damaged or not, which must be the expected one.
+/// The artifact's current version, damaged or not. It must be the expected one.
 fn current(
     transaction: &mut Transaction<'_>,
     id: &ArtifactId,
@@ -183,7 +183,7 @@ fn insert_version(
     Ok(())
 }
 
-/// Counts one change of an artifact and writes it down, without any of its content.
+/// Counts one change of an artifact and records it in `changes`, without any content.
 fn changed(
     transaction: &mut Transaction<'_>,
     operation: &'static str,

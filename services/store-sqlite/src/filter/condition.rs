@@ -1,24 +1,23 @@
-//! One condition on a metadata field in SQL.
-
-use std::ops::Bound;
+//! Compiles one condition on a metadata field to SQL.
 
 use context_model::{Comparison, Condition, Scalar, fold};
+use context_store::rules::text_range::TextRange;
 
 use super::index::Field;
 use crate::sql::{Bind, Fragment, placeholders};
 
-/// The types of numbers, as `json_type` names them.
+/// The names of the number types in `json_type`.
 const NUMBER: &str = "'integer', 'real'";
 
-/// The part of a condition that the field's index answers: a necessary condition on the folded value alone.
+/// The part of a condition that the field's index can serve: a necessary condition on the folded value alone.
 pub(super) struct IndexTerm {
     /// The condition.
     pub term: Fragment,
-    /// Whether it selects one value of the index, whose rows come newest first.
+    /// Whether it selects a single value of the index, whose rows come newest first.
     pub ordered: bool,
 }
 
-/// The whole condition; never NULL where it stands under a NOT.
+/// The complete condition. Under a NOT it is never NULL.
 pub(super) fn compile(condition: &Condition) -> Fragment {
     let field = Field::new(&condition.path);
     let rest = rest(&field, &condition.comparison);
@@ -33,7 +32,7 @@ pub(super) fn compile(condition: &Condition) -> Fragment {
     }
 }
 
-/// What the index on the condition's field can answer.
+/// The part that the index on the condition's field can serve.
 pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
     let field = Field::new(&condition.path);
     let x = field.folded();
@@ -50,11 +49,11 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
         })
     };
     match &condition.comparison {
-        Comparison::Eq { value, .. } => ordered(compared(&x, "=", bind(&folded(value)))),
+        Comparison::Eq { value, .. } => ordered(compared(&x, "=", bind(&value.folded()))),
         Comparison::In { values, .. } => {
             let mut term = Fragment::new(format!("{x} IN ("));
             term.append(placeholders(
-                values.iter().map(|value| bind(&folded(value))),
+                values.iter().map(|value| bind(&value.folded())),
             ))
             .push(")");
             Some(IndexTerm {
@@ -62,39 +61,23 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
                 ordered: values.len() == 1,
             })
         }
-        Comparison::Gt(Scalar::Text(bound)) | Comparison::Gte(Scalar::Text(bound)) => {
-            ranged(text_range(
-                &x,
-                Bound::Included(caseless_prefix(bound)),
-                Bound::Unbounded,
-            ))
-        }
-        Comparison::Lt(Scalar::Text(bound)) | Comparison::Lte(Scalar::Text(bound)) => ranged(
-            text_range(&x, Bound::Unbounded, after(caseless_prefix(bound))),
-        ),
-        // Every number sorts before every string, '' being the first of them.
+        Comparison::Gt(Scalar::Text(_))
+        | Comparison::Gte(Scalar::Text(_))
+        | Comparison::Lt(Scalar::Text(_))
+        | Comparison::Lte(Scalar::Text(_))
+        | Comparison::StartsWith { .. } => TextRange::of(&condition.comparison, usize::MAX)
+            .and_then(|range| ranged(in_range(&x, range))),
+        // Every number sorts before every string, and '' is the first string.
         Comparison::Gt(bound) => ranged(number_range(&x, ">", bound)),
         Comparison::Gte(bound) => ranged(number_range(&x, ">=", bound)),
         Comparison::Lt(bound) => ranged(compared(&x, "<", bind(bound))),
         Comparison::Lte(bound) => ranged(compared(&x, "<=", bind(bound))),
-        // `IS NOT NULL` uses no index on an expression; everything but NULL is at least minus infinity.
+        // `IS NOT NULL` does not use an index on an expression. Every value except NULL is at least minus infinity.
         Comparison::Exists | Comparison::IsNotNull => {
             ranged(Fragment::new(format!("{x} >= -9e999")))
         }
         Comparison::NotExists | Comparison::IsNull => {
             ordered(Fragment::new(format!("{x} IS NULL")))
-        }
-        Comparison::StartsWith {
-            text,
-            case_sensitive,
-        } => {
-            // Lower-casing a capital sigma depends on what follows it, so a prefix folds alone only up to there.
-            let prefix = if *case_sensitive {
-                fold(text.split('Σ').next().unwrap_or_default())
-            } else {
-                text.clone()
-            };
-            ranged(text_range(&x, Bound::Included(&prefix), after(&prefix)))
         }
         Comparison::Contains {
             text,
@@ -104,7 +87,7 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
             text,
             case_sensitive,
         } => {
-            let mut term = text_range(&x, Bound::Included(""), Bound::Unbounded);
+            let mut term = in_range(&x, TextRange::all());
             if !*case_sensitive {
                 term.push(" AND ")
                     .append(part(&x, &condition.comparison, text));
@@ -118,7 +101,7 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
     }
 }
 
-/// What the index term leaves open.
+/// The part of the comparison that the index term does not decide.
 fn rest(field: &Field, comparison: &Comparison) -> Fragment {
     match comparison {
         Comparison::Eq {
@@ -212,8 +195,8 @@ fn member(field: &Field, values: &[Scalar], case_sensitive: bool) -> Fragment {
         .collect();
     let mut member = Fragment::default();
     if !others.is_empty() {
-        // A string equals only strings here and a number only numbers, so one list holds both; arrays and objects
-        // would appear as strings.
+        // A string equals only strings here and a number only numbers, so one list holds both. Arrays and objects would
+        // appear as strings.
         member = has_type(field, column, "'text', 'integer', 'real'");
         member.push(&format!(" AND {} IN (", value_in(field, column)));
         member
@@ -233,7 +216,7 @@ fn member(field: &Field, values: &[Scalar], case_sensitive: bool) -> Fragment {
 
 fn ordered(field: &Field, operator: &str, bound: &Scalar) -> Fragment {
     if let Scalar::Text(_) = bound {
-        // Byte order is that of the string as it is: folding does not keep it.
+        // The comparison uses the byte order of the original string, which folding does not preserve.
         let mut rest = has_type(field, "metadata", "'text'");
         rest.push(" AND ")
             .append(compared(&field.exact(), operator, bind(bound)));
@@ -243,11 +226,11 @@ fn ordered(field: &Field, operator: &str, bound: &Scalar) -> Fragment {
     }
 }
 
-/// Whether `text` stands in a string where the comparison wants it.
+/// Whether the string in `x` contains `text`, starts with it or ends with it, as the comparison requires.
 fn part(x: &str, comparison: &Comparison, text: &str) -> Fragment {
     match comparison {
-        Comparison::StartsWith { .. } => text_range(x, Bound::Included(text), after(text)),
-        // `substr` from -0 would be the whole string.
+        Comparison::StartsWith { .. } => in_range(x, TextRange::of_prefix(text)),
+        // `substr` from -0 would return the whole string.
         Comparison::EndsWith { .. } if text.is_empty() => Fragment::new("1"),
         Comparison::EndsWith { .. } => {
             let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
@@ -265,53 +248,21 @@ fn part(x: &str, comparison: &Comparison, text: &str) -> Fragment {
     }
 }
 
-/// Numbers beyond a bound, without the strings that sort after every number.
+/// Numbers beyond a bound, without the strings that sort after all numbers.
 fn number_range(x: &str, operator: &str, bound: &Scalar) -> Fragment {
     let mut term = compared(x, operator, bind(bound));
     term.push(&format!(" AND {x} < ''"));
     term
 }
 
-/// Strings between two bounds, in byte order.
-fn text_range(x: &str, from: Bound<&str>, to: Bound<String>) -> Fragment {
-    let from = match from {
-        Bound::Included(text) | Bound::Excluded(text) => text,
-        Bound::Unbounded => "",
-    };
-    let mut term = compared(x, ">=", Bind::Text(from.to_owned()));
-    if let Bound::Excluded(to) | Bound::Included(to) = to {
-        term.push(" AND ").append(compared(x, "<", Bind::Text(to)));
+/// Whether a string is in the range.
+fn in_range(x: &str, range: TextRange) -> Fragment {
+    let TextRange { from, end } = range;
+    let mut term = compared(x, ">=", Bind::Text(from));
+    if let Some(end) = end {
+        term.push(" AND ").append(compared(x, "<", Bind::Text(end)));
     }
     term
-}
-
-/// The first string after all that begin with `prefix`.
-fn after(prefix: &str) -> Bound<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        // Code points sort as their UTF-8 bytes do; the surrogates between are no characters.
-        let next = if last == '\u{d7ff}' {
-            Some('\u{e000}')
-        } else {
-            char::from_u32(u32::from(last) + 1)
-        };
-        if let Some(next) = next {
-            chars.push(next);
-            return Bound::Excluded(chars.into_iter().collect());
-        }
-    }
-    Bound::Unbounded
-}
-
-/// The start of a string up to its first letter, which folding leaves where it is in byte order: of an ISO date all
-/// but `T` and `Z`. A string with a smaller or equal (greater or equal) start has, folded, such a start as well,
-/// because only characters from `A` on change, and they stay above digits and punctuation.
-fn caseless_prefix(text: &str) -> &str {
-    let end = text
-        .bytes()
-        .position(|byte| byte >= b'A')
-        .unwrap_or(text.len());
-    &text[..end]
 }
 
 fn compared(x: &str, operator: &str, value: Bind) -> Fragment {
@@ -332,7 +283,7 @@ fn value_in(field: &Field, column: &str) -> String {
     }
 }
 
-/// The column whose strings are compared: the folded one, unless case matters and a string is there for it to matter.
+/// The column to compare: the folded one, unless the comparison is case-sensitive and has a string value.
 fn column_for<'v>(
     values: impl IntoIterator<Item = &'v Scalar>,
     case_sensitive: bool,
@@ -357,14 +308,6 @@ const fn type_of(value: &Scalar) -> &'static str {
 
 const fn bool_type(value: bool) -> &'static str {
     if value { "'true'" } else { "'false'" }
-}
-
-/// The value as the folded column and its index have it.
-fn folded(value: &Scalar) -> Scalar {
-    match value {
-        Scalar::Text(text) => Scalar::Text(fold(text)),
-        Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_) => value.clone(),
-    }
 }
 
 fn bind(value: &Scalar) -> Bind {

@@ -1,8 +1,8 @@
-//! The one spelling of a metadata field in SQL, and the index on it.
+//! The SQL expression of a metadata field, and the index on it.
 
 use context_model::MetadataPath;
 
-/// A metadata field: the same text wherever it is used, because SQLite compares index expressions by their text.
+/// A metadata field. Its SQL is the same wherever it is used, because SQLite compares index expressions by their text.
 pub(super) struct Field {
     path: String,
 }
@@ -30,28 +30,28 @@ impl Field {
         &self.path
     }
 
-    /// The value with strings folded: what the index holds. A number, a string, 1 or 0 for a boolean, JSON text for an
+    /// The value with strings folded, as held by the index: a number, a string, 1 or 0 for a boolean, JSON text for an
     /// array or object, NULL for null and for an absent field.
     pub(super) fn folded(&self) -> String {
         format!("json_extract(entries.metadata_folded, {})", self.path)
     }
 
-    /// The value as it is.
+    /// The value without folding.
     pub(super) fn exact(&self) -> String {
         format!("json_extract(entries.metadata, {})", self.path)
     }
 
-    /// The name of the value's JSON type, NULL for an absent field. Both columns have the same types; reading the one
-    /// whose value is read too lets SQLite parse the JSON once.
+    /// The JSON type of the value, or NULL for an absent field. The types are the same in both columns. If the column
+    /// is also the one whose value is read, SQLite parses the JSON only once.
     pub(super) fn type_in(&self, column: &str) -> String {
         format!("json_type(entries.{column}, {})", self.path)
     }
 }
 
-/// The name of the index on a metadata field and the statement that makes it.
+/// The name of the index on a metadata field and the statement that creates it.
 ///
-/// It serves `eq`, `in`, number ranges, `starts_with`, `exists` and the string operators, with case and without, and
-/// gives the rows of one value newest first.
+/// It serves `eq`, `in`, number ranges, `starts_with`, `exists` and the string operators, case-sensitive or not. The
+/// rows of one value come newest first.
 pub(crate) fn index_statement(path: &MetadataPath) -> (String, String) {
     let name = index_name(path);
     let expression = Field::new(path).folded().replace("entries.", "");
@@ -61,7 +61,7 @@ pub(crate) fn index_statement(path: &MetadataPath) -> (String, String) {
     (name, sql)
 }
 
-/// SQLite compares names without case but metadata keys with it, so capitals are marked.
+/// SQLite compares names case-insensitively, but metadata keys are case-sensitive, so capital letters are marked.
 pub(super) fn index_name(path: &MetadataPath) -> String {
     let mut name = String::from("entries_by_metadata:");
     for c in path.segments().join(".").chars() {

@@ -1,10 +1,10 @@
-//! Finding the rows of a filter, newest first, without reading the whole table.
+//! Finds the rows of a filter, newest first, without reading the whole table.
 //!
 //! SQLite's planner would choose between an index and the newest-first scan by statistics that a fresh database does
-//! not have, and it cannot see how many rows a bound value selects. So the indexes are asked first: each one that the
-//! filter can use is read up to a bound. When one ends before it, its rows are all there is to look at. When none
-//! does, matches are frequent, and reading newest first until the page is full finds them soon: through the index that
-//! went furthest back in time for as many rows, which leaves out most.
+//! not have, and it cannot know how many rows a bound value selects. Therefore each index that the filter can use is
+//! read first, up to a bound. If one ends before the bound, only its rows are candidates. If none does, matches are
+//! frequent, and reading newest first until the page is full finds them soon. That scan uses the index that reached
+//! furthest back in time for the same number of rows, because it skips the most entries.
 
 use context_model::{ContentType, Filter, MetadataPath};
 use context_store::Page;
@@ -25,22 +25,22 @@ pub(crate) struct Selected {
     pub statement: Fragment,
 }
 
-/// What the indexes say about a filter before it is evaluated.
+/// The result of reading the indexes before the filter is evaluated.
 pub(crate) enum Candidates {
-    /// No other row can satisfy the filter; these may or may not.
+    /// Only these rows can satisfy the filter.
     All(Vec<i64>),
-    /// More than the bound, or no index answers.
+    /// There are more rows than the bound, or no index can be used.
     Many {
-        /// The index that gives rows newest first and has the fewest for each span of time.
+        /// The index that returns rows newest first and has the fewest rows per time span.
         rarest: Option<String>,
     },
 }
 
-/// What an index is asked.
+/// A query on one index.
 pub(super) struct Probe {
     /// The rows that may satisfy the filter.
     pub statement: Fragment,
-    /// The index, if it gives them newest first.
+    /// The name of the index, if it returns rows newest first.
     newest_first: Option<String>,
 }
 
@@ -52,11 +52,11 @@ struct Row {
 
 /// The rows of an owner that satisfy the filter, newest first (created_at, then row_id, descending).
 ///
-/// `indexed` are the fields that have an index (see [`index_statement`](super::index_statement)), `entries` the number
-/// of the owner's entries, which decides how far an index is asked.
+/// `indexed` are the fields that have an index (see [`index_statement`](super::index_statement)). `entries` is the
+/// number of the owner's entries, which determines how many rows of an index are read.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn select(
     conn: &mut SqliteConnection,
     filter: &Filter,
@@ -88,10 +88,10 @@ pub(crate) fn select(
     Ok(Selected { row_ids, statement })
 }
 
-/// Asks every index that the filter can use for at most `bound` rows each and gives the shortest complete answer.
+/// Reads at most `bound` rows of every index that the filter can use and returns the shortest complete result.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn candidates(
     conn: &mut SqliteConnection,
     filter: &Filter,
@@ -99,10 +99,14 @@ pub(crate) fn candidates(
     indexed: &[MetadataPath],
     bound: usize,
 ) -> QueryResult<Candidates> {
-    ask(conn, probes(filter, owner, indexed), bound)
+    read_probes(conn, probes(filter, owner, indexed), bound)
 }
 
-fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryResult<Candidates> {
+fn read_probes(
+    conn: &mut SqliteConnection,
+    probes: Vec<Probe>,
+    bound: usize,
+) -> QueryResult<Candidates> {
     let mut best: Option<Vec<i64>> = None;
     let mut rarest: Option<(i64, String)> = None;
     for Probe {
@@ -110,7 +114,7 @@ fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryRe
         newest_first,
     } in probes
     {
-        // An answer that would not be shorter is of no use.
+        // A result that is not shorter is useless.
         let bound = best.as_ref().map_or(bound, Vec::len);
         let rows = run(conn, statement, newest_first.is_some(), bound)?;
         if rows.len() <= bound {
@@ -120,7 +124,7 @@ fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryRe
                 break;
             }
         } else if let (Some(index), Some(&oldest)) = (newest_first, rows.last()) {
-            // Rows of an owner are numbered in time.
+            // The row ids of an owner ascend with time.
             rarest = rarest
                 .filter(|(reached, _)| *reached <= oldest)
                 .or(Some((oldest, index)));
@@ -134,11 +138,11 @@ fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryRe
     ))
 }
 
-/// How the rows of a filter are reached.
+/// How the rows of a filter are found.
 enum Access {
-    /// Only these are looked at.
+    /// Check only these rows.
     Rows(Vec<i64>),
-    /// Through this index, which gives them newest first.
+    /// Scan this index, which returns rows newest first.
     Index(String),
 }
 
@@ -150,19 +154,19 @@ fn access(
     indexed: &[MetadataPath],
     entries: i64,
 ) -> QueryResult<Access> {
-    let mut asked = probes(filter, owner, indexed);
+    let mut selected = probes(filter, owner, indexed);
     let parts = filter.conditions.len()
         + usize::from(filter.thread_id.is_some())
         + usize::from(filter.content_type == Some(ContentType::Multimodal));
-    let index = match asked.as_mut_slice() {
-        // It gives the filter's rows, newest first, and there is nothing that would leave out more.
+    let index = match selected.as_mut_slice() {
+        // The index returns exactly the filter's rows, newest first, and no other index could skip more.
         [
             Probe {
                 newest_first: Some(index),
                 ..
             },
         ] if parts == 1 => Some(std::mem::take(index)),
-        _ => match ask(conn, asked, probe_bound(page, entries))? {
+        _ => match read_probes(conn, selected, probe_bound(page, entries))? {
             Candidates::All(rows) => return Ok(Access::Rows(rows)),
             Candidates::Many { rarest } => rarest,
         },
@@ -172,8 +176,8 @@ fn access(
     ))
 }
 
-/// How many rows an index is asked for. With `n` entries and a page of `p`, a filter that more than √(n·p) rows satisfy
-/// fills the page after reading about √(n·p) rows newest first: at the bound both ways cost the same.
+/// Maximum number of rows that are read of an index. With `n` entries and a page of `p`, a filter that more than √(n·p)
+/// rows satisfy fills the page after reading about √(n·p) rows newest first. At the bound both ways cost the same.
 fn probe_bound(page: Page, entries: i64) -> usize {
     let wanted = u64::from(page.limit).saturating_add(page.offset).max(1);
     let rows = u64::try_from(entries)
@@ -183,7 +187,7 @@ fn probe_bound(page: Page, entries: i64) -> usize {
     usize::try_from(rows.clamp(200, 20_000)).unwrap_or(20_000)
 }
 
-/// One for each index that can answer a part of the filter.
+/// One probe for each index that can serve part of the filter.
 pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let (Some(threads), None) = (&filter.within, &filter.thread_id) {
@@ -252,7 +256,7 @@ pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> V
     probes
 }
 
-/// The rows that the term selects of an index.
+/// The rows that the term selects from an index.
 fn through(
     index: String,
     newest_first: bool,
@@ -270,7 +274,7 @@ fn through(
     }
 }
 
-/// All these indexes hold `created_at` too.
+/// All these indexes also contain `created_at`.
 fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
     if let Some(from) = filter.created_from {
         probe
@@ -285,7 +289,7 @@ fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
     probe
 }
 
-/// Up to one row more than the bound.
+/// Reads at most one row more than the bound.
 fn run(
     conn: &mut SqliteConnection,
     mut probe: Fragment,

@@ -1,4 +1,4 @@
-//! The compiled filter against the oracle, and its plans.
+//! Compares the compiled filter with the oracle, and checks its query plans.
 
 mod plans;
 mod property;

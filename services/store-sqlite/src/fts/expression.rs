@@ -1,8 +1,9 @@
-//! A parsed query in FTS5's query language. Every token is quoted, so nothing a user wrote is taken for syntax.
+//! Compiles a parsed query to FTS5's query language. Every token is quoted, so user input is never interpreted as
+//! syntax.
 
 use context_text::{Query, fold};
 
-/// The expression for a query on the `text` column, and on the neighbours' words too `with_context`.
+/// The expression for a query on the `text` column and, `with_context`, also on the context keywords.
 pub(super) fn expression(query: &Query, with_context: bool) -> String {
     let mut expression = String::from(if with_context {
         "{text ctx} : ("

@@ -1,4 +1,4 @@
-//! The tokens of the `scope` column. Each begins with a letter for what it stands for.
+//! The tokens of the `scope` column. The first letter of a token is its kind.
 
 use context_model::{ContentType, Filter, Source};
 use sha2::{Digest, Sha256};
@@ -25,8 +25,8 @@ pub(super) const fn content_type(content_type: ContentType) -> &'static str {
     }
 }
 
-/// 64 bits of a SHA-256: whoever chooses thread names cannot easily make two of them meet, and a hit is looked at
-/// again anyway.
+/// 64 bits of a SHA-256, so that a caller who chooses thread names cannot easily create a collision. Hits are checked
+/// against the row anyway.
 fn hashed(kind: char, value: &str) -> String {
     let digest = Sha256::digest(value.as_bytes());
     let mut token = String::with_capacity(17);
@@ -39,7 +39,7 @@ fn hashed(kind: char, value: &str) -> String {
     token
 }
 
-/// The part of a filter that the `scope` column answers, as an FTS5 expression; empty when it answers nothing.
+/// The part of a filter that the `scope` column serves, as an FTS5 expression. Empty when it serves nothing.
 pub(super) fn expression(filter: &Filter) -> String {
     let mut all = String::new();
     let mut and = |tokens: String| {

@@ -1,7 +1,7 @@
 //! Ranked search.
 //!
-//! FTS5 scores a match at 1 to 7 µs, so that ranking every match of a common word in a big store takes seconds. Only
-//! the newest matches up to a cap are ranked then, and the answer says so.
+//! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
+//! case only the newest matches up to a cap are ranked, and the result says so.
 
 use context_model::{Filter, MetadataPath};
 use context_store::{FtsSearch, Page};
@@ -15,18 +15,18 @@ use crate::cancel;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
-/// When an index shows that the filter leaves at most so many rows, matches are looked up among them before they are
-/// scored. Beyond it, looking at each match's row until the cap is reached costs no more.
+/// When an index shows that the filter leaves at most this many rows, matches are looked up among them before they are
+/// scored. With more rows, checking each match's row until the cap is reached is not more expensive.
 const CANDIDATES: usize = 20_000;
 
 /// One page of a ranked search.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The rows with their scores, best first; higher is better.
+    /// The rows with their scores, best first. Higher is better.
     pub rows: Vec<(i64, f64)>,
     /// Whether the fallback was used.
     pub used_fallback: bool,
-    /// The cap, when more entries matched than were ranked.
+    /// The cap, if more entries matched than were ranked.
     pub capped_at: Option<u32>,
     /// The main statement, for `explain_query`.
     pub statement: Fragment,
@@ -46,11 +46,11 @@ struct Row {
     row_id: i64,
 }
 
-/// The rows that match the query and satisfy the filter: score, then row, descending. To be called inside a
-/// transaction, because it asks more than once.
+/// The rows that match the query and satisfy the filter, by score, then row, descending. Must be called inside a
+/// transaction, because it runs several statements.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn search(
     conn: &mut SqliteConnection,
     search: &FtsSearch,
@@ -69,7 +69,7 @@ pub(crate) fn search(
         created_from,
         created_to,
     } = filter;
-    // What the scope column does not answer.
+    // The part of the filter that the scope column does not serve.
     let beyond_scope = Filter {
         within: within.clone(),
         conditions: conditions.clone(),
@@ -112,7 +112,7 @@ struct Ranking<'s> {
     owner: i64,
     cap: u32,
     context_weight: f64,
-    /// Whether each match's row is looked at before it is ranked.
+    /// Whether each match's row is checked before it is ranked.
     joined: bool,
     reached: Candidates,
 }
@@ -146,7 +146,7 @@ impl Ranking<'_> {
             .push(&format!(" WHERE {fts} MATCH "))
             .bind(Bind::Text(expression));
         if let Candidates::All(rows) = &self.reached {
-            // The plus keeps SQLite from running the whole match once for each row.
+            // The plus prevents SQLite from running the whole match once for each row.
             statement
                 .push(&format!(
                     " AND +{fts}.rowid IN (SELECT value FROM json_each("
@@ -172,8 +172,8 @@ impl Ranking<'_> {
         Ok((matches, capped, statement))
     }
 
-    /// The page of the sorted matches. A scope token is a hash, so the rows it selected are looked at once more, from
-    /// the best on until the page is full.
+    /// The page of the sorted matches. Scope tokens are hashes, so the selected rows are checked against the filter,
+    /// from the best on until the page is full.
     fn page(
         &self,
         conn: &mut SqliteConnection,
@@ -187,11 +187,11 @@ impl Ranking<'_> {
             return Ok(matches.iter().skip(skip).take(take).map(scored).collect());
         }
         let wanted = skip.saturating_add(take);
-        let mut kept: Vec<(i64, f64)> = Vec::new();
+        let mut checked: Vec<(i64, f64)> = Vec::new();
         let mut rest = matches;
-        while kept.len() < wanted && !rest.is_empty() {
+        while checked.len() < wanted && !rest.is_empty() {
             cancel::check()?;
-            let (chunk, later) = rest.split_at(rest.len().min(wanted - kept.len()));
+            let (chunk, later) = rest.split_at(rest.len().min(wanted - checked.len()));
             rest = later;
             let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();
             let mut statement = Fragment::new(
@@ -207,13 +207,13 @@ impl Ranking<'_> {
                 .map(|row| row.row_id)
                 .collect();
             true_ids.sort_unstable();
-            kept.extend(
+            checked.extend(
                 chunk
                     .iter()
                     .filter(|found| true_ids.binary_search(&found.row_id).is_ok())
                     .map(scored),
             );
         }
-        Ok(kept.into_iter().skip(skip).collect())
+        Ok(checked.into_iter().skip(skip).collect())
     }
 }

@@ -1,7 +1,7 @@
-//! Making and filling the full-text tables.
+//! Creating and filling the full-text tables.
 
 use context_model::{ContentType, Source};
-use context_store::Neighbourhood;
+use context_store::ContextWindow;
 use context_text::{Analyzer, Language};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -10,28 +10,28 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 
 use super::scope;
+use crate::context_window::{ContextWindows, EntryPosition};
 use crate::indexable::Indexable;
-use crate::neighbours::{Neighbours, Place};
 use crate::schema::{entries, meta, owners};
 use crate::tokenizer::VERBATIM;
 
-/// Grows whenever the tokens of the same text change, so that older databases are indexed again.
+/// Must be incremented whenever the tokens of the same text change, so that older databases are reindexed.
 const ANALYZER_VERSION: u32 = 2;
 
-/// The key in `meta` of what the tables were made with.
-const MADE_WITH: &str = "fts";
+/// The key in `meta` for the parameters with which the tables were built.
+const BUILT_WITH: &str = "fts";
 
-/// Statements are prepared once for the owners up to this number; diesel keeps them all, and there may be many owners.
+/// Statements are cached for owners up to this number. diesel's cache is unbounded, and there may be many owners.
 const OWNERS_WITH_PREPARED_STATEMENTS: i64 = 64;
 
-/// What is indexed of an entry.
+/// The indexed parts of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Document<'e> {
     /// `entries.row_id`.
     pub row_id: i64,
     /// The text.
     pub text: &'e Indexable,
-    /// The words of its neighbours, between spaces.
+    /// The context keywords of the preceding entries, separated by spaces.
     pub context: &'e str,
     /// The thread.
     pub thread_id: &'e str,
@@ -39,22 +39,22 @@ pub(crate) struct Document<'e> {
     pub source: Source,
     /// Whether it has images.
     pub content_type: ContentType,
-    /// Its tags.
+    /// The tags.
     pub tags: &'e [String],
 }
 
-/// Makes an owner's table if it is not there.
+/// Creates an owner's table unless it exists.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn create_table(
     conn: &mut SqliteConnection,
     owner: i64,
     language: Language,
 ) -> QueryResult<()> {
     let language = language.name();
-    // Segments are merged by eights instead of fours: a third less is rewritten as the index grows, for a few more
-    // look-ups in a search.
+    // Eight segments are merged at a time instead of four. That rewrites a third less as the index grows, for a few
+    // more lookups in a search.
     conn.batch_execute(&format!(
         "CREATE VIRTUAL TABLE IF NOT EXISTS fts_{owner} USING fts5(text, ctx, scope, content='', contentless_delete=1, \
          tokenize='context {language}'); \
@@ -62,10 +62,10 @@ pub(crate) fn create_table(
     ))
 }
 
-/// Indexes an entry; it must not be there.
+/// Indexes an entry, which must not be in the index.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn insert(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -93,7 +93,7 @@ pub(crate) fn insert(
     }
     let mut ctx = String::with_capacity(context.len() + 4);
     ctx.push(VERBATIM);
-    // At one place with the words, so that the column counts the same for every entry: 1.
+    // The marker makes all tokens share one position, so that the length of the column is 1 for every entry.
     ctx.push_str("- ");
     ctx.push_str(context);
     Insert {
@@ -107,10 +107,10 @@ pub(crate) fn insert(
     .map(drop)
 }
 
-/// Takes an entry out of the index.
+/// Removes an entry from the index.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> QueryResult<()> {
     Delete { owner, row_id }.execute(conn).map(drop)
 }
@@ -159,7 +159,7 @@ impl QueryFragment<Sqlite> for Delete {
     }
 }
 
-// The SQL differs by owner, so the type does not identify it.
+// The SQL differs by owner, so the type does not identify the statement.
 macro_rules! runs {
     ($($name:ty),*) => {$(
         impl QueryId for $name {
@@ -176,34 +176,35 @@ runs!(Insert<'_>, Delete);
 /// Makes the next [`rebuild`] index every entry.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
-    diesel::delete(meta::table.find(MADE_WITH))
+    diesel::delete(meta::table.find(BUILT_WITH))
         .execute(conn)
         .map(drop)
 }
 
-/// Indexes every entry again when the tables were made for another language or neighbourhood or by another analyzer, and
-/// says whether it did. To be called with the writing connection, outside a transaction, before anybody searches.
+/// Reindexes all entries when the tables were built for another language or context window or by another analyzer
+/// version. Returns whether it did. Must be called with the writing connection, outside of a transaction, before the
+/// first search.
 ///
-/// Works in slices with a transaction each. What the tables are made with is noted at the end, so that an interrupted
-/// rebuild starts anew.
+/// Works in slices, each in its own transaction. The new parameters are stored at the end, so that an interrupted
+/// rebuild is repeated.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn rebuild(
     conn: &mut SqliteConnection,
     language: Language,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 ) -> QueryResult<bool> {
     let wanted = format!(
         "{} {ANALYZER_VERSION} {}",
         language.name(),
-        neighbourhood.note()
+        context_window.note()
     );
-    let mut neighbours = Neighbours::new(neighbourhood, Analyzer::new(language));
+    let mut context_windows = ContextWindows::new(context_window, Analyzer::new(language));
     let made_with: Option<String> = meta::table
-        .find(MADE_WITH)
+        .find(BUILT_WITH)
         .select(meta::value)
         .first(conn)
         .optional()?;
@@ -222,28 +223,28 @@ pub(crate) fn rebuild(
         })?;
         let mut last = owner << 40;
         while let Some(next) =
-            conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut neighbours))?
+            conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut context_windows))?
         {
             last = next;
         }
     }
     conn.immediate_transaction(|conn| {
         diesel::replace_into(meta::table)
-            .values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted)))
+            .values((meta::key.eq(BUILT_WITH), meta::value.eq(&wanted)))
             .execute(conn)
     })?;
     Ok(true)
 }
 
-/// Indexes the entries after a row and gives the last one, or `None` when there are no more.
+/// Indexes the entries after a row. Returns the last indexed row, or `None` when there are no more.
 fn index_slice(
     conn: &mut SqliteConnection,
     owner: i64,
     after: i64,
-    neighbours: &mut Neighbours,
+    context_windows: &mut ContextWindows,
 ) -> QueryResult<Option<i64>> {
     const SLICE: usize = 1000;
-    // Texts may be megabytes long; only so many are in memory together.
+    // Texts may be several megabytes long, so only this many are in memory at a time.
     const ROWS: i64 = 20;
     let mut last = after;
     let mut indexed = 0;
@@ -276,13 +277,13 @@ fn index_slice(
             let tags: Vec<String> = serde_json::from_str(&tags)
                 .map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
             let content_type = ContentType::of(usize::from(image_count > 0));
-            let place = Place {
+            let place = EntryPosition {
                 owner,
                 thread_id: &thread_id,
                 created_at,
                 row_id,
             };
-            let context = neighbours.of_next(conn, &place, &text)?;
+            let context = context_windows.of_next(conn, &place, &text)?;
             let text = Indexable::plain(&text);
             let document = Document {
                 row_id,

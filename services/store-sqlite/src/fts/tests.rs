@@ -1,4 +1,4 @@
-//! The full-text table by itself: entries are put in without the writer.
+//! Tests the full-text table alone. Entries are inserted without the writer.
 
 mod agreement;
 
@@ -6,7 +6,7 @@ use context_model::{
     Comparison, Condition, ContentType, Filter, JsonObject, Scalar, Source, Tags, ThreadId,
     Timestamp,
 };
-use context_store::{FtsSearch, Neighbourhood, Page, StoredEntry};
+use context_store::{ContextWindow, FtsSearch, Page, StoredEntry};
 use context_text::{Analyzer, Language, Mode, parse};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -115,7 +115,7 @@ impl Texts {
         .unwrap()
     }
 
-    /// The ids found, best first.
+    /// The matching ids, best first.
     fn find(&mut self, mode: Mode, text: &str) -> Vec<i64> {
         self.filtered(mode, text, &Filter::default())
     }
@@ -129,7 +129,7 @@ impl Texts {
             .collect()
     }
 
-    /// The ids found, in their own order.
+    /// The matching ids in ascending order.
     fn sorted(&mut self, mode: Mode, text: &str) -> Vec<i64> {
         let mut found = self.find(mode, text);
         found.sort_unstable();
@@ -177,7 +177,7 @@ fn a_prefix_finds_words_and_not_only_stems() {
 
 #[test]
 fn a_stem_is_not_stemmed_again() {
-    // The stem of the first word is itself a word with another stem.
+    // The stem of the first word is itself a word with a different stem.
     let mut texts = Texts::english(&["generalizing quickly"]);
     assert_eq!(texts.find(Mode::Match, "generalizing"), [1]);
     assert_eq!(texts.find(Mode::Match, "generalizations"), [1]);
@@ -591,11 +591,11 @@ fn another_language_rebuilds_the_tables_once() {
     }
     texts.put(OWNER + 1, |_| {}, "Häuser");
     assert!(texts.find(Mode::Match, "haus").is_empty());
-    assert!(rebuild(&mut texts.conn, Language::German, Neighbourhood::NONE).unwrap());
+    assert!(rebuild(&mut texts.conn, Language::German, ContextWindow::NONE).unwrap());
     texts.language = Language::German;
     assert_eq!(texts.find(Mode::Match, "haus"), [1]);
     assert_eq!(texts.find(Mode::Match, "house").len(), 44);
-    assert!(!rebuild(&mut texts.conn, Language::German, Neighbourhood::NONE).unwrap());
+    assert!(!rebuild(&mut texts.conn, Language::German, ContextWindow::NONE).unwrap());
 }
 
 #[test]

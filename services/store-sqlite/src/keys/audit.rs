@@ -1,4 +1,4 @@
-//! The audit log: changes that were made, what was done to keys, and refusals.
+//! The audit log: changes, actions on keys, and rejected requests.
 
 use context_model::Timestamp;
 use context_store::{AuditLine, Denial, KeyEvent};
@@ -79,7 +79,7 @@ struct Row {
     attempts: i64,
 }
 
-/// Lines from a moment on, oldest first.
+/// Lines from a given time on, oldest first.
 pub(crate) fn lines(
     conn: &mut SqliteConnection,
     owner: i64,

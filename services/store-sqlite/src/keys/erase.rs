@@ -1,4 +1,4 @@
-//! Owners: counting what belongs to them, and removing all of it.
+//! Owners: counting their objects, and deleting all of them.
 
 use context_store::{OwnerId, OwnerSummary};
 use diesel::connection::SimpleConnection as _;
@@ -22,7 +22,7 @@ struct Row {
     keys: i64,
 }
 
-/// Owners by name; one of them, or the first 10 000.
+/// Owners by name: the given one, or the first 10 000.
 pub(crate) fn summaries(
     conn: &mut SqliteConnection,
     owner: Option<i64>,
@@ -63,12 +63,12 @@ struct Name {
     name: String,
 }
 
-/// Removes the owner of this transaction. Which tables hold something of it is asked of the database, so that a table
-/// that comes later is never forgotten.
+/// Deletes the owner of this transaction. The tables to delete from are read from the database schema, so that no
+/// future table is forgotten.
 pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSummary>, Failure> {
     let owner = transaction.owner.owner;
     let summary = summaries(transaction.conn, Some(owner))?.pop();
-    // One by one, because the index in memory has to hear of each.
+    // Removed one by one, because the in-memory index must be told about each of them.
     let mut embedded = Fragment::new("SELECT DISTINCT row_id FROM chunks WHERE owner = ");
     embedded.bind(Bind::Int(owner));
     for Entry { row_id } in sql::query::<Entry>(transaction.conn, &embedded)? {
@@ -79,7 +79,7 @@ pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSum
          AND EXISTS (SELECT 1 FROM pragma_table_info(t.name) c WHERE c.name = 'owner')",
     );
     for Name { name } in sql::query::<Name>(transaction.conn, &tables)? {
-        // A name of our own migrations, never a caller's text; the owner is a number.
+        // The name comes from our own migrations, never from a caller. The owner is a number.
         diesel::sql_query(format!("DELETE FROM \"{name}\" WHERE owner = {owner}"))
             .execute(transaction.conn)?;
     }

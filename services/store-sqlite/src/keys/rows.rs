@@ -93,12 +93,12 @@ pub(crate) fn select(
     rows.into_iter().map(Row::into_key).collect()
 }
 
-/// Those that are not switched off.
+/// The condition for active keys.
 pub(crate) fn active() -> Fragment {
     Fragment::new("k.deactivated_at IS NULL")
 }
 
-/// Those of an owner, or the one with this id.
+/// The condition for the keys of an owner, or for the one with this id.
 pub(crate) fn of_owner(owner: i64, id: Option<&str>) -> Fragment {
     let mut condition = Fragment::new("k.owner = ");
     condition.bind(Bind::Int(owner));
@@ -148,7 +148,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Changes a key and writes down that it was, unless it was like that already.
+/// Updates a key and records the event, unless the change has no effect.
 pub(crate) fn update(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -167,7 +167,7 @@ pub(crate) fn update(
     Ok(Some(after))
 }
 
-/// Switches a key off and stores another one in its place.
+/// Deactivates a key and stores another one in its place.
 pub(crate) fn replace(
     conn: &mut SqliteConnection,
     owner: i64,
@@ -192,7 +192,7 @@ fn one(conn: &mut SqliteConnection, owner: i64, id: &str) -> Result<Option<Store
         .pop())
 }
 
-/// Writes what can change of a key.
+/// Writes the mutable columns of a key.
 fn put(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -> Result<(), Failure> {
     diesel::update(api_keys::table.find((owner, &key.id)))
         .set((

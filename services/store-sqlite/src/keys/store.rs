@@ -1,4 +1,4 @@
-//! The keys and owners of [`SqliteStore`].
+//! The key and owner operations of [`SqliteStore`].
 
 use async_trait::async_trait;
 use context_model::Timestamp;
@@ -14,7 +14,7 @@ use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 use crate::transaction::Transaction;
 
-/// Bytes that a request about keys takes while it waits, at most.
+/// Upper bound of the memory that a queued request about keys takes, in bytes.
 const REQUEST_BYTES: usize = 4096;
 
 impl SqliteStore {
@@ -49,7 +49,7 @@ impl SqliteStore {
 #[async_trait]
 impl KeyStore for SqliteStore {
     async fn create_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<()> {
-        // Every write makes the row of an owner that has none.
+        // Every write creates the owner's row if it does not exist.
         self.administer(owner, now, |_| Ok(())).await
     }
 
@@ -171,7 +171,7 @@ impl KeyStore for SqliteStore {
         change: KeyChange,
         event: KeyEvent,
     ) -> Result<Option<StoredKey>> {
-        // Asking for a key must not make its owner.
+        // An update of an unknown key must not create its owner.
         if !self.owner_exists(owner).await? {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! A database file of an mcp-context-server.
+//! Reads a database file of an mcp-context-server.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,18 +13,18 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use super::Worker;
 use crate::sql::{self, Bind, Fragment};
 
-/// What the file's version shows in its columns.
+/// The version of the file, as shown by its columns.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     /// Ids are UUIDs: version 3.
     uuids: bool,
-    /// Entries have summaries: from version 2 on.
+    /// Entries have summaries: version 2 or later.
     summaries: bool,
-    /// Entries count their changes: version 3.
+    /// Entries count their updates: version 3.
     versions: bool,
 }
 
-/// Such a file, read in one transaction.
+/// A file of an mcp-context-server, read in one transaction.
 pub(super) struct OldFile {
     worker: Worker,
     shape: Shape,
@@ -74,7 +74,7 @@ impl OldFile {
     }
 }
 
-/// Whatever type a value has in the file: SQLite keeps what it was given.
+/// Values are cast to text, because SQLite stores any type in any column.
 #[derive(QueryableByName)]
 struct ListRow {
     #[diesel(sql_type = Text)]
@@ -141,7 +141,7 @@ impl Shape {
         }
     }
 
-    /// A list of ids, as a subquery with one value.
+    /// A list of ids as a subquery with one bound value.
     fn among(self, ids: &[OldId]) -> Fragment {
         let ids: Vec<serde_json::Value> = ids
             .iter()
@@ -157,7 +157,7 @@ impl Shape {
     }
 }
 
-/// The old server writes UTC, with or without saying so.
+/// The old server writes UTC, with or without an explicit offset.
 fn moment(text: Option<String>) -> Option<i64> {
     text.and_then(|text| Timestamp::parse(&text, false).ok())
         .map(Timestamp::micros)
@@ -192,7 +192,7 @@ impl OldDatabase for OldFile {
                 images: small(images),
             }),
             None => Err(TransferError::Refused(format!(
-                "the entry `{id}` of {shown} has an id that is no {}",
+                "the entry `{id}` of {shown} has an id that is not a {}",
                 shape.name()
             ))),
         };

@@ -76,7 +76,7 @@ impl Loaded {
     }
 }
 
-/// Makes row ids the ids of entries.
+/// Replaces row ids by the ids of entries.
 fn with_ids(cells: &mut [Cell], table: &Table) {
     for (cell, column) in cells.iter_mut().zip(table.columns) {
         if let Cell::Int(value) = cell
@@ -87,7 +87,7 @@ fn with_ids(cells: &mut [Cell], table: &Table) {
     }
 }
 
-/// Whether an entry's id is kept as a row id in this column.
+/// Whether this column stores an entry's id as a row id.
 pub(super) fn is_row_id(table: &Table, column: &Column) -> bool {
     matches!(table.name, "entries" | "images" | "chunks" | "chunk_tokens") && column.name == "id"
 }
@@ -100,7 +100,7 @@ fn expression(table: &Table, column: &Column) -> String {
     }
 }
 
-/// Whether its rows belong to a set of vectors, of which the one in use is moved.
+/// Whether the rows belong to a vector set. Only the set in use is moved.
 fn is_of_a_set(table: &Table) -> bool {
     matches!(table.name, "chunks" | "chunk_tokens")
 }
@@ -128,7 +128,7 @@ pub(super) fn model(conn: &mut SqliteConnection) -> QueryResult<Option<(i64, Emb
     Ok(found.map(model))
 }
 
-/// The number of the set in use; 0, which no set is, when there is none.
+/// The number of the set in use. 0, which is never a set, when there is none.
 fn set(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
     Ok(model(conn).map_err(store_error)?.map_or(0, |(set, _)| set))
 }
@@ -161,7 +161,7 @@ pub(super) fn owners(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// Rows of all owners.
+/// Number of rows of all owners.
 pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, StoreError> {
     #[derive(QueryableByName)]
     struct Count {
@@ -206,7 +206,7 @@ pub(super) fn rows(
                 .bind(Bind::Int((owner + 1) << 40));
         }
         "denials" => {
-            // They have no key of their own.
+            // Denials have no key of their own.
             select.push(
                 " FROM (SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy FROM denials \
                  WHERE owner = ",
@@ -241,7 +241,7 @@ fn key_columns(table: &Table) -> String {
     keys.join(", ")
 }
 
-/// The condition that compares rows' keys with this one.
+/// The condition that compares the rows' keys with this one.
 fn compared(
     owner: i64,
     table: &Table,
@@ -264,7 +264,8 @@ fn compared(
     Ok(condition)
 }
 
-/// Keys of the owner's rows after this one, from an index where there is one, which may be sound where the rows are not.
+/// Keys of the owner's rows after this one. Read from an index if possible, because the index may be sound when the
+/// rows are not.
 pub(super) fn keys(
     conn: &mut SqliteConnection,
     owner: &OwnerId,
@@ -318,7 +319,7 @@ pub(super) fn row(
     };
     let mut select = Fragment::new("SELECT ");
     select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
-    // Entries are found by their row ids, whatever the index of their owners says.
+    // The entry is found by its row id. The plus keeps SQLite from using the index by owner, which may be damaged.
     let by_owner = if table.name == "entries" {
         "+owner"
     } else {
@@ -331,13 +332,13 @@ pub(super) fn row(
     Ok(load(conn, table, &select)?.pop())
 }
 
-/// What SQLite says of the structure of the file.
+/// Structural damage of the file that SQLite reports.
 pub(super) fn structure(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
     let lines: Vec<String> = diesel::dsl::sql::<Text>("PRAGMA integrity_check(100)").load(conn)?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// Stops reading when the rows are many bytes.
+/// Stops reading when the rows exceed the size of a batch.
 fn load(
     conn: &mut SqliteConnection,
     table: &'static Table,

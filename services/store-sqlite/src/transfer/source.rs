@@ -1,4 +1,4 @@
-//! A database file that is read.
+//! A database file as the source of a migration.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +13,17 @@ use super::{Worker, read};
 use crate::lock::Lock;
 use crate::open::{self, OpenError, Readable};
 
-/// A database of this service, read in one transaction. Nobody else opens it in the meantime.
+/// A database of this service, read in one transaction. No other process opens it in the meantime.
 pub struct SqliteSource {
     pub(super) worker: Worker,
     pub(super) _lock: Option<Lock>,
 }
 
 impl SqliteSource {
-    /// Opens the file: one of this service, or one of an mcp-context-server, whose entries become those of `owner`.
+    /// Opens a file of this service, or one of an mcp-context-server, whose entries become entries of `owner`.
     ///
     /// # Errors
-    /// [`TransferError`], a sentence for whoever named the file.
+    /// [`TransferError`], a sentence for the operator who named the file.
     pub async fn open(path: PathBuf, owner: OwnerId) -> Result<Box<dyn Source>, TransferError> {
         crate::tokenizer::register();
         let path = context_model::local::absolute(&path);
@@ -46,10 +46,11 @@ impl SqliteSource {
 }
 
 impl SqliteSource {
-    /// Opens a file of this service to examine it, beside a service that may be running on it: each read shows one state.
+    /// Opens a file of this service to examine it while a service may be running on it. Each read sees one consistent
+    /// state.
     ///
     /// # Errors
-    /// [`OpenError`], a sentence for whoever named the file.
+    /// [`OpenError`], a sentence for the operator who named the file.
     pub async fn open_to_examine(path: PathBuf) -> Result<Self, OpenError> {
         crate::tokenizer::register();
         let path = context_model::local::absolute(&path);

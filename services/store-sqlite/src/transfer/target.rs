@@ -1,8 +1,8 @@
-//! A database file that is filled.
+//! A database file as the target of a migration.
 
 use async_trait::async_trait;
 use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{BoxError, EmbeddingModel, Neighbourhood, OwnerId};
+use context_store::{BoxError, ContextWindow, EmbeddingModel, OwnerId};
 use context_text::Language;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -15,23 +15,23 @@ use crate::open;
 use crate::schema::{embedding_sets, meta, owners};
 use crate::seals::SEALED;
 
-/// A database of this service that a migration fills. Nobody else opens it in the meantime.
+/// A database of this service that a migration fills. No other process opens it in the meantime.
 pub struct SqliteTarget {
     source: SqliteSource,
     language: Language,
-    neighbourhood: Neighbourhood,
+    context_window: ContextWindow,
 }
 
 impl SqliteTarget {
-    /// Opens the file, which is created when it is missing.
+    /// Opens the file. It is created when it is missing.
     ///
     /// # Errors
-    /// [`TransferError`], a sentence for whoever named the file.
+    /// [`TransferError`], a sentence for the operator who named the file.
     pub async fn open(config: Config) -> Result<Self, TransferError> {
         crate::tokenizer::register();
-        let (language, neighbourhood) = (
+        let (language, context_window) = (
             Language::parse(&config.language).unwrap_or(Language::Unstemmed),
-            config.neighbourhood,
+            config.context_window,
         );
         let shown = config.path.display().to_string();
         let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
@@ -43,11 +43,11 @@ impl SqliteTarget {
         Ok(Self {
             source,
             language,
-            neighbourhood,
+            context_window,
         })
     }
 
-    /// Runs `work` in a transaction that keeps the mark.
+    /// Runs `work` in a transaction that also stores the mark.
     async fn write_marked(
         &mut self,
         mark: &str,
@@ -98,7 +98,7 @@ impl Target for SqliteTarget {
     ) -> Result<(), TransferError> {
         let model = model.cloned();
         self.write_marked(mark, move |conn| {
-            // The full-text index is made at the end.
+            // The full-text index is built at the end.
             fts::forget(conn)?;
             diesel::delete(embedding_sets::table).execute(conn)?;
             if let Some(EmbeddingModel {
@@ -139,11 +139,11 @@ impl Target for SqliteTarget {
     }
 
     async fn finish(&mut self) -> Result<(), TransferError> {
-        let (language, neighbourhood) = (self.language, self.neighbourhood);
+        let (language, context_window) = (self.language, self.context_window);
         self.source
             .worker
             .run(move |conn| {
-                fts::rebuild(conn, language, neighbourhood)?;
+                fts::rebuild(conn, language, context_window)?;
                 conn.immediate_transaction(|conn| {
                     diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED])))
                         .execute(conn)

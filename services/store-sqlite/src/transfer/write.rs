@@ -1,4 +1,4 @@
-//! Writing rows of any table, and what is derived of them.
+//! Writing rows of any table, and their derived data.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::owners::{Owner, Owners};
 use crate::schema::chunks;
 use crate::statement::{self, Prepared, Value};
 
-/// The set that the vectors of a migration make.
+/// The number of the vector set that a migration fills.
 pub(super) const SET: i64 = 1;
 
-/// The owner's row, which is made when there is none.
+/// The owner's row. It is created when it does not exist.
 fn owner(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
     match crate::owners::find(conn, id)? {
         Some(owner) => Ok(owner),
@@ -48,14 +48,14 @@ pub(super) fn rows(
 fn row_id(owner: &Owner, id: i64) -> Result<i64, BoxError> {
     let refused = || {
         format!(
-            "the entry {id} of owner `{}` cannot be kept in SQLite, whose ids stay below 2^40",
+            "the entry {id} of owner `{}` cannot be stored in SQLite, whose ids are below 2^40",
             owner.owner_id
         )
     };
     owner.row_id(id).ok_or_else(|| refused().into())
 }
 
-/// Writes rows as they are, with further columns of their own.
+/// Writes rows unchanged, with additional columns.
 fn plain(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -122,7 +122,7 @@ fn plain(
     Ok(())
 }
 
-/// Entries with their tags and what they add to their threads. The full-text index is made at the end.
+/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end.
 fn entries(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -181,7 +181,8 @@ fn entries(
     Ok(())
 }
 
-/// Vectors with their codes. Those of another length than the model's are refused: the source is damaged.
+/// Writes vectors with their codes. A vector with another length than the model's is rejected, because the source is
+/// damaged.
 fn vectors(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -232,7 +233,7 @@ fn vectors(
     Ok(())
 }
 
-/// The vectors of chunks' tokens, as they are.
+/// Writes token vectors unchanged.
 fn tokens(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -255,7 +256,7 @@ fn tokens(
     Ok(())
 }
 
-/// The current versions' texts, folded for search.
+/// Writes the folded texts of the current versions for search.
 fn artifact_texts(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -285,7 +286,7 @@ fn artifact_texts(
     Ok(())
 }
 
-/// Sets the owner's counters: those of the source, and those that its rows give.
+/// Sets the owner's counters: those of the source, and those derived from its rows.
 pub(super) fn close_owner(conn: &mut SqliteConnection, head: &Head) -> Result<(), BoxError> {
     let Owner { owner: number, .. } = owner(conn, &head.owner)?;
     let number = Value::Int(number);

@@ -1,4 +1,4 @@
-//! A write of its own kind, because it belongs to no owner.
+//! A write that belongs to no owner.
 
 use context_store::StoreError;
 use diesel::sqlite::SqliteConnection;
@@ -9,19 +9,19 @@ use crate::queue::Weight;
 use crate::store::SqliteStore;
 use crate::writer::{Job, Open};
 
-struct Aside<T, W> {
+struct OwnerlessWrite<T, W> {
     work: W,
     reply: oneshot::Sender<Result<T, StoreError>>,
     outcome: Option<Result<T, StoreError>>,
 }
 
-impl<T, W> Weight for Aside<T, W> {
+impl<T, W> Weight for OwnerlessWrite<T, W> {
     fn bytes(&self) -> usize {
         0
     }
 }
 
-impl<T, W> Job for Aside<T, W>
+impl<T, W> Job for OwnerlessWrite<T, W>
 where
     T: Send,
     W: FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send,
@@ -56,12 +56,12 @@ where
 
 impl SqliteStore {
     /// Runs work that belongs to no owner in the writer's transaction.
-    pub(crate) async fn aside<T: Send + 'static>(
+    pub(crate) async fn write_without_owner<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.push(Box::new(Aside {
+        self.push(Box::new(OwnerlessWrite {
             work,
             reply,
             outcome: None,

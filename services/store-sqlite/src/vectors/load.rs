@@ -1,4 +1,4 @@
-//! Filling the index at the start.
+//! Loading the vector index at start.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::set::{OpenVectors, Set};
 use super::use_model::{BUILDING, CURRENT};
 use crate::schema::{chunks, embedding_sets};
 
-/// Changes handed to the index at a time.
+/// Number of changes passed to the index at a time.
 const SLICE: usize = 8192;
 
-/// Reads the codes of the current set, if there is one.
+/// Loads the codes of the current set, if there is one.
 ///
 /// # Errors
-/// The database's.
+/// Database errors.
 pub(crate) fn load(conn: &mut SqliteConnection) -> QueryResult<OpenVectors> {
     let last: Option<i64> = chunks::table
         .select(chunks::chunk_id)
@@ -59,7 +59,7 @@ fn set_of(conn: &mut SqliteConnection, state: i64) -> QueryResult<Option<Set>> {
     }))
 }
 
-/// Reads the codes of a set into its index.
+/// Loads the codes of a set into its index.
 pub(super) fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
     let rows = chunks::table
         .filter(chunks::set_id.eq(set.id))

@@ -1,5 +1,5 @@
-//! Moving to another model: its vectors are gathered in a set of their own, beside the set in use, which changes in one
-//! transaction when they are all there.
+//! Moving to another embedding model. Its vectors are collected in a set of their own, beside the set in use. When they
+//! are complete, one transaction switches to the new set.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::schema::{chunks, embedding_sets, entries, vectors};
 use crate::sql::{Bind, Fragment, query};
 use crate::writer::Open;
 
-/// Chunks deleted in one transaction.
+/// Number of chunks deleted in one transaction.
 const SWEPT: i64 = 1_000;
 
-/// Begins to gather vectors of the model, or goes on with it.
+/// Starts or resumes collecting vectors of the model.
 pub(super) fn begin(
     conn: &mut SqliteConnection,
     open: &mut Open,
@@ -65,7 +65,7 @@ struct Count {
     count: i64,
 }
 
-/// Puts the gathered vectors in the place of those in use, when at most so many entries have none.
+/// Replaces the vectors in use by the collected ones, if at most `waiting` entries have none.
 pub(super) fn finish(
     conn: &mut SqliteConnection,
     open: &mut Open,
@@ -109,7 +109,7 @@ pub(super) fn finish(
     Ok(Moved::Done)
 }
 
-/// Deletes some chunks of a discarded set, then the set; says from where to go on, `None` when nothing is left.
+/// Deletes some chunks of a discarded set, then the set. Returns where to continue, or `None` when nothing is left.
 pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i64>, Failure> {
     let discarded: Option<i64> = embedding_sets::table
         .filter(embedding_sets::current.eq(DISCARDED))

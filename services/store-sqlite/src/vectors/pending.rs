@@ -1,8 +1,8 @@
-//! Entries that wait for their vectors: those that have none of the current set.
+//! Pending entries: those without vectors of the current set.
 
 use context_model::ThreadSet;
 use context_store::{
-    Embedding, LateEmbedding, OwnerId, Place, StoreError, Unembedded, UnembeddedPage,
+    Embedding, LateEmbedding, OwnerId, ScanCursor, StoreError, Unembedded, UnembeddedPage,
 };
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -17,8 +17,8 @@ use crate::schema::chunks;
 use crate::sql::{Bind, Fragment, query};
 use crate::transaction::Transaction;
 
-/// Entries looked at in one read, at most.
-const LOOKED_AT: i64 = 10_000;
+/// Maximum number of entries scanned in one read.
+const MAX_SCANNED: i64 = 10_000;
 
 #[derive(QueryableByName)]
 struct Row {
@@ -37,7 +37,7 @@ struct Last {
     #[diesel(sql_type = BigInt)]
     last: i64,
     #[diesel(sql_type = BigInt)]
-    looked_at: i64,
+    scanned: i64,
 }
 
 /// The entries after this row that have no vectors of the set.
@@ -48,15 +48,15 @@ pub(super) fn page(
     limit: u32,
 ) -> Result<UnembeddedPage, StoreError> {
     let mut slice = Fragment::new(
-        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS looked_at FROM (SELECT row_id FROM entries WHERE row_id > ",
+        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned FROM (SELECT row_id FROM entries WHERE row_id > ",
     );
     slice
         .bind(Bind::Int(after))
         .push(" ORDER BY row_id LIMIT ")
-        .bind(Bind::Int(LOOKED_AT))
+        .bind(Bind::Int(MAX_SCANNED))
         .push(")");
     let slice = query::<Last>(conn, &slice).map_err(store_error)?.pop();
-    let Some(Last { last, looked_at }) = slice.filter(|slice| slice.looked_at > 0) else {
+    let Some(Last { last, scanned }) = slice.filter(|slice| slice.scanned > 0) else {
         return Ok(UnembeddedPage {
             entries: Vec::new(),
             next: None,
@@ -79,9 +79,9 @@ pub(super) fn page(
     let is_full = rows.len() == limit as usize;
     let next = match rows.last() {
         Some(row) if is_full => Some(row.row_id),
-        _ => (looked_at == LOOKED_AT).then_some(last),
+        _ => (scanned == MAX_SCANNED).then_some(last),
     };
-    let next = next.map(|row| Place::new(row.to_string()));
+    let next = next.map(|row| ScanCursor::new(row.to_string()));
     let entries = rows
         .into_iter()
         .map(|row| Unembedded {
@@ -94,7 +94,7 @@ pub(super) fn page(
     Ok(UnembeddedPage { entries, next })
 }
 
-/// How many of the owner's entries in these threads have vectors of the set.
+/// Number of the owner's entries in these threads that have vectors of the set.
 pub(super) fn embedded_within(
     conn: &mut SqliteConnection,
     set_id: i64,
@@ -119,7 +119,7 @@ pub(super) fn embedded_within(
         .map_or(0, |row| row.count))
 }
 
-/// Stores vectors of entries that are as they were read and still have none.
+/// Stores vectors of entries that have not changed since they were read and still have none.
 pub(super) fn add(
     transaction: &mut Transaction<'_>,
     embeddings: &[LateEmbedding],

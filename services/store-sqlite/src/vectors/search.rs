@@ -1,4 +1,4 @@
-//! Search by meaning: candidates from the index, distances from the vectors themselves.
+//! Semantic search: candidates from the index, distances from the stored vectors.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -14,24 +14,24 @@ use crate::cancel;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
-/// When an index of the database shows that the filter leaves at most so many rows, they are looked at first.
-const PROBED: usize = 20_000;
-/// Entries below which all vectors are read instead of asking the index.
-const EXACT: usize = 1_000;
-/// Vectors that are read for each entry wanted, and at least. Measured: see docs/benchmarks.md.
+/// When a database index shows that the filter leaves at most this many rows, only they are searched.
+const MAX_PROBED_ROWS: usize = 20_000;
+/// Number of entries up to which all vectors are read instead of using the vector index.
+const MAX_EXACT_ROWS: usize = 1_000;
+/// Number of vectors read for each requested entry, and the minimum. Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
-/// The best results, in whose place among the candidates it shows whether the candidates were enough.
-const CHECKED: usize = 10;
-/// How often the candidates are doubled for that, at most.
-const WIDENED: u32 = 3;
-/// Candidates whose rows are looked at one by one before the whole filter is evaluated.
-const LOOKED_AT: usize = 8_192;
+/// Number of best results whose positions among the candidates show whether there were enough candidates.
+const TOP_RESULTS: usize = 10;
+/// Maximum number of times that the candidates are doubled for this reason.
+const MAX_DOUBLINGS: u32 = 3;
+/// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries.
+const MAX_CHECKED: usize = 8_192;
 
-/// Distances between two questions whether anyone still waits: some 100 µs.
-const CHECKED_EVERY: usize = 1024;
+/// Number of distances computed between two cancellation checks, about 100 µs.
+const DISTANCES_BETWEEN_CHECKS: usize = 1024;
 
-/// What is read of a chunk; the list of what is wanted follows.
+/// The columns that are read of a chunk. The list of requested rows follows.
 const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
                        chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector FROM json_each(";
 
@@ -39,10 +39,10 @@ const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hit {
     pub row_id: i64,
-    /// Its nearest chunk.
+    /// The chunk's number.
     pub chunk: i64,
     pub distance: f64,
-    /// Its place among the entry's chunks.
+    /// Index of the chunk among the entry's chunks.
     pub position: i64,
     pub start: i64,
     pub end: i64,
@@ -50,7 +50,7 @@ pub(super) struct Hit {
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Nearest first, then the greater row.
+    /// By distance, then row id descending.
     pub hits: Vec<Hit>,
     /// How they were found, for `explain_query`.
     pub notes: Vec<String>,
@@ -84,12 +84,12 @@ pub(super) struct Search<'s> {
     pub filter: &'s Filter,
     pub owner: i64,
     pub indexed: &'s [MetadataPath],
-    /// Entries wanted.
+    /// Number of requested entries.
     pub depth: usize,
 }
 
 impl Search<'_> {
-    /// The nearest entries that satisfy the filter. To be called inside a transaction.
+    /// The nearest entries that satisfy the filter. Must be called inside a transaction.
     pub fn run(&self, conn: &mut SqliteConnection) -> QueryResult<Found> {
         let snapshot = self.set.index.snapshot(self.owner);
         let code = code(self.vector);
@@ -102,10 +102,10 @@ impl Search<'_> {
         if self.filter.count() == 0 {
             return self.nearest(conn, &snapshot, &code, None);
         }
-        match candidates(conn, self.filter, self.owner, self.indexed, PROBED)? {
+        match candidates(conn, self.filter, self.owner, self.indexed, MAX_PROBED_ROWS)? {
             Candidates::All(rows) => {
                 let rows = self.satisfying(conn, &rows)?;
-                if rows.len() <= EXACT {
+                if rows.len() <= MAX_EXACT_ROWS {
                     return self.exact(conn, &rows);
                 }
                 self.nearest(conn, &snapshot, &code, Some(&rows.into_iter().collect()))
@@ -114,7 +114,7 @@ impl Search<'_> {
         }
     }
 
-    /// All vectors of these entries.
+    /// Compares all vectors of these entries.
     fn exact(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Found> {
         let vectors = self.of_entries(conn, rows)?;
         let notes = vec![format!(
@@ -128,7 +128,7 @@ impl Search<'_> {
         })
     }
 
-    /// The nearest by the index, of these entries or of all.
+    /// The nearest entries according to the index, among these entries or all.
     fn nearest(
         &self,
         conn: &mut SqliteConnection,
@@ -136,19 +136,20 @@ impl Search<'_> {
         code: &Code,
         allowed: Option<&Allowed>,
     ) -> QueryResult<Found> {
-        let (mut depth, mut widened) = (self.first_depth(), 0);
+        let (mut depth, mut doublings) = (self.first_depth(), 0);
         loop {
             cancel::check()?;
             let near = snapshot.nearest(code, depth, allowed);
             let hits = self.best(self.vectors(conn, &near)?)?;
             let exhausted = near.len() < depth;
-            // A good result far down among the candidates says that others lie beyond them: the signs tell little here.
-            if !exhausted && widened < WIDENED && deepest(&hits, &near) * 2 > depth {
-                widened += 1;
+            // A good result near the end of the candidates indicates that more good results follow: here the sign bits
+            // are not selective.
+            if !exhausted && doublings < MAX_DOUBLINGS && deepest(&hits, &near) * 2 > depth {
+                doublings += 1;
                 depth = depth.saturating_mul(2);
                 continue;
             }
-            // Several chunks of one entry may have taken the places of other entries.
+            // Several chunks of one entry may have displaced other entries.
             if hits.len() >= self.depth || exhausted {
                 let of = allowed.map_or_else(String::new, |allowed| {
                     format!(" among {} entries that satisfy the filter", allowed.len())
@@ -164,8 +165,8 @@ impl Search<'_> {
         }
     }
 
-    /// The filter is no help to find rows, so many satisfy it: those near the query are looked at, nearest first. If that
-    /// was wrong, every row is.
+    /// No index narrows the filter, so many entries are expected to satisfy it. The entries near the query are checked,
+    /// nearest first. If too few satisfy the filter, it is evaluated for all entries.
     fn frequent(
         &self,
         conn: &mut SqliteConnection,
@@ -174,26 +175,26 @@ impl Search<'_> {
     ) -> QueryResult<Found> {
         let wanted = self.first_depth();
         let mut depth = wanted.saturating_mul(2);
-        while depth <= LOOKED_AT.max(wanted * 2) {
+        while depth <= MAX_CHECKED.max(wanted * 2) {
             cancel::check()?;
             let near = snapshot.nearest(code, depth, None);
             let rows: Vec<i64> = near.iter().map(|near| near.entry).collect();
             let allowed: Allowed = self.satisfying(conn, &rows)?.into_iter().collect();
-            let kept: Vec<Near> = near
+            let satisfying_chunks: Vec<Near> = near
                 .iter()
                 .copied()
                 .filter(|near| allowed.contains(near.entry))
                 .take(wanted)
                 .collect();
             let all = near.len() < depth;
-            if kept.len() == wanted || all {
-                let hits = self.best(self.vectors(conn, &kept)?)?;
+            if satisfying_chunks.len() == wanted || all {
+                let hits = self.best(self.vectors(conn, &satisfying_chunks)?)?;
                 if hits.len() >= self.depth || all {
                     let notes = vec![format!(
-                        "semantic: {} of {} chunks looked at, {} that satisfy the filter rescored",
+                        "semantic: {} of {} chunks checked, {} that satisfy the filter rescored",
                         near.len(),
                         snapshot.len(),
-                        kept.len()
+                        satisfying_chunks.len()
                     )];
                     return Ok(Found { hits, notes });
                 }
@@ -206,7 +207,7 @@ impl Search<'_> {
             .into_iter()
             .map(|row| row.row_id)
             .collect();
-        if rows.len() <= EXACT {
+        if rows.len() <= MAX_EXACT_ROWS {
             return self.exact(conn, &rows);
         }
         self.nearest(conn, snapshot, code, Some(&rows.into_iter().collect()))
@@ -216,7 +217,7 @@ impl Search<'_> {
         self.depth.saturating_mul(DEPTH_FACTOR).max(MIN_DEPTH)
     }
 
-    /// Those of the rows that satisfy the filter.
+    /// The rows that satisfy the filter.
     fn satisfying(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<i64>> {
         if rows.is_empty() {
             return Ok(Vec::new());
@@ -236,7 +237,7 @@ impl Search<'_> {
     }
 
     fn vectors(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<VectorRow>> {
-        // In the order in which they lie in the file.
+        // In the order in which they are stored in the file.
         let mut chunks: Vec<i64> = near.iter().map(|near| near.chunk).collect();
         chunks.sort_unstable();
         let mut statement = Fragment::new(COLUMNS);
@@ -245,7 +246,7 @@ impl Search<'_> {
             .push(") AS wanted CROSS JOIN vectors ON vectors.chunk_id = wanted.value CROSS JOIN chunks ON chunks.chunk_id = wanted.value");
         let mut found = query::<VectorRow>(conn, &statement)?;
         if found.len() < near.len() {
-            // An update was committed between reading the index and the database: the entry has other chunks here.
+            // An update was committed after the index was read: in the database the entry has other chunks.
             let here: HashSet<i64> = found.iter().map(|row| row.chunk_id).collect();
             let mut entries: Vec<i64> = near
                 .iter()
@@ -268,7 +269,7 @@ impl Search<'_> {
         query(conn, &statement)
     }
 
-    /// The nearest chunk of each entry, nearest entries first, no more than wanted.
+    /// The nearest chunk of each entry, nearest entries first, at most as many as requested.
     fn best(&self, vectors: Vec<VectorRow>) -> QueryResult<Vec<Hit>> {
         let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
@@ -284,7 +285,7 @@ impl Search<'_> {
             },
         ) in vectors.into_iter().enumerate()
         {
-            if i % CHECKED_EVERY == 0 {
+            if i % DISTANCES_BETWEEN_CHECKS == 0 {
                 cancel::check()?;
             }
             if !decode(&vector, &mut read) {
@@ -318,9 +319,9 @@ impl Search<'_> {
     }
 }
 
-/// The place among the candidates of the last of the best results, from 0.
+/// The position among the candidates of the last of the best results, from 0.
 fn deepest(hits: &[Hit], near: &[Near]) -> usize {
-    let best: HashSet<i64> = hits.iter().take(CHECKED).map(|hit| hit.chunk).collect();
+    let best: HashSet<i64> = hits.iter().take(TOP_RESULTS).map(|hit| hit.chunk).collect();
     near.iter()
         .rposition(|near| best.contains(&near.chunk))
         .unwrap_or(0)

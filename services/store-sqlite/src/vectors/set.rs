@@ -1,4 +1,6 @@
-//! The sets of vectors: the one in use, and the one that will take its place.
+//! The vector sets: the one in use, and the one that will replace it.
+
+#![expect(clippy::disallowed_methods, reason = "how long a replaced set stays")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,7 +16,7 @@ pub(crate) struct Set {
     pub id: i64,
     pub model: EmbeddingModel,
     pub index: Index,
-    /// Entries with vectors, by owner.
+    /// Number of entries with vectors, by owner.
     entries: RwLock<HashMap<i64, AtomicI64>>,
 }
 
@@ -29,7 +31,7 @@ impl Set {
         }
     }
 
-    /// Entries of this owner that have vectors.
+    /// Number of this owner's entries that have vectors.
     pub fn entries(&self, owner: i64) -> i64 {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries
@@ -37,7 +39,7 @@ impl Set {
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether anything can be found in it.
+    /// Whether the set has any vectors.
     fn has_vectors(&self) -> bool {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries
@@ -64,7 +66,7 @@ impl Set {
     }
 }
 
-/// What readers and the writer share.
+/// The state shared by readers and the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Vectors {
     sets: RwLock<Sets>,
@@ -73,9 +75,9 @@ pub(crate) struct Vectors {
 #[derive(Debug, Default)]
 struct Sets {
     current: Option<Arc<Set>>,
-    /// What was in use before, for searches that have the vector of their query already, and until when.
+    /// The previous set and until when it may be used, for searches that already have their query vector.
     previous: Option<(Arc<Set>, Instant)>,
-    /// What is gathered to take the place of the set in use. Its index is empty.
+    /// The set that is being built to replace the current one. Its index is empty.
     building: Option<Arc<Set>>,
 }
 
@@ -95,7 +97,7 @@ impl Vectors {
         self.read().current.clone()
     }
 
-    /// The set of this model that searches may use.
+    /// The set of this model, if searches may use it.
     pub fn of(&self, model: &EmbeddingModel) -> Option<Arc<Set>> {
         let sets = self.read();
         let previous = sets
@@ -110,7 +112,7 @@ impl Vectors {
             .cloned()
     }
 
-    /// The number of the set of this model, also of one that is being gathered.
+    /// The number of this model's set, which may still be in the building state.
     pub fn number_of(&self, model: &EmbeddingModel) -> Option<i64> {
         let sets = self.read();
         sets.current
@@ -120,8 +122,8 @@ impl Vectors {
             .map(|set| set.id)
     }
 
-    /// Forgets the set that was in use before once no search needs it; says whether that is so.
-    pub fn let_go(&self) -> bool {
+    /// Drops the previous set once no search needs it. Returns false while it may still be in use.
+    pub fn release_previous(&self) -> bool {
         let mut sets = self.write();
         if sets
             .previous
@@ -157,23 +159,23 @@ impl Vectors {
     }
 }
 
-/// What the writer carries through a transaction.
+/// The writer's vector state of the open transaction.
 #[derive(Debug)]
 pub(crate) struct OpenVectors {
     pub shared: Arc<Vectors>,
     /// The number of the next chunk.
     pub next_chunk: i64,
-    /// What the index is told after the commit.
+    /// Changes to apply to the index after the commit.
     changes: Vec<Change>,
-    /// Entries that got or lost vectors: owner and by how many.
+    /// Changes of the number of entries with vectors: owner and difference.
     counts: Vec<(i64, i64)>,
     /// A set that comes into use with this transaction.
     switched: Option<Arc<Set>>,
-    /// A set that is gathered from this transaction on.
+    /// A set whose building starts with this transaction.
     begun: Option<Arc<Set>>,
 }
 
-/// A place in the changes of a transaction, to go back to.
+/// A position in the changes of a transaction, for rolling back to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     changes: usize,
@@ -198,12 +200,12 @@ impl OpenVectors {
         }
     }
 
-    /// The set in use, as this transaction sees it.
+    /// The set in use, as seen by this transaction.
     pub fn current(&self) -> Option<Arc<Set>> {
         self.switched.clone().or_else(|| self.shared.current())
     }
 
-    /// The set that is gathered, as this transaction sees it.
+    /// The set being built, as seen by this transaction.
     pub fn building(&self) -> Option<Arc<Set>> {
         let switched = self.switched.as_ref().map(|set| set.id);
         self.begun
@@ -212,14 +214,14 @@ impl OpenVectors {
             .filter(|set| Some(set.id) != switched)
     }
 
-    /// Puts a set into use that shows everything this transaction did until now.
+    /// Puts a set into use that already includes the changes of this transaction.
     pub fn switch(&mut self, set: Arc<Set>) {
         self.changes.clear();
         self.counts.clear();
         self.switched = Some(set);
     }
 
-    /// Gathers a set from now on.
+    /// Starts building a set.
     pub fn begin(&mut self, set: Arc<Set>) {
         self.begun = Some(set);
     }
@@ -239,13 +241,13 @@ impl OpenVectors {
         }
     }
 
-    /// Forgets what came after the mark: the part was undone.
-    pub fn back_to(&mut self, mark: Mark) {
+    /// Drops the changes after the mark, because that part was rolled back.
+    pub fn roll_back_to(&mut self, mark: Mark) {
         self.changes.truncate(mark.changes);
         self.counts.truncate(mark.counts);
     }
 
-    /// Forgets everything: the transaction was undone.
+    /// Drops all changes, because the transaction was rolled back.
     pub fn clear(&mut self) {
         self.changes.clear();
         self.counts.clear();
@@ -253,7 +255,7 @@ impl OpenVectors {
         self.begun = None;
     }
 
-    /// Tells the index what was committed.
+    /// Applies the committed changes to the index.
     pub fn publish(&mut self) {
         let current = self.current();
         if let Some(set) = current.filter(|_| !self.changes.is_empty()) {

@@ -1,8 +1,8 @@
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId,
-    Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result, UnembeddedPage,
+    ChunkPlace, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse, MoveState, Moved,
+    OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit, UnembeddedPage,
     VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
@@ -19,7 +19,7 @@ use crate::{fts, weigh};
 impl VectorStore for SqliteStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
         let model = model.clone();
-        self.aside(move |conn, open| use_model::use_model(conn, open, &model))
+        self.write_without_owner(move |conn, open| use_model::use_model(conn, open, &model))
             .await
     }
 
@@ -55,7 +55,7 @@ impl VectorStore for SqliteStore {
     async fn unembedded(
         &self,
         model: &EmbeddingModel,
-        after: Option<&Place>,
+        after: Option<&ScanCursor>,
         limit: u32,
     ) -> Result<UnembeddedPage> {
         let Some(set_id) = self.vectors.number_of(model) else {
@@ -73,7 +73,7 @@ impl VectorStore for SqliteStore {
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
-        // An owner that was erased meanwhile must not come back.
+        // An owner that was deleted in the meantime must not be created again.
         if !self
             .read(&self.points, owner, Read::default(), |_, owner| {
                 Ok(owner.is_some())
@@ -123,24 +123,24 @@ impl VectorStore for SqliteStore {
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
         let model = model.clone();
-        self.aside(move |conn, open| moving::begin(conn, open, &model))
+        self.write_without_owner(move |conn, open| moving::begin(conn, open, &model))
             .await
     }
 
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
         let model = model.clone();
-        self.aside(move |conn, open| moving::finish(conn, open, &model, waiting))
+        self.write_without_owner(move |conn, open| moving::finish(conn, open, &model, waiting))
             .await
     }
 
     async fn maintain(&self) -> Result<()> {
-        if !self.vectors.let_go() {
+        if !self.vectors.release_previous() {
             return Ok(());
         }
         let mut after = Some(0);
         while let Some(place) = after {
             after = self
-                .aside(move |conn, _| moving::sweep(conn, place))
+                .write_without_owner(move |conn, _| moving::sweep(conn, place))
                 .await?;
         }
         Ok(())
@@ -194,7 +194,7 @@ fn rank(
     };
     if let (Some(semantic), Some(set)) = (&search.semantic, set) {
         let depth = search.depth as usize;
-        let by_meaning = Search {
+        let semantic = Search {
             set,
             vector: &semantic.vector,
             filter,
@@ -202,12 +202,12 @@ fn rank(
             indexed,
             depth,
         };
-        let found = by_meaning.run(conn).map_err(store_error)?;
+        let found = semantic.run(conn).map_err(store_error)?;
         let place = |at: i64| u32::try_from(at).unwrap_or(0);
         ranking.semantic = found
             .hits
             .iter()
-            .map(|hit| RankedByMeaning {
+            .map(|hit| SemanticHit {
                 id: id_of_row(hit.row_id),
                 distance: hit.distance,
                 position: place(hit.position),
@@ -229,7 +229,7 @@ fn rank(
         ranking.fts = found
             .rows
             .iter()
-            .map(|(row_id, score)| RankedByWords {
+            .map(|(row_id, score)| FtsHit {
                 id: id_of_row(*row_id),
                 score: *score,
             })

@@ -1,4 +1,4 @@
-//! The vectors of chunks' tokens. They come and go with their chunks; nothing but [`read`] reads them.
+//! Token vectors. They are stored and deleted with their chunks. Only [`read`] reads them.
 
 use context_store::{ChunkPlace, ChunkTokens};
 use diesel::prelude::*;
@@ -8,7 +8,7 @@ use crate::owners::Owner;
 use crate::schema::{chunk_tokens, chunks};
 use crate::transaction::Transaction;
 
-/// Stores what is kept of a chunk's tokens.
+/// Stores the token vectors of a chunk.
 pub(super) fn insert(
     transaction: &mut Transaction<'_>,
     row_id: i64,
@@ -28,7 +28,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// Deletes those of an entry, of every model.
+/// Deletes the token vectors of an entry, for all models.
 pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
     let of_entry = chunk_tokens::owner
         .eq(transaction.owner.owner)
@@ -37,7 +37,7 @@ pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
     Ok(())
 }
 
-/// Deletes those of these chunks, whosever they are.
+/// Deletes the token vectors of these chunks, for all owners.
 pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<()> {
     let keys: Vec<(i64, i64, i64, i64)> = chunks::table
         .filter(chunks::chunk_id.eq_any(doomed))
@@ -54,7 +54,7 @@ pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<
     Ok(())
 }
 
-/// What is kept of these chunks' tokens.
+/// The token vectors of these chunks.
 pub(super) fn read(
     conn: &mut SqliteConnection,
     owner: &Owner,

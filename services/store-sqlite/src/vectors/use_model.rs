@@ -1,4 +1,4 @@
-//! Choosing the model whose vectors are kept.
+//! Selecting the model whose vectors are stored.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::writer::Open;
 /// The states of a set, in `embedding_sets.current`.
 pub(super) const BUILDING: i64 = 0;
 pub(super) const CURRENT: i64 = 1;
-/// Its chunks are being deleted, and then its row.
+/// The chunks of the set, and then its row, are being deleted.
 pub(super) const DISCARDED: i64 = 2;
 
 pub(super) fn use_model(
@@ -35,14 +35,14 @@ pub(super) fn use_model(
         }
         _ => {}
     }
-    // Sets without a vector are of no use to anybody.
+    // Sets without vectors are useless.
     diesel::delete(embedding_sets::table).execute(conn)?;
     let set = Arc::new(make(conn, model, CURRENT)?);
     open.vectors.switch(set);
     Ok(ModelUse::Ready)
 }
 
-/// Makes a set. Its number is greater than that of every set of which something is left.
+/// Creates a set. Its number is greater than that of every set with remaining data.
 pub(super) fn make(
     conn: &mut SqliteConnection,
     model: &EmbeddingModel,

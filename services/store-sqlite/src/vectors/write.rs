@@ -1,4 +1,4 @@
-//! An entry's chunks, inside the transaction that writes the entry.
+//! The chunks of an entry, written in the entry's transaction.
 
 use context_store::{Embedded, Embedding, EmbeddingModel};
 use context_vector::{Change, Item, code, encode};
@@ -8,7 +8,7 @@ use super::tokens;
 use crate::schema::{chunks, vectors};
 use crate::transaction::Transaction;
 
-/// Stores an entry's vectors when they are there and of the model in use; an entry without any waits for them.
+/// Stores an entry's vectors if they are given and of the model in use. An entry without vectors gets them later.
 pub(crate) fn insert(
     transaction: &mut Transaction<'_>,
     row_id: i64,
@@ -73,7 +73,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// The set of this model: the one in use or the one that is gathered.
+/// The set of this model: the one in use or the one being built.
 pub(super) fn set_of(transaction: &Transaction<'_>, model: &EmbeddingModel) -> Option<i64> {
     let vectors = &transaction.vectors;
     [vectors.current(), vectors.building()]
@@ -83,7 +83,7 @@ pub(super) fn set_of(transaction: &Transaction<'_>, model: &EmbeddingModel) -> O
         .map(|set| set.id)
 }
 
-/// Deletes an entry's vectors, of every model.
+/// Deletes an entry's vectors, for all models.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
     let Some(set) = transaction.vectors.current() else {
         return Ok(());
@@ -112,7 +112,7 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
     Ok(())
 }
 
-/// Puts other vectors in the place of an entry's.
+/// Replaces an entry's vectors.
 pub(crate) fn replace(
     transaction: &mut Transaction<'_>,
     row_id: i64,

@@ -1,7 +1,5 @@
 //! Builders and shortcuts.
 
-use std::time::Duration;
-
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
 use context_store::{
     FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch,
@@ -94,7 +92,7 @@ pub async fn found(store: &dyn Store, language: &str, words: &str) -> Vec<String
     found_with(store, language, words, 0.0).await
 }
 
-/// The texts that match these English words, or whose neighbours do.
+/// The texts for which these English words occur in the text or in its context window.
 pub async fn found_near(store: &dyn Store, words: &str) -> Vec<String> {
     found_with(store, "english", words, 0.4).await
 }
@@ -132,16 +130,4 @@ async fn found_with(
         .into_iter()
         .map(|found| found.entry.text)
         .collect()
-}
-
-/// Polls until the condition holds, for at most 30 seconds.
-pub async fn until(condition: impl AsyncFn() -> bool) {
-    let wait = async {
-        while !condition().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), wait)
-        .await
-        .expect("the condition holds in time");
 }

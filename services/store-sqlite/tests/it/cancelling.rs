@@ -1,4 +1,4 @@
-//! Searches that take longer than they may, and searches whose caller leaves.
+//! Searches that exceed their time limit, and searches whose caller leaves.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PAGE: Page = Page {
     offset: 0,
 };
 
-/// A store whose entries' labels are long arrays with a 1 at their end.
+/// A store whose entries have long arrays as labels, with a 1 at the end.
 async fn store(directory: &tempfile::TempDir) -> SqliteStore {
     let mut config = Config::new(directory.path().join("contexts.db"));
     config.readers = 2;
@@ -32,7 +32,7 @@ async fn store(directory: &tempfile::TempDir) -> SqliteStore {
     store
 }
 
-/// Goes through all arrays a hundred times: minutes.
+/// Scans all arrays a hundred times, which takes minutes.
 async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, StoreError> {
     let comparison = Comparison::ArrayContains {
         value: Scalar::Int(1),
@@ -51,7 +51,7 @@ async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, Sto
         .await
 }
 
-/// A search that takes a moment, in the same lane.
+/// A short search in the same lane.
 async fn short(store: &SqliteStore, owner: &OwnerId) -> SearchPage {
     let condition = Condition {
         path: MetadataPath::parse("labels").expect("a path"),
@@ -109,7 +109,7 @@ async fn an_owner_that_fills_the_queue_of_searches_lets_another_one_in_between()
     let limited = async |limit: u64| {
         call::within(Duration::from_millis(limit), None, endless(&store, &many)).await
     };
-    // Two run until their deadline, and hundreds wait, none of which would be done in an hour.
+    // Two of them run until their deadline, and hundreds are queued. None of them would finish within an hour.
     let first = futures::future::join(limited(500), limited(500));
     let waiting = futures::future::join_all((0..200).map(|_| limited(3_600_000)));
     let served = tokio::time::timeout(Duration::from_secs(60), async {

@@ -1,4 +1,4 @@
-//! The record of changes, which nothing reads yet through the store.
+//! The table of changes, which no store operation reads yet.
 
 use context_store::{DeleteCriteria, OwnerId, Store};
 use context_store_sqlite::{Config, SqliteStore};

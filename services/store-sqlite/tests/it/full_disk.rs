@@ -1,4 +1,4 @@
-//! No room: writes say so, reads go on, and writes resume.
+//! On a full disk writes fail, reads continue, and writes resume when there is space.
 
 use context_store::{DeleteCriteria, OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, SqliteStore};

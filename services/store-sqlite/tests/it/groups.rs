@@ -1,6 +1,6 @@
-//! Requests that share a transaction do not share their fate.
+//! Requests that share a transaction succeed or fail independently.
 //!
-//! A second connection holds the write lock while requests queue up, so that the next transaction takes all of them.
+//! A second connection holds the write lock while requests are queued, so that the next transaction takes all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,13 @@ use std::time::Duration;
 use context_model::Reason;
 use context_store::{OwnerId, Store, StoreError, StoredBatch, Written};
 use context_store_sqlite::{Config, SqliteStore};
+use context_test_support::until;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use tokio::task::JoinHandle;
 
-use crate::arrange::{entry, options, read, store_batch, texts, until, update};
+use crate::arrange::{entry, options, read, store_batch, texts, update};
 
 type Answer = JoinHandle<Result<Written<StoredBatch>, StoreError>>;
 
@@ -24,7 +25,7 @@ struct Held {
     _directory: tempfile::TempDir,
 }
 
-/// A store with one entry, whose writer waits for the lock with one request in its hands.
+/// A store with one entry. Its writer has taken one request and waits for the lock.
 async fn held(configure: impl FnOnce(&mut Config)) -> Held {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
@@ -76,11 +77,14 @@ async fn counters(store: &SqliteStore) -> (i64, i64, i64) {
     )
 }
 
-/// Waits until the request was handed in and so many are queued.
+/// Waits until the request was submitted and `wanted` requests are queued.
 async fn queued(store: &SqliteStore, wanted: i64, answer: &Answer) {
-    // One turn of the single-threaded runtime hands the request in; the writer takes the first one by itself.
+    // One poll of the single-threaded runtime submits the request. The writer takes the first one by itself.
     tokio::task::yield_now().await;
-    until(async || answer.is_finished() || counters(store).await.0 == wanted).await;
+    until("so many are queued", async || {
+        answer.is_finished() || counters(store).await.0 == wanted
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -242,7 +246,10 @@ async fn what_is_queued_at_the_close_is_written_first() {
         let store = Arc::clone(&store);
         async move { store.close().await }
     });
-    until(async || matches!(store.check().await, Err(StoreError::Closed))).await;
+    until("it is closed", async || {
+        matches!(store.check().await, Err(StoreError::Closed))
+    })
+    .await;
     lock.batch_execute("ROLLBACK").unwrap();
     closing.await.unwrap();
     first.await.unwrap().unwrap();

@@ -1,9 +1,8 @@
-//! The embedded database through its public interface.
+//! Tests of the SQLite store through its public interface.
 
 mod arrange;
 mod cancelling;
 mod changes;
-mod conformance;
 mod full_disk;
 mod groups;
 mod opening;

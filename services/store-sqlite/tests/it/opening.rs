@@ -1,9 +1,9 @@
-//! Whose a file is, and what survives a restart.
+//! Which files can be opened, and what survives a restart.
 
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
 
-use context_store::{Neighbourhood, OwnerId, Store, StoreError};
+use context_store::{ContextWindow, OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, OpenError, SqliteStore, Started};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -163,7 +163,7 @@ async fn a_damaged_file_is_reported_and_not_served() {
     store.close().await;
     let whole = std::fs::read(&path).unwrap();
 
-    // The middle of the file overwritten, and then its end cut off.
+    // The middle of the file is overwritten, then its end is cut off.
     let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.seek(std::io::SeekFrom::Start(20 * 4096)).unwrap();
     file.write_all(&vec![0xa5; whole.len() - 20 * 4096])
@@ -198,7 +198,7 @@ async fn assert_corrupt(path: &Path) {
 
 #[tokio::test]
 async fn a_start_that_was_cut_short_is_taken_up_again() {
-    // What a start leaves that ends before the first table, and after the one that the migrations keep for themselves.
+    // The state after a first start that ended before the first table, or after the table of the migrations themselves.
     for statements in [
         "PRAGMA application_id = 0x43747873",
         "PRAGMA application_id = 0x43747873; CREATE TABLE __diesel_schema_migrations \
@@ -225,7 +225,7 @@ async fn a_database_whose_process_was_killed_opens_with_everything_acknowledged(
     );
     let store = SqliteStore::open(Config::new(&path)).unwrap();
     store_batch(&store, ["first", "second"].map(entry)).await;
-    // What a killed process leaves: nothing has moved from the log into the database yet.
+    // The state after a process was killed: nothing has been checkpointed yet.
     for end in ["", "-wal"] {
         std::fs::copy(
             format!("{}{end}", path.display()),
@@ -283,17 +283,17 @@ async fn another_language_is_indexed_anew() {
 async fn another_neighbourhood_is_indexed_anew() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
-    let neighbourhoods = [
-        Neighbourhood::NONE,
-        Neighbourhood::default(),
-        Neighbourhood {
+    let context_windows = [
+        ContextWindow::NONE,
+        ContextWindow::default(),
+        ContextWindow {
             entries: 1,
-            ..Neighbourhood::default()
+            ..ContextWindow::default()
         },
     ];
-    for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
+    for (context_window, expected) in context_windows.into_iter().zip([1, 3, 2]) {
         let store = SqliteStore::open(Config {
-            neighbourhood,
+            context_window,
             ..Config::new(&path)
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! Importing files of mcp-context-server: version 1 (integer ids), 2 (and summaries) and 3 (UUIDs).
+//! Imports files of mcp-context-server: version 1 (integer ids), 2 (with summaries) and 3 (UUIDs).
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Observer for Silent {
     fn note(&mut self, _: &str) {}
 }
 
-/// The tables of a version: what is before and after the columns that all have.
+/// The tables of a version. The parameters are the columns before and after those that all versions have.
 fn tables(id: &str, reference: &str, further: &str) -> String {
     format!(
         "CREATE TABLE context_entries ({id}, thread_id TEXT NOT NULL, source TEXT NOT NULL CHECK(source IN ('user', 'agent')), \
@@ -221,7 +221,7 @@ async fn version_3_is_numbered_by_creation_and_keeps_its_uuids() {
         "0199d1f0c0de7abc8123456789abcdef",
         "0199d1f0c0de7abc8123456789abcde0",
     );
-    // The first entry is the later one, and references the other.
+    // The first inserted entry is the later one, and references the other.
     let sql = tables(
         "rowid_int INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE",
         "TEXT",

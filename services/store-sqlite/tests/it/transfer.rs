@@ -1,12 +1,12 @@
-//! Moving a database into another file.
+//! Migrating a database into another file.
 
 use std::path::{Path, PathBuf};
 
-use context_store::generate::fill;
 use context_store::transfer::{
     Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate,
 };
 use context_store::{EmbeddingModel, OwnerId, Store as _};
+use context_store_conformance::generate::fill;
 use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
@@ -35,7 +35,7 @@ async fn moved(from: &Path, to: &Path) -> Result<Report, TransferError> {
     migrate(source.as_mut(), &mut target, &mut Silent).await
 }
 
-/// A file with some of everything.
+/// A file with rows in every table.
 async fn filled(directory: &Path, entries: usize) -> PathBuf {
     let path = directory.join("from.db");
     let store = SqliteStore::open(Config::new(&path)).unwrap();
@@ -44,7 +44,7 @@ async fn filled(directory: &Path, entries: usize) -> PathBuf {
     path
 }
 
-/// Every row of every table but the full-text indexes, as text. Chunks are numbered in the order they came.
+/// Every row of every table except the full-text indexes, as text. Chunks are numbered in their order.
 fn content(path: &Path) -> Vec<String> {
     #[derive(QueryableByName)]
     struct Line {
@@ -73,7 +73,7 @@ fn content(path: &Path) -> Vec<String> {
             "SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1"
         )));
     }
-    // The note that every row has checksums is each database's own: a moved row is checked again.
+    // The note that every row has checksums belongs to each database. A moved row is checked again.
     all.retain(|line| !line.starts_with("meta 'sealed'"));
     all
 }
@@ -124,7 +124,7 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
         "straße foo_bar",
         "decided agents remember",
     ] {
-        // In which order they come depends on what was deleted from an index before.
+        // Their order depends on what was deleted from an index before.
         let (mut before, mut after) = (
             found(&from, "english", words).await,
             found(&to, "english", words).await,
@@ -134,7 +134,7 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
         assert_eq!(before, after, "{words}");
         assert!(!after.is_empty(), "{words}");
     }
-    // It goes on as if nothing had happened.
+    // Both databases continue identically.
     let (one, other) = (
         store_batch(&from, [entry("next")]).await,
         store_batch(&to, [entry("next")]).await,
@@ -144,7 +144,7 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
     to.close().await;
 }
 
-/// Fails after some writes, as a process that is killed does.
+/// Fails after some writes, like a process that is killed.
 struct Interrupted<'t> {
     target: &'t mut SqliteTarget,
     writes: usize,
@@ -213,7 +213,10 @@ async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
         }
         drop((source, target));
         let refused = SqliteStore::open(Config::new(&to)).unwrap_err();
-        assert!(matches!(refused, OpenError::HalfMoved { .. }), "{refused}");
+        assert!(
+            matches!(refused, OpenError::IncompleteMigration { .. }),
+            "{refused}"
+        );
         stops += 1;
         copied += 1;
         assert!(stops < 100, "it gets further each time");

@@ -1,14 +1,15 @@
-//! Vectors over restarts: what is in the file is what is found.
+//! Vectors after restarts: a search finds what is stored in the file.
 
 use std::path::Path;
 
 use context_model::Filter;
 use context_store::{
     DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse,
-    MoveState, Moved, OwnerId, RankSearch, RankedByMeaning, SemanticSearch, Store, VectorStore,
+    MoveState, Moved, OwnerId, RankSearch, SemanticHit, SemanticSearch, Store, VectorStore,
     WriteOptions,
 };
 use context_store_sqlite::{Config, SqliteStore};
+use context_test_support::Random;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
@@ -22,16 +23,10 @@ fn model() -> EmbeddingModel {
     }
 }
 
-/// A direction that differs for every seed.
+/// A vector with a different direction for every seed.
 fn vector(seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    };
-    let vector: Vec<f32> = (0..64).map(|_| next()).collect();
+    let mut random = Random::new(seed);
+    let vector: Vec<f32> = (0..64).map(|_| random.unit()).collect();
     let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     vector.into_iter().map(|value| value / length).collect()
 }
@@ -56,7 +51,7 @@ fn with(embeddings: Vec<Embedding>) -> WriteOptions {
     }
 }
 
-async fn nearest(store: &SqliteStore, seed: u64) -> Vec<RankedByMeaning> {
+async fn nearest(store: &SqliteStore, seed: u64) -> Vec<SemanticHit> {
     let semantic = Some(SemanticSearch {
         model: model(),
         vector: vector(seed),
@@ -74,7 +69,7 @@ async fn nearest(store: &SqliteStore, seed: u64) -> Vec<RankedByMeaning> {
         .semantic
 }
 
-/// Chunks whose tokens' vectors are in the file.
+/// Number of chunks with stored token vectors.
 fn stored_tokens(path: &Path) -> i64 {
     #[derive(QueryableByName)]
     struct Count {
@@ -163,7 +158,7 @@ async fn a_restart_finds_exactly_what_was_found_before() {
         assert_eq!(nearest(&store, seed as u64 * 7).await, *before);
     }
     assert_eq!(store.use_model(&model()).await.unwrap(), ModelUse::Ready);
-    // Chunks that come after a restart do not take the numbers of others.
+    // Chunks stored after a restart do not reuse numbers.
     store
         .store_contexts(
             &owner,

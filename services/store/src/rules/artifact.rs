@@ -1,4 +1,4 @@
-//! Versions of artifacts: what a change makes of the current one.
+//! Versions of artifacts: how a change turns the current version into the next.
 
 use context_model::{
     ArtifactId, ArtifactState, ArtifactUpdate, Error, JsonObject, Metadata, NewArtifact, Timestamp,
@@ -7,31 +7,31 @@ use context_model::{
 use crate::seal::{self, StoredVersionContent};
 use crate::{ArtifactRestore, Record, Recorded, StoreError, StoredArtifact, StoredVersion};
 
-/// A version as it was read, damaged or not, with its artifact's time of creation.
+/// A version as it was read, damaged or not, with the creation time of its artifact.
 #[derive(Debug, Clone)]
 pub struct ReadVersion {
     /// The artifact.
     pub id: ArtifactId,
     /// When the artifact was created, in microseconds.
     pub created_at: i64,
-    /// The number of this version.
+    /// Version number.
     pub version: i64,
     /// When it was stored, in microseconds.
     pub at: i64,
-    /// Whether a caller gave the title; otherwise it follows the content.
+    /// Whether a caller gave the title. Otherwise it is generated from the content.
     pub title_given: bool,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// Its metadata as JSON.
+    /// The metadata, as JSON.
     pub metadata: String,
-    /// Its content.
+    /// The content.
     pub content: String,
-    /// Its checksum.
+    /// The checksum.
     pub seal: Option<Vec<u8>>,
 }
 
 impl ReadVersion {
-    /// Whether it is what was stored.
+    /// Whether the content matches its checksum.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let read = StoredVersionContent {
@@ -44,10 +44,10 @@ impl ReadVersion {
         self.object().is_some() && seal::artifact_is_sound(&read, self.seal.as_deref())
     }
 
-    /// The same version.
+    /// Returns the version if it is sound.
     ///
     /// # Errors
-    /// `STORAGE_CORRUPT` when it is not what was stored.
+    /// `STORAGE_CORRUPT` when the version does not match its checksum.
     pub fn checked(self) -> Result<Self, StoreError> {
         if self.is_sound() {
             Ok(self)
@@ -70,7 +70,7 @@ impl ReadVersion {
         }
     }
 
-    /// The version alone.
+    /// The version without its artifact.
     #[must_use]
     pub fn into_version(self) -> StoredVersion {
         StoredVersion {
@@ -91,7 +91,7 @@ impl ReadVersion {
         }
     }
 
-    /// `None` when the metadata is no JSON object.
+    /// `None` when the metadata is not a JSON object.
     fn object(&self) -> Option<JsonObject> {
         serde_json::from_str(&self.metadata).ok()
     }
@@ -104,17 +104,17 @@ pub struct NewVersion {
     pub id: ArtifactId,
     /// When the artifact was created.
     pub created_at: Timestamp,
-    /// The number of this version, from 1.
+    /// Version number, from 1.
     pub version: i64,
     /// When it is stored.
     pub at: Timestamp,
-    /// What it holds.
+    /// Its title, content and metadata.
     pub state: ArtifactState,
-    /// Its metadata as JSON.
+    /// The metadata, as JSON.
     pub metadata: String,
-    /// What differs from the version before: `title`, `content`, `metadata`.
+    /// The fields that differ from the previous version: `title`, `content`, `metadata`.
     pub changes: Vec<String>,
-    /// Its checksum.
+    /// The checksum.
     pub seal: [u8; seal::ARTIFACT_BYTES],
 }
 
@@ -131,7 +131,7 @@ impl NewVersion {
         changes: Vec<String>,
         now: Timestamp,
     ) -> Self {
-        // A clock that stands still or steps back must not hide a change.
+        // The time must increase even if the clock stands still or steps back. Otherwise the change would be hidden.
         let at = Timestamp(now.micros().max(current.at + 1));
         let created_at = Timestamp(current.created_at);
         Self::new(
@@ -167,13 +167,13 @@ impl NewVersion {
         }
     }
 
-    /// Whether title or content differ from the version before, which the search for artifacts reads.
+    /// Whether the title or the content, which artifact search reads, differs from the previous version.
     #[must_use]
     pub fn has_other_texts(&self) -> bool {
         self.changes.iter().any(|change| change != "metadata")
     }
 
-    /// What the write gives.
+    /// The outcome of the write.
     #[must_use]
     pub fn into_outcome(self) -> ArtifactOutcome {
         let ArtifactState {
@@ -195,24 +195,24 @@ impl NewVersion {
     }
 }
 
-/// What an update makes of an artifact.
+/// The result of an update.
 #[derive(Debug)]
 pub enum Updated {
     /// A new version.
     Version(NewVersion),
-    /// No new version: nothing that a reader sees is different.
+    /// No new version, because nothing visible changed.
     Unchanged {
-        /// The artifact as it is.
+        /// The unchanged artifact.
         outcome: ArtifactOutcome,
-        /// Whether the title of the current version counts as given from now on, when that is different.
+        /// Set when the title of the current version changes between given and generated.
         title_given: Option<bool>,
     },
 }
 
-/// The current version of an artifact, when it is the expected one.
+/// The current version of an artifact, if it is the expected one.
 ///
 /// # Errors
-/// `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`.
+/// `ARTIFACT_NOT_FOUND` or `VERSION_MISMATCH`.
 pub fn current(
     id: &ArtifactId,
     found: Option<ReadVersion>,
@@ -232,7 +232,7 @@ pub fn current(
 /// Applies an update to the current version.
 ///
 /// # Errors
-/// An edit that does not fit the content; `STORAGE_CORRUPT` when the current version is damaged.
+/// An edit that does not fit the content, or `STORAGE_CORRUPT` when the current version is damaged.
 pub fn update(
     current: ReadVersion,
     update: &ArtifactUpdate,
@@ -248,16 +248,16 @@ pub fn update(
         )));
     }
     Ok(Updated::Unchanged {
-        // The title is to stay from now on, or to follow the content again.
+        // Only whether the title is given or follows the content has changed.
         title_given: (after.title_given != before.title_given).then_some(after.title_given),
         outcome: current.into_artifact().into(),
     })
 }
 
-/// Makes a new version of an earlier one.
+/// Creates a new version from an earlier one.
 ///
 /// # Errors
-/// `ARTIFACT_VERSION_NOT_RESTORABLE` when there is no such version; `STORAGE_CORRUPT` when it is damaged.
+/// `ARTIFACT_VERSION_NOT_RESTORABLE` when there is no such version, `STORAGE_CORRUPT` when it is damaged.
 pub fn restore(
     current: &ReadVersion,
     wanted: Option<ReadVersion>,
@@ -271,7 +271,7 @@ pub fn restore(
     } = restore;
     let wanted = wanted.ok_or_else(|| Error::artifact_version_not_restorable(id, *version))?;
     let state = wanted.checked()?.state();
-    // What is damaged now may be restored: all of it changes.
+    // A damaged current version may be replaced. Then all fields count as changed.
     let changes = if current.is_sound() {
         state.changes_from(&current.state())
     } else {
@@ -280,13 +280,14 @@ pub fn restore(
     Ok(NewVersion::after(current, state, changes, now))
 }
 
-/// What a write gives: the artifact, unless an earlier request with the same idempotency key made it. The record of that
-/// request has no content, so that none survives the artifact; the version is read again instead.
+/// The outcome of a write. `artifact` is `None` when an earlier request with the same idempotency key made the write.
+/// The record of that request has no content, so that no content survives the artifact. The version must then be read
+/// again.
 #[derive(Debug, Clone)]
 pub struct ArtifactOutcome {
     /// The artifact's id.
     pub id: String,
-    /// Its version after the write.
+    /// The version after the write.
     pub version: i64,
     /// The artifact.
     pub artifact: Option<StoredArtifact>,

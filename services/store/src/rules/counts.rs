@@ -1,26 +1,26 @@
-//! Counts of entries, kept for each owner and each thread so that no read has to count.
+//! Counts of entries, maintained for each owner and each thread so that no read has to count.
 
 use std::ops::{AddAssign, Neg, SubAssign};
 
 use context_model::Source;
 
-/// Entries by source, entries with images, and images; or by how many these change.
+/// Numbers of entries by source, of entries with images, and of images. Also used for differences between such numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryCounts {
-    /// All entries.
+    /// Number of entries.
     pub entries: i64,
-    /// Those of users.
+    /// Entries of users.
     pub user: i64,
-    /// Those of agents.
+    /// Entries of agents.
     pub agent: i64,
-    /// Those with images.
+    /// Entries with images.
     pub multimodal: i64,
-    /// The images of all.
+    /// Number of images.
     pub images: i64,
 }
 
 impl EntryCounts {
-    /// One entry.
+    /// The counts of one entry.
     #[must_use]
     pub fn of_entry(source: Source, image_count: i64) -> Self {
         let (user, agent) = match source {
@@ -36,7 +36,7 @@ impl EntryCounts {
         }
     }
 
-    /// What changes when an entry that had `before` images has `after`.
+    /// The difference when the number of images of an entry changes from `before` to `after`.
     #[must_use]
     pub fn of_images(before: i64, after: i64) -> Self {
         Self {

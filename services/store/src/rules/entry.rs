@@ -1,43 +1,43 @@
-//! What an update makes of a stored entry.
+//! Merging an update into a stored entry.
 
 use context_model::{EntryUpdate, Error, JsonObject, Metadata, MetadataChange, Timestamp};
 
 use super::counts::EntryCounts;
 use crate::seal::{self, Checked, EntrySeal, Part, StoredContent};
 
-/// What an update needs to know of the entry.
+/// The parts of the entry that an update needs.
 #[derive(Debug)]
 pub struct Stored<'a> {
-    /// Its id, version, text, metadata and checksums.
+    /// The entry's id, version, text, metadata and checksums.
     pub content: StoredContent<'a>,
-    /// When it was last changed, in microseconds.
+    /// When it was last updated, in microseconds.
     pub updated_at: i64,
-    /// How many images it has.
+    /// Number of images.
     pub image_count: i64,
 }
 
-/// The entry after the update, as far as it differs.
+/// The changed parts of the entry after the update.
 #[derive(Debug)]
 pub struct Merged {
-    /// Its next version.
+    /// The next version.
     pub version: i64,
-    /// When it is changed, in microseconds.
+    /// The time of the update, in microseconds.
     pub updated_at: i64,
-    /// How many images it has.
+    /// Number of images.
     pub image_count: i64,
-    /// Its metadata and the same as JSON, when these are given.
+    /// The metadata, parsed and as JSON, if it changes.
     pub metadata: Option<(Metadata, String)>,
-    /// Its checksums.
+    /// The checksums.
     pub seal: [u8; seal::ENTRY_BYTES],
-    /// By how much the counts of its owner and thread change.
+    /// The change of the counts of its owner and thread.
     pub counts: EntryCounts,
 }
 
 /// Applies an update to a stored entry.
 ///
 /// # Errors
-/// `VERSION_MISMATCH` when another version is expected; an error of the patch; `STORAGE_CORRUPT` when metadata that is to be
-/// patched is damaged.
+/// `VERSION_MISMATCH` when another version is expected, an error of the patch, or `STORAGE_CORRUPT` when the metadata
+/// to be patched is damaged.
 pub fn merge(update: &EntryUpdate, stored: &Stored<'_>, now: Timestamp) -> Result<Merged, Error> {
     let EntryUpdate {
         id,
@@ -75,7 +75,7 @@ pub fn merge(update: &EntryUpdate, stored: &Stored<'_>, now: Timestamp) -> Resul
     let json = metadata.as_ref().map(|(_, json)| json.as_str());
     Ok(Merged {
         version: content.version + 1,
-        // A clock that stands still or steps back must not hide an update.
+        // The time must increase even if the clock stands still or steps back. Otherwise the update would be hidden.
         updated_at: now.micros().max(updated_at + 1),
         image_count,
         seal: EntrySeal::next(content, text.as_deref(), json).to_bytes(*id),
@@ -94,7 +94,7 @@ fn sound_metadata(content: &StoredContent<'_>) -> Result<JsonObject, Error> {
     serde_json::from_str(content.metadata).map_err(|_| damaged(Part::Metadata))
 }
 
-/// The tags that go and those that come when an entry with the tags `before` gets the tags `after`; both are sorted.
+/// The removed and the added tags when the tags `before` are replaced by `after`. Both lists are sorted.
 #[must_use]
 pub fn tag_changes<'t>(
     before: &'t [String],

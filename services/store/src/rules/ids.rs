@@ -1,4 +1,4 @@
-//! Ids of entries: integers of each owner that ascend and are never used again.
+//! Ids of entries: for each owner, ascending integers that are never reused.
 
 use std::ops::Range;
 
@@ -6,10 +6,11 @@ use context_model::Limits;
 
 use crate::StoreError;
 
-/// The `count` ids that end before `next`, an owner's next unused id.
+/// The `count` ids before `next`, which is the owner's next unused id.
 ///
 /// # Errors
-/// `Internal` when one of them lies beyond [`Limits::MAX_ID`], which JavaScript's numbers still hold exactly.
+/// `Internal` when an id would exceed [`Limits::MAX_ID`], the largest integer that JavaScript numbers represent
+/// exactly.
 pub fn leased(count: i64, next: i64) -> Result<Range<i64>, StoreError> {
     let first = next.saturating_sub(count);
     if first < 1 || next - 1 > Limits::MAX_ID {
@@ -18,7 +19,7 @@ pub fn leased(count: i64, next: i64) -> Result<Range<i64>, StoreError> {
     Ok(first..next)
 }
 
-/// The error of an owner that has no unused ids left.
+/// The error when an owner has no unused ids left.
 #[must_use]
 pub fn used_up() -> StoreError {
     StoreError::Internal("the owner has no ids left".into())

@@ -1,8 +1,8 @@
-//! What becomes of a stored key.
+//! Changes of stored keys.
 
 use crate::{KeyChange, StoredKey};
 
-/// The key after a change; `None` when it is like that already, so that nothing is to be written.
+/// The key after a change. `None` when the change has no effect and nothing must be written.
 #[must_use]
 pub fn changed(key: &StoredKey, change: &KeyChange) -> Option<StoredKey> {
     let KeyChange {
@@ -17,14 +17,15 @@ pub fn changed(key: &StoredKey, change: &KeyChange) -> Option<StoredKey> {
         scopes: scopes.unwrap_or_else(|| key.scopes.clone()),
         narrowing: narrowing.unwrap_or_else(|| key.narrowing.clone()),
         expires_at: expires_at.unwrap_or(key.expires_at),
-        // The first moment counts, and nothing switches a key on again.
+        // The first deactivation counts, and a key cannot be activated again.
         deactivated_at: key.deactivated_at.or(deactivated_at),
         ..key.clone()
     };
     (after != *key).then_some(after)
 }
 
-/// A key in whose place another one is stored: it is switched off. `None` when it was off already, and cannot be replaced.
+/// The deactivated form of a key that is replaced by another. `None` when it was already deactivated and cannot be
+/// replaced.
 #[must_use]
 pub fn replaced(key: StoredKey, by: &StoredKey) -> Option<StoredKey> {
     if key.deactivated_at.is_some() {

@@ -1,23 +1,23 @@
-//! The rule that collapses retransmits: an entry that repeats its thread's newest one is not stored again.
+//! The retransmit rule: an entry that repeats its thread's newest entry is not stored again.
 //!
-//! [`ThreadState::may_be_repeated_by`](super::thread::ThreadState::may_be_repeated_by) says from the thread's row alone whether the
-//! entry has to be compared.
+//! [`ThreadState::may_be_repeated_by`](super::thread::ThreadState::may_be_repeated_by) decides from the thread's row
+//! alone whether the entries must be compared.
 
 use context_model::{ImageInput, JsonObject, Metadata, NewEntry, NewImage};
 
-/// What is stored of the newest entry, without its images.
+/// The newest entry as stored, without its images.
 #[derive(Debug, Clone, Copy)]
 pub struct Stored<'a> {
-    /// Its text.
+    /// The text.
     pub text: &'a str,
-    /// Its tags, sorted.
+    /// The tags, sorted.
     pub tags: &'a [String],
-    /// Its metadata, as JSON.
+    /// The metadata, as JSON.
     pub metadata: &'a str,
 }
 
-/// Whether the text is the same and all else that is given, but images, equals what is stored. Metadata that cannot be read
-/// equals none.
+/// Whether the text is the same and everything else that is given, except images, equals the stored values. Metadata
+/// that cannot be parsed never matches.
 #[must_use]
 pub fn repeats(entry: &NewEntry, stored: &Stored<'_>) -> bool {
     let NewEntry {
@@ -39,7 +39,7 @@ pub fn repeats(entry: &NewEntry, stored: &Stored<'_>) -> bool {
         && metadata.as_ref().is_none_or(same_metadata)
 }
 
-/// Whether an entry with the images `stored` has exactly the images `given`, in this order.
+/// Whether the stored images equal the given ones, in the same order.
 #[must_use]
 pub fn repeats_images(given: &[NewImage], stored: &[ImageInput]) -> bool {
     stored.len() == given.len()

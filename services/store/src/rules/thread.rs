@@ -6,32 +6,32 @@ use sha2::{Digest as _, Sha256};
 use super::counts::EntryCounts;
 use crate::clock;
 
-/// One thread as its row has it. A thread without entries has no row, or one that goes with the transaction.
+/// The row of one thread. A thread without entries has no row, or one that is deleted in the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadState {
-    /// Its name.
+    /// Name of the thread.
     pub thread_id: String,
-    /// Its entries.
+    /// Number of entries.
     pub entry_count: i64,
-    /// Those of users.
+    /// Entries of users.
     pub user_count: i64,
-    /// Those of agents.
+    /// Entries of agents.
     pub agent_count: i64,
-    /// Those with images.
+    /// Entries with images.
     pub multimodal_count: i64,
     /// When its first entry was created, in microseconds.
     pub first_entry: i64,
     /// When its newest entry was created, in microseconds.
     pub last_entry: i64,
-    /// The newest entry: the last one that was stored, whatever the clock said.
+    /// Id of the newest entry: the last one stored, whatever its time.
     pub last_id: i64,
-    /// Who wrote it: `user` or `agent`.
+    /// Its source: `user` or `agent`.
     pub last_source: String,
     /// The [`text_hash`] of its text.
     pub last_hash: i64,
 }
 
-/// Decides whether a text can be that of the newest entry, before the texts are compared.
+/// A hash that excludes most texts which differ from the newest entry's, before the texts are compared.
 #[must_use]
 pub fn text_hash(text: &str) -> i64 {
     let digest = Sha256::digest(text.as_bytes());
@@ -41,30 +41,30 @@ pub fn text_hash(text: &str) -> i64 {
 /// A new entry of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct NewestEntry {
-    /// Its id.
+    /// The entry's id.
     pub id: i64,
-    /// Who wrote it.
+    /// Its source.
     pub source: Source,
-    /// How many images it has.
+    /// Number of images.
     pub image_count: i64,
-    /// When it is created, in microseconds: see [`ThreadState::created_at`].
+    /// Creation time, in microseconds. See [`ThreadState::created_at`].
     pub created_at: i64,
     /// The [`text_hash`] of its text.
     pub hash: i64,
 }
 
-/// The first and the newest entry of a thread that lost entries, as they were found.
+/// The first and the newest remaining entry of a thread after a deletion.
 #[derive(Debug, Clone)]
 pub struct ThreadEnds {
-    /// When the first entry was created.
+    /// Creation time of the first entry.
     pub first_entry: i64,
-    /// When the newest entry was created.
+    /// Creation time of the newest entry.
     pub last_entry: i64,
-    /// The newest entry.
+    /// Id of the newest entry.
     pub last_id: i64,
-    /// Who wrote it.
+    /// Its source.
     pub last_source: String,
-    /// Its text; needed only where another entry has become the newest.
+    /// Its text. Only needed when another entry has become the newest.
     pub last_text: Option<String>,
 }
 
@@ -86,15 +86,16 @@ impl ThreadState {
         }
     }
 
-    /// The newest entry, when an entry with this source and [`text_hash`] may repeat it.
+    /// The id of the newest entry, if an entry with this source and [`text_hash`] may repeat it.
     #[must_use]
     pub fn may_be_repeated_by(&self, source: Source, hash: i64) -> Option<i64> {
         (self.entry_count > 0 && self.last_source == source.as_str() && self.last_hash == hash)
             .then_some(self.last_id)
     }
 
-    /// When a new entry with this id is created: see [`clock::created_at`]. Services that share a database lease ids in blocks,
-    /// so that a later entry may have a lower id; it is then a microsecond later, and time and id agree.
+    /// The creation time of a new entry with this id. See [`clock::created_at`]. Services that share a database lease
+    /// ids in blocks, so a later entry may have a lower id. It then gets a time one microsecond after the previous
+    /// entry, so that times and ids have the same order.
     #[must_use]
     pub fn created_at(&self, now: Timestamp, id: i64) -> i64 {
         if self.entry_count == 0 {
@@ -108,7 +109,7 @@ impl ThreadState {
         clock::created_at(now, earliest)
     }
 
-    /// Adds an entry, which is now the newest.
+    /// Adds an entry, which becomes the newest.
     pub fn add(&mut self, newest: &NewestEntry) {
         let NewestEntry {
             id,
@@ -128,7 +129,7 @@ impl ThreadState {
         self.last_hash = hash;
     }
 
-    /// Applies a change of its counts.
+    /// Applies a change to the counts.
     pub fn count(&mut self, change: EntryCounts) {
         let EntryCounts {
             entries,
@@ -143,14 +144,14 @@ impl ThreadState {
         self.multimodal_count += multimodal;
     }
 
-    /// Notes that an entry has another text.
+    /// Updates the hash if the entry with the new text is the newest.
     pub fn text_changed(&mut self, id: i64, text: &str) {
         if self.last_id == id {
             self.last_hash = text_hash(text);
         }
     }
 
-    /// Takes over the first and the newest entry that are left.
+    /// Sets the first and the newest entry after a deletion.
     pub fn set_ends(&mut self, ends: ThreadEnds) {
         let ThreadEnds {
             first_entry,

@@ -1,11 +1,11 @@
-//! Reading every row that has checksums and comparing it with them.
+//! Reads every row that has checksums and verifies them.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 
+use super::endpoint::{Source, TransferError};
 use super::observer::{Observer, Phase};
-use super::place::{Source, TransferError};
 use super::row::{Cell, Row};
 use super::table::Table;
 use crate::OwnerId;
@@ -14,16 +14,16 @@ use crate::seal::{self, Checked, StoredContent, StoredVersionContent};
 /// The tables whose rows have checksums.
 const CHECKED: [&str; 3] = ["entries", "images", "artifact_versions"];
 
-/// A source whose rows can be read one by one, where reading many of them fails.
+/// A source whose rows can be read individually when reading a batch fails.
 #[async_trait]
 pub trait Examined: Source {
-    /// What the database itself says of damage to its structure, a line each.
+    /// Structural damage that the database itself reports, one line per finding.
     ///
     /// # Errors
     /// [`TransferError`].
     async fn structure(&mut self) -> Result<Vec<String>, TransferError>;
 
-    /// The keys of rows after this one, at most [`BATCH_ROWS`](super::BATCH_ROWS), from an index where there is one.
+    /// The keys of at most [`BATCH_ROWS`](super::BATCH_ROWS) rows after this one, read from an index if possible.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -34,7 +34,7 @@ pub trait Examined: Source {
         after: &[Cell],
     ) -> Result<Vec<Vec<Cell>>, TransferError>;
 
-    /// The row with this key.
+    /// The row with this key. `None` when it does not exist.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -46,39 +46,39 @@ pub trait Examined: Source {
     ) -> Result<Option<Row>, TransferError>;
 }
 
-/// Something that is not what was stored.
+/// A piece of damage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Whose it is; `None` for damage to the structure of the database.
+    /// The owner of the row. `None` for damage to the structure of the database.
     pub owner: Option<OwnerId>,
-    /// Which row, or what of the structure.
+    /// The row, or the damaged part of the structure.
     pub what: String,
-    /// Which column of it; empty when the row cannot be read at all.
+    /// The column. Empty when the row cannot be read at all.
     pub field: &'static str,
 }
 
-/// What an examination read.
+/// Totals of an examination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Examination {
     /// Rows that were compared with their checksums.
     pub checked: u64,
-    /// Rows that have none yet.
+    /// Rows without checksums.
     pub unsealed: u64,
-    /// What is damaged.
+    /// Pieces of damage.
     pub findings: u64,
 }
 
-/// Is told what an examination finds.
+/// Receives the findings of an examination.
 pub trait Examiner: Observer {
-    /// Something is damaged.
+    /// Called for each finding.
     fn found(&mut self, finding: &Finding);
 }
 
-/// Reads every row that has checksums, and what the database says of its own structure. Changes nothing, and needs no
-/// standstill: a row and its checksums are read at once.
+/// Reads every row that has checksums, and the structural damage that the database reports. Changes nothing, and may
+/// run while the service writes, because a row and its checksums are read together.
 ///
 /// # Errors
-/// [`TransferError`], when the owners cannot be read. What else cannot be read is a finding.
+/// [`TransferError`] when the owners cannot be read. Anything else that cannot be read is a finding.
 pub async fn examine(
     source: &mut dyn Examined,
     examiner: &mut dyn Examiner,
@@ -133,7 +133,7 @@ impl Examining<'_> {
     }
 
     async fn owner(&mut self, owner: &OwnerId) {
-        // Entries with images, and how many of those were not seen yet.
+        // For each entry with images, the number of images not seen yet.
         let mut images = HashMap::new();
         for name in CHECKED {
             let Some(table) = Table::named(name) else {
@@ -161,7 +161,7 @@ impl Examining<'_> {
                     rows.iter()
                         .for_each(|row| self.row(owner, table, row, images));
                 }
-                // One of them cannot be read. The others can, alone.
+                // One of the rows cannot be read. The others are read individually.
                 Err(error) => match self.one_by_one(owner, table, &after, images).await {
                     Ok(Some(last)) => after = last,
                     Ok(None) => return,
@@ -179,7 +179,7 @@ impl Examining<'_> {
         }
     }
 
-    /// The last key, when there may be more.
+    /// Reads the rows of a batch individually. Returns the last key when there may be more rows.
     async fn one_by_one(
         &mut self,
         owner: &OwnerId,
@@ -191,7 +191,7 @@ impl Examining<'_> {
         for key in &keys {
             match self.source.row(owner, table, key).await {
                 Ok(Some(row)) => self.row(owner, table, &row, images),
-                // It was deleted meanwhile, or an index names what is not there, which is damage to the structure.
+                // The row was deleted in the meantime, or an index refers to a missing row, which is structural damage.
                 Ok(None) => {}
                 Err(error) => {
                     self.done += 1;
@@ -244,7 +244,7 @@ impl Examining<'_> {
                     Checked::Damaged(part) => Some(part.as_str()),
                     Checked::Sound => None,
                     Checked::Unsealed => {
-                        // Those of an earlier version say nothing.
+                        // Checksums of an earlier version are ignored.
                         self.result.checked -= u64::from(seal.is_some());
                         self.result.unsealed += u64::from(seal.is_some());
                         None
@@ -307,7 +307,8 @@ impl Examining<'_> {
         }
     }
 
-    /// Names entries that have not as many images as they say. What was written meanwhile is read again.
+    /// Reports entries whose number of images differs from their `image_count`. Entries that were written in the
+    /// meantime are read again.
     async fn count_images(
         &mut self,
         owner: &OwnerId,
@@ -345,7 +346,7 @@ impl Examining<'_> {
     }
 }
 
-/// A row as an operator knows it.
+/// Names a row in the terms that an operator knows.
 fn named(table: &Table, key: &[Cell]) -> String {
     let part = |at: usize| match key.get(at) {
         Some(Cell::Int(number)) => number.to_string(),

@@ -1,21 +1,21 @@
-//! How far a migration is.
+//! Progress of a migration.
 
-/// What a migration does.
+/// What is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Copies rows.
+    /// Rows are being copied.
     Copy,
-    /// Reads both ends and compares them.
+    /// Both databases are read and compared.
     Verify,
-    /// Compares rows with their checksums; no migration.
+    /// Rows are compared with their checksums. This is not part of a migration.
     Examine,
 }
 
-/// Is told how far a migration is.
+/// Receives the progress of a migration.
 pub trait Observer: Send {
-    /// So many rows of all are done.
+    /// `done` of `total` rows are finished.
     fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64);
 
-    /// Something to know.
+    /// A message for the operator.
     fn note(&mut self, sentence: &str);
 }

@@ -1,9 +1,10 @@
-//! An mcp-context-server's database as the source of a migration: its entries become those of one owner.
+//! An mcp-context-server's database as the source of a migration. All its entries become entries of one owner.
 //!
-//! Versions 0.1 to 2.x number entries with integers, which are kept. Version 3 names them with UUIDs: they are numbered
-//! from 1 in the order of their creation, the UUID stays in the metadata under [`ID_KEY`], and the UUIDs in
-//! `references.context_ids` of the metadata become the new numbers. Each entry gets the one change that its creation would
-//! have made. Vectors are not taken over, because that server does not say precisely enough which model made them.
+//! Versions 0.1 to 2.x number entries with integers, which are kept. Version 3 uses UUIDs. Those entries are numbered
+//! from 1 in the order of their creation. The UUID is stored in the metadata under [`ID_KEY`], and UUIDs in
+//! `references.context_ids` of the metadata are replaced by the new numbers. Each entry gets the one change that its
+//! creation would have written. Vectors are not copied, because that server does not record precisely enough which
+//! model made them.
 
 mod convert;
 mod old;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use super::place::{Head, Source, TransferError};
+use super::endpoint::{Head, Source, TransferError};
 use super::row::{Cell, Row};
 use super::table::Table;
 use super::{BATCH_BYTES, BATCH_ROWS};
@@ -21,18 +22,18 @@ use crate::{EmbeddingModel, OwnerId};
 pub use convert::{ID_KEY, METADATA_KEY};
 pub use old::{Listed, OldDatabase, OldEntry, OldId, OldImage};
 
-/// An old database as a source. Keeps in memory what each entry is called, about a hundred bytes.
+/// An old database as a source. Holds the ids of all entries in memory, about a hundred bytes per entry.
 #[derive(Debug)]
 pub struct Predecessor<D> {
     database: D,
     owner: OwnerId,
     listed: Vec<Listed>,
-    /// The new numbers of UUIDs.
+    /// The new number of each UUID.
     numbers: HashMap<u128, i64>,
 }
 
 impl<D: OldDatabase> Predecessor<D> {
-    /// Lists the entries, which become those of `owner`.
+    /// Lists the entries, which become entries of `owner`.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -44,7 +45,7 @@ impl<D: OldDatabase> Predecessor<D> {
                 OldId::Uuid(bits) => _ = numbers.insert(bits, number),
                 OldId::Number(id) if id < 1 => {
                     return Err(TransferError::Refused(format!(
-                        "the entry {id} of {} cannot be moved: ids begin at 1",
+                        "the entry {id} of {} cannot be migrated: ids start at 1",
                         database.shown()
                     )));
                 }
@@ -66,7 +67,7 @@ impl<D: OldDatabase> Predecessor<D> {
         }
     }
 
-    /// The place of the first entry whose number is greater than this one.
+    /// The index of the first entry whose number is greater than this one.
     fn after(&self, number: i64) -> usize {
         let (mut low, mut high) = (0, self.listed.len());
         while low < high {
@@ -80,8 +81,8 @@ impl<D: OldDatabase> Predecessor<D> {
         low
     }
 
-    /// Some entries from a place on.
-    async fn some(&mut self, from: usize) -> Result<Vec<OldEntry>, TransferError> {
+    /// Entries from an index on, limited to one batch.
+    async fn read_batch(&mut self, from: usize) -> Result<Vec<OldEntry>, TransferError> {
         let mut bytes = 0;
         let mut ids = Vec::new();
         for entry in self.listed[from..].iter().take(BATCH_ROWS) {
@@ -99,7 +100,7 @@ impl<D: OldDatabase> Predecessor<D> {
     }
 
     async fn entries(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
-        let found = self.some(from).await?;
+        let found = self.read_batch(from).await?;
         let row = |(entry, at): (OldEntry, usize)| {
             let Listed { id, images, .. } = self.listed[at];
             convert::entry(self.number(at), id, images, entry, &self.numbers)
@@ -107,9 +108,9 @@ impl<D: OldDatabase> Predecessor<D> {
         Ok(found.into_iter().zip(from..).map(row).collect())
     }
 
-    /// What the entries' creation would have written down. Revisions count them.
+    /// The changes that the creation of the entries would have written. They get consecutive revisions.
     async fn changes(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
-        let found = self.some(from).await?;
+        let found = self.read_batch(from).await?;
         let row = |(entry, at): (OldEntry, usize)| {
             let revision = i64::try_from(at + 1).unwrap_or(i64::MAX);
             convert::change(revision, self.number(at), &entry)
@@ -120,7 +121,7 @@ impl<D: OldDatabase> Predecessor<D> {
     /// The images of the next entry that has any.
     async fn images(&mut self, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
         let (number, position) = (int(after.first()), int(after.get(1)));
-        // What was read before ended with an entry's last image.
+        // The previous batch ended with the last image of an entry.
         let mut at = self.after(if after.is_empty() { 0 } else { number });
         if !after.is_empty()
             && at > 0

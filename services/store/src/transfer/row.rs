@@ -1,4 +1,4 @@
-//! Rows on their way.
+//! Rows in transit from one database to another.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use super::table::{Column, Kind, Table};
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cell {
-    /// Nothing.
+    /// NULL.
     Null,
     /// An integer.
     Int(i64),
@@ -24,25 +24,25 @@ pub enum Cell {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row(pub Vec<Cell>);
 
-/// The values of a row as a database's driver gives them, whatever the table.
+/// The values of a row as returned by a database driver, for any table.
 #[derive(Debug, Default)]
 pub struct Slots {
-    /// Integers in the order of their columns.
+    /// Integers, in the order of their columns.
     pub ints: [Option<i64>; 5],
-    /// Texts likewise.
+    /// Texts, likewise.
     pub texts: [Option<String>; 6],
-    /// Bytes likewise.
+    /// Bytes, likewise.
     pub bytes: [Option<Vec<u8>>; 2],
 }
 
 impl Slots {
-    /// The row; `None` when a value that must be there is missing, or a list is none.
+    /// The row. `None` when a required value is missing or a list cannot be parsed.
     #[must_use]
     pub fn into_row(self, table: &Table) -> Option<Row> {
         self.into_cells(table.columns).map(Row)
     }
 
-    /// The key of the row; `None` when a value that must be there is missing.
+    /// The key of the row. `None` when a required value is missing.
     #[must_use]
     pub fn into_key(self, table: &Table) -> Option<Vec<Cell>> {
         self.into_cells(table.key_columns())
@@ -70,13 +70,13 @@ impl Slots {
 }
 
 impl Row {
-    /// What orders it among its owner's rows.
+    /// The key, which orders the rows of an owner.
     #[must_use]
     pub fn key(&self, table: &Table) -> Vec<Cell> {
         self.0.iter().take(table.key).cloned().collect()
     }
 
-    /// The integer in this column; 0 when there is none.
+    /// The integer in this column, or 0.
     #[must_use]
     pub fn int(&self, table: &Table, column: &str) -> i64 {
         match self.cell(table, column) {
@@ -85,7 +85,7 @@ impl Row {
         }
     }
 
-    /// The text in this column; empty when there is none.
+    /// The text in this column, or "".
     #[must_use]
     pub fn text(&self, table: &Table, column: &str) -> &str {
         match self.cell(table, column) {
@@ -94,7 +94,7 @@ impl Row {
         }
     }
 
-    /// The list in this column; empty when there is none.
+    /// The list in this column, or an empty one.
     #[must_use]
     pub fn list(&self, table: &Table, column: &str) -> &[String] {
         match self.cell(table, column) {
@@ -103,7 +103,7 @@ impl Row {
         }
     }
 
-    /// The bytes in this column; none when there are none.
+    /// The bytes in this column, or an empty slice.
     #[must_use]
     pub fn bytes(&self, table: &Table, column: &str) -> &[u8] {
         match self.cell(table, column) {
@@ -122,7 +122,7 @@ impl Row {
             .and_then(|at| self.0.get(at))
     }
 
-    /// About the memory it takes.
+    /// Approximate memory size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let size = |cell: &Cell| match cell {
@@ -134,7 +134,7 @@ impl Row {
         self.0.iter().map(size).sum()
     }
 
-    /// Adds it to a checksum, so that no two different rows add the same.
+    /// Adds the row to a checksum. Different rows add different bytes.
     pub(super) fn digest(&self, into: &mut Sha256) {
         let mut part = |kind: u8, bytes: &[u8]| {
             into.update([kind]);

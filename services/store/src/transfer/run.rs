@@ -1,31 +1,31 @@
-//! Copying, and comparing at the end.
+//! Copying, followed by a comparison.
 
 use sha2::{Digest as _, Sha256};
 
+use super::endpoint::{Head, Source, Target, TransferError};
 use super::mark::{Mark, Position};
 use super::observer::{Observer, Phase};
-use super::place::{Head, Source, Target, TransferError};
 use super::row::Cell;
 use super::table::{TABLES, Table};
 use super::verify::{Verified, verify};
 use crate::OwnerId;
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Rows that this run copied; one that was interrupted copied the others.
+    /// Number of rows copied by this run. Earlier, interrupted runs copied the others.
     pub copied: u64,
-    /// What both ends hold alike, owner by owner and table by table.
+    /// The verified rows of each owner and table.
     pub verified: Vec<Verified>,
-    /// Tables with rows that the target cannot hold, and how many rows they have.
+    /// Tables whose rows the target cannot store, with the number of rows.
     pub left_behind: Vec<(&'static str, u64)>,
 }
 
-/// Copies everything from `source` into `target`, which is empty or what an interrupted migration from the same source
-/// left, and compares the two.
+/// Copies everything from `source` into `target` and compares the two. `target` must be empty, or hold an interrupted
+/// migration from the same source.
 ///
 /// # Errors
-/// [`TransferError`]. What was copied stays, and the next call goes on from there.
+/// [`TransferError`]. What was copied stays, and the next call continues from there.
 pub async fn migrate(
     source: &mut dyn Source,
     target: &mut dyn Target,
@@ -99,7 +99,7 @@ pub async fn migrate(
     })
 }
 
-/// A checksum of the owners and their revisions, which every change moves.
+/// A checksum of the owners and their revisions. Every change of the source changes it.
 async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
     let mut sum = Sha256::new();
     let mut after: Option<OwnerId> = None;
@@ -123,12 +123,12 @@ async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
         .collect())
 }
 
-/// Where to go on, when it is this very migration that was interrupted.
+/// The position to continue from, if the stored mark belongs to the same migration.
 fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, TransferError> {
     let refused = |what: String| Err(TransferError::Refused(what));
     let Some(before) = Mark::parse(before) else {
         return refused(format!(
-            "the target {target} is being filled by another version of this program; go on with that one"
+            "the target {target} is being filled by another version of this program; continue with that version"
         ));
     };
     if before.from != now.from {
@@ -139,8 +139,8 @@ fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, T
     }
     if before.state != now.state {
         return refused(format!(
-            "the source {} has changed since the migration into {target} began; empty the target and start again, with nobody \
-             writing to the source",
+            "the source {} has changed since the migration into {target} began; empty the target and start again while nothing \
+             writes to the source",
             now.from
         ));
     }
@@ -159,7 +159,7 @@ struct Copying<'m> {
 
 impl Copying<'_> {
     async fn owners(&mut self, tables: &[&'static Table]) -> Result<(), TransferError> {
-        // Everything up to here is there already.
+        // Everything up to this position was already copied.
         let resume = self.mark.at.take();
         let mut after = resume.as_ref().map(|at| OwnerId::new(at.owner.clone()));
         if let Some(Position {
@@ -189,7 +189,7 @@ impl Copying<'_> {
         }
     }
 
-    /// The owner that was interrupted.
+    /// The owner at which the migration was interrupted.
     async fn head(&mut self, owner: &OwnerId) -> Result<Head, TransferError> {
         let mut after: Option<OwnerId> = None;
         loop {
@@ -199,7 +199,7 @@ impl Copying<'_> {
             }
             let Some(last) = heads.last() else {
                 return Err(TransferError::Refused(format!(
-                    "the source has no owner `{}` any more",
+                    "the source no longer has an owner `{}`",
                     owner.as_str()
                 )));
             };
@@ -240,7 +240,7 @@ impl Copying<'_> {
                 after: after.clone(),
             });
             let mark = self.mark.to_text();
-            // One database reads while the other one writes.
+            // The source reads the next batch while the target writes this one.
             let (written, next) = futures::join!(
                 self.target.write(owner, table, &batch, &mark),
                 self.source.read(owner, table, &after)

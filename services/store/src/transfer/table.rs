@@ -1,33 +1,33 @@
-//! What is moved: every table that is not derived from others, with the columns that both databases know.
+//! The tables that are moved: every table that is not derived from others, with the columns that both databases have.
 
-/// How a column's values are kept in a row.
+/// The type of a column's values in a [`Row`](super::Row).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An integer.
     Int,
-    /// An integer or nothing.
+    /// An integer or NULL.
     OptionalInt,
-    /// Yes or no, as 1 or 0.
+    /// A boolean, as 1 or 0.
     Flag,
     /// A text.
     Text,
-    /// A text or nothing.
+    /// A text or NULL.
     OptionalText,
     /// JSON, byte for byte as it was stored.
     Json,
-    /// JSON or nothing.
+    /// JSON or NULL.
     OptionalJson,
     /// A list of texts.
     List,
     /// Bytes.
     Bytes,
-    /// Bytes or nothing.
+    /// Bytes or NULL.
     OptionalBytes,
-    /// The number of a row among rows that are equal otherwise, from 1. It is stored nowhere.
+    /// The number of a row among otherwise equal rows, from 1. It is not stored.
     Copy,
 }
 
-/// Where a value travels from the database to a row.
+/// The field of [`Slots`](super::Slots) that carries a value from the database to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     /// One of the integers.
@@ -38,7 +38,7 @@ pub enum Slot {
     Bytes,
 }
 
-/// The names the slots have in a query.
+/// The column names of the slots in a query.
 const SLOT_NAMES: [(Slot, usize, &str); 13] = [
     (Slot::Int, 0, "i0"),
     (Slot::Int, 1, "i1"),
@@ -63,7 +63,7 @@ fn slot_name(slot: Slot, place: usize) -> &'static str {
 }
 
 impl Kind {
-    /// Where its values travel.
+    /// The slot that carries its values.
     #[must_use]
     pub const fn slot(self) -> Slot {
         match self {
@@ -79,24 +79,24 @@ impl Kind {
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, in both databases.
+    /// The name, the same in both databases.
     pub name: &'static str,
-    /// Its values.
+    /// The type of its values.
     pub kind: Kind,
 }
 
 /// A table, as it is moved.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// So many of its first columns tell an owner's rows apart, and order them.
+    /// Number of leading columns that form the key. The key identifies and orders the rows of an owner.
     pub key: usize,
-    /// Its columns without the owner and without those that a database derives.
+    /// The columns, without the owner and without derived columns.
     pub columns: &'static [Column],
 }
 
-/// Every table, in the order it is written: what a database derives may need the tables before.
+/// All tables, in the order in which they are written. Derived data of a table may need the tables before it.
 pub static TABLES: &[Table] = &[
     Table {
         name: "entries",
@@ -140,7 +140,7 @@ pub static TABLES: &[Table] = &[
             column("vector", Kind::Bytes),
         ],
     },
-    // Vectors of their tokens, of the model in use, as they were given.
+    // Token vectors of the model in use, byte for byte as stored.
     Table {
         name: "chunk_tokens",
         key: 2,
@@ -252,7 +252,7 @@ impl Table {
         TABLES.iter().find(|table| table.name == name)
     }
 
-    /// The columns that order its rows.
+    /// The columns of the key.
     #[must_use]
     pub fn key_columns(&self) -> &'static [Column] {
         &self.columns[..self.key]
@@ -265,8 +265,8 @@ impl Table {
             .filter(|column| column.kind != Kind::Copy)
     }
 
-    /// What is selected of it: each column as the slot its value travels in, and the slots that are left over.
-    /// `expression` gives a column in SQL, `nothing` a NULL for a slot.
+    /// The select list of the table: each column under the name of its slot, then the unused slots. `expression`
+    /// returns the SQL of a column, `nothing` a NULL for a slot.
     #[must_use]
     pub fn select_list(
         &self,
@@ -276,7 +276,7 @@ impl Table {
         Self::list(self.columns, expression, nothing)
     }
 
-    /// The same of its key alone.
+    /// The select list of the key alone.
     #[must_use]
     pub fn key_list(
         &self,

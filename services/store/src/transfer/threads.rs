@@ -1,4 +1,4 @@
-//! What some entries add to the rows of their threads.
+//! The contribution of a batch of entries to the rows of their threads.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use super::row::Row;
 use super::table::Table;
 use crate::rules::thread::text_hash;
 
-/// What entries of one thread add to its row.
+/// The contribution of a thread's entries to its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadPart {
-    /// Entries.
+    /// Number of entries.
     pub entries: i64,
-    /// Those of source `user`.
+    /// Entries with source `user`.
     pub user: i64,
-    /// Those of source `agent`.
+    /// Entries with source `agent`.
     pub agent: i64,
-    /// Those with images.
+    /// Entries with images.
     pub multimodal: i64,
-    /// When the first of them was created.
+    /// Creation time of the first entry.
     pub first_entry: i64,
-    /// When the newest was.
+    /// Creation time of the newest entry.
     pub last_entry: i64,
-    /// The newest's id.
+    /// Id of the newest entry.
     pub last_id: i64,
     /// Its source.
     pub last_source: String,
@@ -29,7 +29,7 @@ pub struct ThreadPart {
     pub last_hash: i64,
 }
 
-/// The threads of these rows of `entries`, by name.
+/// The contributions of these rows of `entries`, by thread.
 #[must_use]
 pub fn thread_parts<'r>(table: &Table, rows: &'r [Row]) -> BTreeMap<&'r str, ThreadPart> {
     let mut threads: BTreeMap<&str, (ThreadPart, &Row)> = BTreeMap::new();

@@ -1,26 +1,26 @@
-//! Reading both ends again and comparing them.
+//! Reads both databases again and compares them.
 
 use sha2::{Digest as _, Sha256};
 
+use super::endpoint::{Head, Source, TransferError};
 use super::observer::{Observer, Phase};
-use super::place::{Head, Source, TransferError};
 use super::table::Table;
 use crate::OwnerId;
 
-/// An owner's rows of one table, equal at both ends.
+/// The rows of one owner in one table, equal in both databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// The owner.
     pub owner: OwnerId,
     /// The table.
     pub table: &'static str,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u64,
     /// SHA-256 over the rows in the order of their keys, in hexadecimal.
     pub checksum: String,
 }
 
-/// Compares every owner's rows of these tables.
+/// Compares the rows of all owners in these tables.
 pub(super) async fn verify(
     source: &mut dyn Source,
     target: &mut dyn Source,
@@ -37,7 +37,7 @@ pub(super) async fn verify(
         );
         if let Some((head, other)) = differing(&heads, &found) {
             return Err(TransferError::Differs(format!(
-                "owner {head:?} is {other:?} there"
+                "owner {head:?} of the source is {other:?} in the target"
             )));
         }
         let Some(last) = heads.last() else {
@@ -53,7 +53,7 @@ pub(super) async fn verify(
                 let ((rows, checksum), (rows_there, checksum_there)) = (here?, there?);
                 if (rows, &checksum) != (rows_there, &checksum_there) {
                     return Err(TransferError::Differs(format!(
-                        "{} of owner `{}` are {rows} rows with checksum {checksum}, and {rows_there} with {checksum_there} there",
+                        "table {} of owner `{}` has {rows} rows with checksum {checksum} in the source, and {rows_there} rows with checksum {checksum_there} in the target",
                         table.name,
                         head.owner.as_str()
                     )));

@@ -1,10 +1,11 @@
-//! Connections that stay without asking for anything.
+//! Connections that stay open without sending requests.
 
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use context_attacks::{Target, http2};
-use context_faults::process::{Home, wait_for};
+use context_test_support::http::Request;
+use context_test_support::{Home, until};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -20,7 +21,7 @@ async fn connections_that_only_answer_pings_and_silent_ones_make_room() {
                 .await
                 .expect("a connection"),
         );
-        // Some are closed while they say hello.
+        // Some connections are closed during the handshake.
         pinging.extend(http2::Connection::try_open(target.address()).await);
         if pinging.len() % 25 == 0 {
             target
@@ -41,7 +42,7 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
         let Ok(connection) = http2::Connection::try_open(target.address()).await else {
             continue;
         };
-        // A stream that is never ended is a request in work. Connections beyond the address's part are closed.
+        // A stream that never ends is a request in flight. Connections beyond the address's share are closed.
         let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         let Ok(mut stream) = connection.try_grpc(path, None).await else {
             continue;
@@ -52,9 +53,9 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
     target
         .assert_bystander_is_served("while reflection streams are held")
         .await;
-    let healthy = reqwest::get(format!("http://{}/healthz", target.address())).await;
+    let healthy = Request::get(target.address(), "/healthz").send().await;
     // This address has used up its part of what needs no key, and is told so.
-    assert!(healthy.is_ok_and(|reply| [200, 503].contains(&reply.status().as_u16())));
+    assert!([200, 503].contains(&healthy.status.as_u16()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,7 +64,7 @@ async fn the_unix_socket_and_the_database_find_a_file_when_tcp_has_taken_all_it_
         .with("AUTH", "keys")
         .with("CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", "1024");
     let mut command = home.command("context-service");
-    // SAFETY: setrlimit is one system call, allocates nothing and takes no lock.
+    // SAFETY: setrlimit is a single system call, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(|| {
             let limit = rustix::process::Rlimit {
@@ -123,38 +124,25 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_its_memory_comes_back()
         .get("/v1/contexts/1", &target.read_key)
         .await;
     assert_eq!(stuck.head().await, 200);
-    let held = || {
-        let metrics = metrics(target.address());
-        let line = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("context_body_bytes "))
-            .expect("the metric")
-            .to_owned();
-        line.parse::<u64>().expect("a number")
+    let held = async || {
+        let metrics = Request::get(target.address(), "/metrics").send().await;
+        let mut lines = metrics.body.lines();
+        let bytes = lines.find_map(|line| line.strip_prefix("context_body_bytes "));
+        let bytes = bytes.expect("the metric").parse::<u64>();
+        bytes.expect("a number")
     };
     assert!(
-        held() > 8 << 20,
+        held().await > 8 << 20,
         "the reply is held while it may still be read"
     );
-    wait_for("the peer is cut", || (held() < 1 << 20).then_some(())).await;
+    until("the peer is cut", async || held().await < 1 << 20).await;
     target.assert_bystander_is_served("afterwards").await;
-}
-
-/// Reads /metrics without an asynchronous client, so that a condition can wait for it.
-fn metrics(address: std::net::SocketAddr) -> String {
-    use std::io::{Read as _, Write as _};
-    let mut stream = std::net::TcpStream::connect(address).expect("a connection");
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        .expect("it is sent");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("a reply");
-    reply
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_says_nothing_is_closed() {
     let target = Target::start(&[]).await;
+    #[expect(clippy::disallowed_methods, reason = "a connection is given time")]
     let started = Instant::now();
     let mut silent = TcpStream::connect(target.address())
         .await

@@ -1,21 +1,24 @@
-//! Disks that lie: what a damaged database file still serves, and what `context-service verify` says of it.
+//! Damaged disks: what is still served from a damaged database file, and what `context-service verify` reports.
 
 use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use context_faults::process::{Home, Service};
+use context_attacks::client;
+use context_test_support::{Home, Process, wait_for};
 use serde_json::{Value, json};
 
 const PAGE: usize = 4096;
+/// How long a request may take.
+const REPLY_WITHIN: Duration = Duration::from_secs(30);
 
-/// An entry as it was stored, and all of what a get gives.
+/// A stored entry and the complete response of a get.
 struct Stored {
     path: String,
     body: Value,
 }
 
-/// A sound database file and what it holds.
+/// An undamaged database file and its content.
 struct Sound {
     file: Vec<u8>,
     stored: Vec<Stored>,
@@ -26,16 +29,8 @@ struct Sound {
     artifact: String,
 }
 
-fn client() -> reqwest::Client {
-    reqwest::Client::builder()
-        .timeout(Duration::from_secs(30))
-        .no_proxy()
-        .build()
-        .expect("a client")
-}
-
-async fn post(service: &Service, path: &str, body: &Value) -> Value {
-    let request = client()
+async fn post(service: &Process, path: &str, body: &Value) -> Value {
+    let request = client(REPLY_WITHIN)
         .post(format!("http://{}{path}", service.address()))
         .json(body);
     let reply = request.send().await.expect("a reply");
@@ -45,8 +40,8 @@ async fn post(service: &Service, path: &str, body: &Value) -> Value {
     serde_json::from_str(&body).expect("JSON")
 }
 
-async fn get(service: &Service, path: &str) -> (u16, Value) {
-    let reply = client()
+async fn get(service: &Process, path: &str) -> (u16, Value) {
+    let reply = client(REPLY_WITHIN)
         .get(format!("http://{}{path}", service.address()))
         .send()
         .await
@@ -54,7 +49,7 @@ async fn get(service: &Service, path: &str) -> (u16, Value) {
     (reply.status().as_u16(), reply.json().await.expect("JSON"))
 }
 
-/// Text that compresses to nothing else: each line differs, so that every place in it is found once.
+/// Text whose lines all differ, so that every position in it can be found.
 fn lines(name: &str, count: usize) -> String {
     (0..count)
         .map(|line| format!("{name} LINE {line:06}\n"))
@@ -87,7 +82,7 @@ async fn sound() -> Sound {
         .as_str()
         .expect("an id")
         .to_owned();
-    let request = client().patch(format!(
+    let request = client(REPLY_WITHIN).patch(format!(
         "http://{}/v1/artifacts/{artifact}",
         service.address()
     ));
@@ -142,7 +137,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Every place of these bytes: what was moved may have left a copy.
+/// All positions of these bytes. Bytes that were moved may have left a copy.
 fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     let found: Vec<usize> = file
         .windows(bytes.len())
@@ -158,21 +153,21 @@ fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Flips a bit of each place of these bytes, in the byte at this offset from its beginning.
+/// Flips a bit in every occurrence of these bytes, at this offset.
 fn flip(file: &mut [u8], bytes: &[u8], offset: usize, mask: u8) {
     places(file, bytes)
         .into_iter()
         .for_each(|at| file[at + offset] ^= mask);
 }
 
-/// Zeroes the pages that hold these bytes.
+/// Zeroes the pages that contain these bytes.
 fn zero(file: &mut [u8], bytes: &[u8]) {
     places(file, bytes)
         .into_iter()
         .for_each(|at| file[at / PAGE * PAGE..(at / PAGE + 1) * PAGE].fill(0));
 }
 
-/// The pages of an index, by the first bytes of its pages.
+/// The leaf pages of an index, found by the first bytes of its pages.
 fn index_leaves(file: &[u8]) -> Vec<usize> {
     file.chunks_exact(PAGE)
         .enumerate()
@@ -201,38 +196,38 @@ fn verify(home: &Home) -> (i32, String) {
 }
 
 /// Starts a service on a file; `None` when it refuses the file.
-async fn start(home: &Home) -> Option<Service> {
+async fn start(home: &Home) -> Option<Process> {
     let mut service = home.spawn();
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while !service.log().contains("is ready") {
-        if !service.is_running() {
-            let log = service.log();
-            assert!(
-                log.contains("is damaged") || log.contains("cannot be opened"),
-                "{log}"
-            );
-            return None;
-        }
-        assert!(std::time::Instant::now() < deadline, "{}", service.log());
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    wait_for("the service ends or is ready", || {
+        (!service.is_running() || service.log().contains("is ready")).then_some(())
+    })
+    .await;
+    if service.is_running() {
+        return Some(service);
     }
-    Some(service)
+    let log = service.log();
+    assert!(
+        log.contains("is damaged") || log.contains("cannot be opened"),
+        "{log}"
+    );
+    None
 }
 
 /// Asserts that everything which is served is what was stored, and gives the paths that were refused.
-async fn refused(service: &Service, sound: &Sound, what: &str) -> Vec<String> {
+async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
     let mut refused = Vec::new();
     for Stored { path, body } in &sound.stored {
         let (status, mut found) = get(service, path).await;
         if status == 200 {
             let mut body = body.clone();
-            // The revision and the like are not content.
+            // The revision and similar fields are not content.
             for value in [&mut found, &mut body] {
                 value.as_object_mut().expect("an object").remove("revision");
             }
             assert_eq!(found, body, "{what}: {path} is served as good");
         } else {
-            // SQLite trusts an index: what it no longer leads to is not found, which only `verify` can tell.
+            // SQLite trusts an index. A row that the index no longer references is not found, which only `verify` can
+            // detect.
             let is_hidden = status == 404 && what.contains("index");
             let is_refused = (status, &found["reason"]) == (500, &json!("STORAGE_CORRUPT"));
             assert!(is_refused || is_hidden, "{what}: {path}: {status} {found}");
@@ -240,7 +235,7 @@ async fn refused(service: &Service, sound: &Sound, what: &str) -> Vec<String> {
         }
     }
     // Searches show openings of texts, and metadata: nothing there may differ either.
-    let request = client()
+    let request = client(REPLY_WITHIN)
         .post(format!("http://{}/v1/contexts/search", service.address()))
         .json(&json!({"limit": 100}));
     let reply: Value = request
@@ -425,7 +420,7 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
     let mut texts = vec![lines("VERSION-0", 40)];
     for version in 1..20 {
         let text = lines(&format!("VERSION-{version}"), 40);
-        let request = client()
+        let request = client(REPLY_WITHIN)
             .patch(format!("http://{}/v1/contexts/{id}", service.address()))
             .json(&json!({"text": text}));
         assert!(request.send().await.expect("a reply").status().is_success());
@@ -473,7 +468,7 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
                     "{what}: {text} was never stored"
                 );
             }
-            // The log begins with the entry, and the schema may be in it too.
+            // The log begins with the entry, and may also contain the schema.
             404 => {}
             _ => assert_eq!(found["reason"], "STORAGE_CORRUPT", "{what}: {found}"),
         }
@@ -506,13 +501,13 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
             && !detail.contains(&format!("context {}", sound.large)),
         "{detail}"
     );
-    let ready = client()
+    let ready = client(REPLY_WITHIN)
         .get(format!("http://{}/readyz", service.address()))
         .send()
         .await
         .expect("a reply");
     assert_eq!(ready.status(), 200, "one row does not stop the service");
-    let metrics = client()
+    let metrics = client(REPLY_WITHIN)
         .get(format!("http://{}/metrics", service.address()))
         .send()
         .await
@@ -541,7 +536,7 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
         report.contains(&format!("context {}: text", sound.small)),
         "{report}"
     );
-    let deleted = client()
+    let deleted = client(REPLY_WITHIN)
         .delete(format!(
             "http://{}/v1/contexts/{}",
             service.address(),
@@ -565,7 +560,7 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
     let refused = refused(&service, &sound, "a zeroed page").await;
     assert!(!refused.is_empty() && refused.len() < 40, "{refused:?}");
     let write = json!({"thread_id": "t", "source": "user", "text": "after the damage"});
-    let reply = client()
+    let reply = client(REPLY_WITHIN)
         .post(format!("http://{}/v1/contexts", service.address()))
         .json(&write)
         .send()
@@ -589,7 +584,7 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
     );
     let (status, _) = get(&service, &format!("/v1/contexts/{}", sound.small)).await;
     assert_eq!(status, 200, "reads that succeed go on");
-    let ready = client()
+    let ready = client(REPLY_WITHIN)
         .get(format!("http://{}/readyz", service.address()))
         .send()
         .await
@@ -610,7 +605,7 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
     repaired(&home, &sound).await;
 }
 
-/// A restart on a file that is sound again writes as before.
+/// After a restart on an undamaged file, writes work as before.
 async fn repaired(home: &Home, sound: &Sound) {
     for file in ["contexts.db-wal", "contexts.db-shm"] {
         let _ = std::fs::remove_file(home.path().join(file));

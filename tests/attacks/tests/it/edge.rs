@@ -1,32 +1,19 @@
-//! Requests that a browser or a proxy could be made to send, and what the log and the banner tell of them.
+//! Requests that an attacker can make a browser or a proxy send, and what the log and the banner reveal.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use context_faults::process::{Home, Service, wait_for};
-use reqwest::{Client, Method, RequestBuilder, Response};
+use context_attacks::client;
+use context_test_support::{Home, Process, wait_for};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-/// A client that follows the test alone, not the environment's proxies.
-fn client() -> Client {
-    Client::builder()
-        .timeout(std::time::Duration::from_secs(60))
-        .no_proxy()
-        .build()
-        .expect("a client")
+fn request(service: &Process, method: Method, path: &str) -> RequestBuilder {
+    let url = format!("http://{}{path}", service.address());
+    client(Duration::from_secs(60)).request(method, url)
 }
 
-fn request(service: &Service, method: Method, path: &str) -> RequestBuilder {
-    // At LOG_LEVEL=DEBUG there are other addresses before the banner.
-    let log = service.log();
-    let address = log
-        .split("REST      ")
-        .nth(1)
-        .and_then(|rest| rest.split("/v1").next())
-        .unwrap_or_else(|| panic!("no banner:\n{log}"));
-    client().request(method, format!("{address}{path}"))
-}
-
-async fn posted(service: &Service, path: &str, body: &Value) -> Value {
+async fn posted(service: &Process, path: &str, body: &Value) -> Value {
     let reply = request(service, Method::POST, path)
         .json(body)
         .send()
@@ -38,7 +25,7 @@ async fn posted(service: &Service, path: &str, body: &Value) -> Value {
 
 /// Calls a method of gRPC-Web with this body.
 async fn grpc_web(
-    service: &Service,
+    service: &Process,
     method: &str,
     content_type: &str,
     headers: &[(&str, &str)],
@@ -151,7 +138,7 @@ async fn a_failure_names_its_request_in_the_log_at_every_level() {
             .with("LOG_LEVEL", "ERROR")
             .with("LOG_FORMAT", format);
         let service = home.start().await;
-        // Fields 1 to 3; the write waits in the queue when its time is over.
+        // Fields 1 to 3. The write is still queued when its deadline passes.
         let entry = b"\x0a\x01t\x12\x04user\x1a\x04text";
         let body = [
             &[0, 0, 0, 0, u8::try_from(entry.len()).expect("short")],
@@ -188,7 +175,7 @@ async fn a_failure_names_its_request_in_the_log_at_every_level() {
 async fn grpc_web_in_base64_is_refused_with_a_sentence() {
     let home = Home::new();
     let service = home.start().await;
-    // The frame of an empty message, as the client of grpc-web sends it in its mode `grpcwebtext`.
+    // The frame of an empty message, as sent by the grpc-web client in its mode `grpcwebtext`.
     let reply = grpc_web(
         &service,
         "ListThreads",
@@ -291,10 +278,10 @@ async fn one_database_file_under_two_names_has_one_owner() {
     home.spawn_as(command).listening().await;
 }
 
-/// What no output may hold, whatever the setting it stands in.
+/// A password that no output may contain, whichever setting it is in.
 const PASSWORD: &str = "hunter2";
 
-/// Settings that are addresses, with this one, which holds the password.
+/// Sets all settings that are addresses to this URL, which contains the password.
 fn addresses(command: &mut Command, url: &str) {
     let settings = [
         "OLLAMA_HOST",
@@ -314,7 +301,7 @@ fn addresses(command: &mut Command, url: &str) {
         .env("RERANK_PROVIDER", "tei");
 }
 
-/// Runs a command to its end and gives what it wrote.
+/// Runs a command to its end and returns its output.
 fn output(command: &mut Command) -> String {
     let output = command
         .stdin(Stdio::null())
@@ -389,7 +376,7 @@ async fn a_running_service_writes_no_password_of_an_address() {
 /// Settings, and arguments of the command.
 type Case = (Vec<(&'static str, &'static str)>, Vec<&'static str>);
 
-/// What a command wrote until it ended, or, where it goes on, until it was ready or said that its provider cannot be had.
+/// Runs a command until it ends, is ready, or reports that its provider is unavailable. Returns its output.
 async fn said(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = home.command("context-service");
     command
@@ -398,7 +385,7 @@ async fn said(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> Str
         .args(arguments);
     let mut process = home.spawn_as(command);
     let what = format!("{settings:?} {arguments:?} fails or starts");
-    // An embedding provider is reached in the background; the others are checked before.
+    // An embedding provider is contacted in the background. The others are checked before.
     let end = if settings
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")

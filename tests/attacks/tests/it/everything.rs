@@ -1,4 +1,5 @@
-//! Every RPC of the descriptor and every route of the OpenAPI document, with every way of keeping the service busy.
+//! Runs every attack that keeps the service busy on every RPC of the descriptor and every route of the OpenAPI
+//! document.
 
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use serde_json::Value;
 /// What an attacker does with a request.
 #[derive(Debug, Clone, Copy)]
 enum Attack {
-    /// Announces a body that never comes.
+    /// Announces a body that never arrives.
     Withheld,
-    /// Sends a message and the start of a second one.
+    /// Sends a message and the beginning of a second one.
     Second,
-    /// Sends a small body that unpacks to a large one.
+    /// Sends a small body that decompresses to a large one.
     Bomb,
-    /// Sends a byte now and then.
+    /// Sends one byte at a time.
     Trickle,
-    /// Sends the whole request and reads nothing of the reply.
+    /// Sends the complete request and reads nothing of the reply.
     Unread,
 }
 
@@ -32,7 +33,7 @@ const ATTACKS: [Attack; 5] = [
     Attack::Unread,
 ];
 
-/// A request that can be made: a gRPC method, or a method and path of REST.
+/// A callable operation: a gRPC method, or a method and path of REST.
 #[derive(Debug, Clone)]
 enum Call {
     Grpc(String),
@@ -69,7 +70,7 @@ fn calls() -> Vec<Call> {
     .expect("the document");
     let document: Value = serde_json::from_str(&document).expect("JSON");
     for (path, methods) in document["paths"].as_object().expect("paths") {
-        // Ids that exist for no one.
+        // Ids that do not exist for any owner.
         let path = path
             .split('/')
             .map(|part| if part.starts_with('{') { "7" } else { part })
@@ -164,11 +165,11 @@ async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
             Some(target.read_key.as_str()),
             Some(target.write_key.as_str()),
         ] {
-            // Fewer than the streams of one connection.
+            // Fewer streams than one connection may have.
             let connection = Connection::open(target.address()).await;
             let mut streams = Vec::new();
             for call in &calls {
-                // A connection that was closed on us is an answer too.
+                // A closed connection is also an acceptable reaction.
                 if !connection.is_open().await {
                     break;
                 }

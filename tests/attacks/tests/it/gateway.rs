@@ -5,21 +5,42 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use context_attacks::Target;
-use context_attacks::gateway::{HttpGateway, anonymous_kib, highest};
 use context_attacks::http2::Connection;
-use context_faults::process::Home;
+use context_attacks::{Target, highest, passed};
+use context_test_support::{Home, Process, anonymous_kib};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What a process may hold beside what it counts.
+/// Memory that a process may use in addition to the accounted memory.
 const SLACK_KIB: u64 = 64 * 1024;
 const BUDGET_KIB: u64 = 128 * 1024;
-const SETTINGS: [(&str, &str); 1] = [("GATEWAY_REQUEST_MEMORY_MB", "128")];
+/// An address at which nothing listens.
+const UNREACHABLE: &str = "http://127.0.0.1:1";
+
+/// A gateway within the budget before the service at `backend`.
+async fn gateway(home: &Home, backend: &str) -> Process {
+    let mut command = home.command("context-gateway");
+    command
+        .arg("http")
+        .env("CONTEXT_BACKEND", backend)
+        .env("GATEWAY_REQUEST_MEMORY_MB", (BUDGET_KIB / 1024).to_string());
+    home.start_as(command).await
+}
+
+/// A gateway within the budget before the target.
+async fn gateway_to(target: &Target) -> Process {
+    gateway(&target.home, &format!("http://{}", target.address())).await
+}
+
+/// Asserts that another address's caller with this key is served.
+async fn assert_served(gateway: &Process, key: &str, body: &str) {
+    let status = request_status(gateway.address(), "127.0.0.2:0", Some(key), body).await;
+    assert_eq!(status.unwrap(), 200);
+}
 
 fn head(key: Option<&str>, framing: &str) -> String {
     let authorization = key
@@ -34,8 +55,8 @@ fn list_tools() -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}).to_string()
 }
 
-/// Sends one request on a connection of its own, from `local`, and gives the status of the reply.
-async fn asks(
+/// Sends one request from `local` on a new connection and returns the status of the reply.
+async fn request_status(
     gateway: SocketAddr,
     local: &str,
     key: Option<&str>,
@@ -58,18 +79,12 @@ async fn asks(
     status.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Bodies in chunks without an end, from callers whom nobody can name: the service is away.
+/// Chunked bodies without an end, from unknown callers: the gateway cannot authenticate them because the service is
+/// away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_bodies_of_unknown_callers_are_not_held() {
-    let home = SETTINGS
-        .iter()
-        .fold(Home::new().with("AUTH", "keys"), |home, (name, value)| {
-            home.with(name, value)
-        });
-    let mut command = home.command("context-gateway");
-    // Nothing listens there.
-    command.env("CONTEXT_BACKEND", "http://127.0.0.1:1");
-    let gateway = HttpGateway::start(command, home.path().join("gateway.log")).await;
+    let home = Home::new().with("AUTH", "keys");
+    let gateway = gateway(&home, UNREACHABLE).await;
     let idle = gateway.anonymous_kib();
     let mut senders = Vec::new();
     for number in 0..48 {
@@ -82,10 +97,10 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
                 .await?;
             let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 0x10_0000], b"\r\n"].concat();
             for _ in 0..32 {
-                // The others are refused and closed.
+                // The other connections are rejected and closed.
                 stream.write_all(&chunk).await?;
             }
-            // The end does not come.
+            // The end of the body never arrives.
             tokio::time::sleep(Duration::from_secs(3)).await;
             Ok::<_, std::io::Error>(())
         }));
@@ -100,41 +115,17 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
         "{} MiB",
         (most - idle) / 1024
     );
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some("sk_prod_garbage"),
-            &list_tools()
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    assert_served(&gateway, "sk_prod_garbage", &list_tools()).await;
 }
 
-/// Streams with large heads and bodies without an end, from callers who take no byte of the refusal.
+/// Streams with large heads and endless bodies, from callers who read nothing of the rejection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply() {
     const CONNECTIONS: usize = 48;
     const STREAMS: usize = 256;
     let target = Target::start(&[]).await;
-    let mut command = target.home.command("context-gateway");
-    command
-        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
-        .envs(SETTINGS);
-    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.read_key),
-            &list_tools()
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    let gateway = gateway_to(&target).await;
+    assert_served(&gateway, &target.read_key, &list_tools()).await;
     let idle = gateway.anonymous_kib();
     let mut connections = Vec::new();
     let mut streams = Vec::new();
@@ -144,12 +135,12 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
             .await
             .unwrap();
         for stream in 0..STREAMS {
-            // Each head is another one, so that the compression of heads does not make it small for the receiver.
+            // Each head is different, so that header compression does not make it small for the receiver.
             let head = format!("{connection}-{stream}-").repeat(1024);
             let request = http::Request::post(format!("http://{}/mcp", gateway.address()))
                 .header("content-type", "application/json")
                 .header("x-large", &head[..head.len().min(16 * 1024)]);
-            // A connection that is refused as a whole is as good.
+            // It is also fine when the whole connection is rejected.
             let Ok(mut sent) = attacker.try_request(request.body(()).unwrap(), false).await else {
                 break;
             };
@@ -159,8 +150,8 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
         connections.push(attacker);
         most = most.max(gateway.anonymous_kib());
     }
-    let until = Instant::now() + Duration::from_secs(3);
-    most = most.max(highest(|| gateway.anonymous_kib(), || Instant::now() > until).await);
+    let after = passed(Duration::from_secs(3));
+    most = most.max(highest(|| gateway.anonymous_kib(), after).await);
     eprintln!(
         "{} streams hold {} MiB",
         streams.len(),
@@ -171,39 +162,15 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
         "{} MiB",
         (most - idle) / 1024
     );
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.read_key),
-            &list_tools()
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    assert_served(&gateway, &target.read_key, &list_tools()).await;
 }
 
-/// Bodies without an end from a caller with a key, on many streams of few connections.
+/// Endless bodies from a caller with a key, on many streams of few connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http2_bodies_without_an_end_are_held_within_the_budget() {
     let target = Target::start(&[]).await;
-    let mut command = target.home.command("context-gateway");
-    command
-        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
-        .envs(SETTINGS);
-    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.bystander_key),
-            &list_tools()
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    let gateway = gateway_to(&target).await;
+    assert_served(&gateway, &target.bystander_key, &list_tools()).await;
     let idle = gateway.anonymous_kib();
     let piece = Bytes::from(vec![b' '; 64 * 1024]);
     let mut senders = Vec::new();
@@ -217,12 +184,12 @@ async fn http2_bodies_without_an_end_are_held_within_the_budget() {
             for _ in 0..32 {
                 stream.send(piece.clone(), false).await;
             }
-            // The end does not come.
+            // The end of the body never arrives.
             senders.push((attacker.clone(), stream));
         }
     }
-    let until = Instant::now() + Duration::from_secs(6);
-    let most = highest(|| gateway.anonymous_kib(), || Instant::now() > until).await;
+    let after = passed(Duration::from_secs(6));
+    let most = highest(|| gateway.anonymous_kib(), after).await;
     eprintln!(
         "held at most {} MiB of {} MiB",
         (most - idle) / 1024,
@@ -233,21 +200,11 @@ async fn http2_bodies_without_an_end_are_held_within_the_budget() {
         "{} MiB",
         (most - idle) / 1024
     );
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.bystander_key),
-            &list_tools()
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    assert_served(&gateway, &target.bystander_key, &list_tools()).await;
     drop(senders);
 }
 
-/// Large replies that are asked for and not read.
+/// Large replies that are requested but not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
     const READERS: usize = 30;
@@ -268,26 +225,12 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
                 .unwrap_or_else(|| panic!("{reply}")),
         );
     }
-    let mut command = target.home.command("context-gateway");
-    command
-        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
-        .envs(SETTINGS);
-    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
+    let gateway = gateway_to(&target).await;
     let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "get_context_by_ids", "arguments": {"context_ids": ids}}})
     .to_string();
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_threads", "arguments": {}}}).to_string();
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.bystander_key),
-            &list
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    assert_served(&gateway, &target.bystander_key, &list).await;
     let idle = gateway.anonymous_kib();
     let answered = Arc::new(AtomicUsize::new(0));
     let mut readers = Vec::new();
@@ -303,7 +246,7 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
         readers.push(tokio::spawn(async move {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
-            // The beginning of the reply, and no more.
+            // Reads only the beginning of the reply.
             let mut start = [0; 12];
             stream.read_exact(&mut start).await.unwrap();
             answered.fetch_add(1, Ordering::Relaxed);
@@ -325,39 +268,27 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
         "{} MiB",
         (most - idle) / 1024
     );
-    assert_eq!(
-        asks(
-            gateway.address(),
-            "127.0.0.2:0",
-            Some(&target.bystander_key),
-            &list
-        )
-        .await
-        .unwrap(),
-        200
-    );
+    assert_served(&gateway, &target.bystander_key, &list).await;
 }
 
-/// As many connections as there may be, and none of them says a word.
+/// The maximum number of connections, all of them silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_sockets_lock_nobody_out() {
     raise_open_files();
     let home = Home::new();
-    let mut command = home.command("context-gateway");
-    command.env("CONTEXT_BACKEND", "http://127.0.0.1:1");
-    let gateway = HttpGateway::start(command, home.path().join("gateway.log")).await;
+    let gateway = gateway(&home, UNREACHABLE).await;
     let mut silent = Vec::new();
     for _ in 0..1100 {
         silent.push(TcpStream::connect(gateway.address()).await.unwrap());
     }
     for local in ["127.0.0.1:0", "127.0.0.2:0"] {
         let list = list_tools();
-        let asked = tokio::time::timeout(
+        let reply = tokio::time::timeout(
             Duration::from_secs(20),
-            asks(gateway.address(), local, None, &list),
+            request_status(gateway.address(), local, None, &list),
         );
         assert_eq!(
-            asked.await.expect("an answer in time").unwrap(),
+            reply.await.expect("an answer in time").unwrap(),
             200,
             "{local}"
         );
@@ -365,7 +296,7 @@ async fn silent_sockets_lock_nobody_out() {
     drop(silent);
 }
 
-/// The test holds both ends of many connections.
+/// The test process holds both ends of many connections.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut files = getrlimit(Resource::Nofile);
@@ -373,15 +304,13 @@ fn raise_open_files() {
     setrlimit(Resource::Nofile, files).expect("the limit of open files");
 }
 
-/// A client on stdio that asks and asks, and reads nothing.
+/// A client on stdio that keeps sending requests and reads nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing() {
     const REQUESTS: usize = 4_000;
     let home = Home::new();
     let mut command = home.command("context-gateway");
-    let command = command
-        .env("CONTEXT_BACKEND", "http://127.0.0.1:1")
-        .arg("stdio");
+    let command = command.env("CONTEXT_BACKEND", UNREACHABLE).arg("stdio");
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -416,16 +345,17 @@ async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing(
         }
     });
     // Until it takes no more, and holds no more.
-    let mut last = ((0, 0), Instant::now());
+    const STILL: Duration = Duration::from_secs(3);
+    let (mut last, mut still) = ((0, 0), passed(STILL));
     let stopped = || {
         let now = (
             sent.load(Ordering::Relaxed),
             anonymous_kib(child.id()) / 1024,
         );
-        if now != last.0 {
-            last = (now, Instant::now());
+        if now != last {
+            (last, still) = (now, passed(STILL));
         }
-        last.1.elapsed() > Duration::from_secs(3)
+        still()
     };
     let most = highest(|| anonymous_kib(child.id()), stopped).await;
     assert!(

@@ -1,29 +1,23 @@
-//! Keys: wrong ones, many of them, and what is written down about them.
+//! Keys: wrong ones, many of them, and what is recorded about them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use context_attacks::Target;
 use context_attacks::keys::{audit, forget_digests, key_of, operate, scope_missing};
-use context_faults::process::{Home, wait_for};
+use context_attacks::{Target, client};
+use context_test_support::{Home, wait_for};
 use serde_json::{Value, json};
 
 const WRONG: usize = 2_000;
-/// Connections that the attacker has.
+/// Number of the attacker's connections.
 const CONNECTIONS: usize = 8;
+/// How long a request may take.
+const REPLY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Keys with the beginning of this one, none of which is valid.
+/// Invalid keys that share the first 16 characters with this key.
 fn wrong(key: &str, count: usize) -> impl Iterator<Item = String> {
     let beginning = key[..16].to_owned();
     (0..count).map(move |number| format!("{beginning}{number:024}"))
-}
-
-fn client() -> reqwest::Client {
-    reqwest::Client::builder()
-        .timeout(Duration::from_secs(60))
-        .no_proxy()
-        .build()
-        .expect("a client")
 }
 
 async fn status(client: &reqwest::Client, target: &Target, key: &str) -> u16 {
@@ -38,11 +32,12 @@ async fn status(client: &reqwest::Client, target: &Target, key: &str) -> u16 {
         .as_u16()
 }
 
-/// Sends these keys over several connections, each of which waits for its replies, and gives how often each status came.
+/// Sends these keys over several connections, each of which waits for its replies. Returns the number of replies per
+/// status.
 async fn send(target: &Target, keys: Vec<String>) -> std::collections::BTreeMap<u16, usize> {
     let share = keys.len().div_ceil(CONNECTIONS);
     let senders = keys.chunks(share).map(|keys| async move {
-        let (client, mut statuses) = (client(), Vec::new());
+        let (client, mut statuses) = (client(REPLY_WITHIN), Vec::new());
         for key in keys {
             statuses.push(status(&client, target, key).await);
         }
@@ -60,7 +55,7 @@ async fn send(target: &Target, keys: Vec<String>) -> std::collections::BTreeMap<
 }
 
 async fn metric(target: &Target, name: &str) -> u64 {
-    let text = client()
+    let text = client(REPLY_WITHIN)
         .get(format!("http://{}/metrics", target.address()))
         .send()
         .await
@@ -81,7 +76,7 @@ async fn wrong_keys_with_a_known_beginning_cost_no_bcrypt_and_delay_no_valid_key
     let fresh: Vec<String> = (0..20).map(|_| target.key("bystander", "read")).collect();
     let attack = send(&target, wrong(&target.read_key, WRONG).collect());
     let first_uses = async {
-        let client = client();
+        let client = client(REPLY_WITHIN);
         for key in &fresh {
             assert_eq!(
                 status(&client, &target, key).await,
@@ -112,10 +107,11 @@ async fn wrong_secrets_for_a_key_of_an_older_version_use_little_and_others_are_v
     let target = target
         .restarted(|database: &Path| forget_digests(database))
         .await;
+    #[expect(clippy::disallowed_methods, reason = "the service makes pauses")]
     let started = Instant::now();
     let attack = send(&target, wrong(&target.read_key, 24).collect());
     let first_uses = async {
-        let client = client();
+        let client = client(REPLY_WITHIN);
         for key in &fresh {
             assert_eq!(
                 status(&client, &target, key).await,
@@ -135,7 +131,7 @@ async fn wrong_secrets_for_a_key_of_an_older_version_use_little_and_others_are_v
         "{counted:?}"
     );
     // The attacked key works as well, at the latest when the attack has ended, and is then known by its digest.
-    let client = client();
+    let client = client(REPLY_WITHIN);
     assert_eq!(status(&client, &target, &target.read_key).await, 200);
     let before = metric(&target, "context_key_verifications").await;
     assert_eq!(
@@ -157,7 +153,7 @@ async fn no_key_is_planted_over_tcp_while_auth_is_off_and_those_of_the_operator_
     let home = Home::new();
     let service = home.start().await;
     let url = |path: &str| format!("http://{}{path}", service.address());
-    let planted = client()
+    let planted = client(REPLY_WITHIN)
         .post(url("/v1/api-keys"))
         .json(&json!({"name": "planted", "scopes": ["read", "manage"]}))
         .send()
@@ -174,7 +170,7 @@ async fn no_key_is_planted_over_tcp_while_auth_is_off_and_those_of_the_operator_
         "{problem}"
     );
     assert_eq!(
-        client()
+        client(REPLY_WITHIN)
             .get(url("/v1/api-keys"))
             .send()
             .await

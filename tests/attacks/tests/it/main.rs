@@ -1,4 +1,4 @@
-//! Each attack that was found, and that it no longer works.
+//! All known attacks. Each test shows that an attack no longer works.
 
 mod connections;
 mod damage;

@@ -1,17 +1,18 @@
-//! Bodies and replies that are meant to fill the memory.
+//! Bodies and replies that are intended to exhaust memory.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use context_attacks::{Target, http2};
 use context_model::Operation;
+use context_test_support::http::Request;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 const MIB: u64 = 1024;
-/// What the process may hold above what it held when idle: the budget of these tests and 64 MiB.
+/// The budget in these tests. Memory may exceed the idle level by the budget and 64 MiB.
 const BUDGET_MB: u64 = 64;
-/// The budget is never below twice the largest message (64 MiB at least) and its reserve.
+/// The effective budget is at least twice the largest message (64 MiB or more) plus its reserve.
 const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * MIB;
 
 async fn target() -> Target {
@@ -27,7 +28,7 @@ fn path(operation: Operation) -> String {
     format!("/{}/{}", operation.service(), operation.method())
 }
 
-/// The start of a gRPC message of this length.
+/// The beginning of a gRPC message with this length.
 fn announced(length: u32) -> Bytes {
     let [a, b, c, d] = length.to_be_bytes();
     Bytes::from(vec![0, a, b, c, d])
@@ -38,14 +39,14 @@ async fn messages_that_are_announced_and_withheld_take_nothing_from_others() {
     let target = target().await;
     let idle = target.anonymous_kib();
     let attacker = http2::Connection::open(target.address()).await;
-    // No key, and 4 MiB announced on each of 128 streams.
+    // Without a key: 4 MiB are announced on each of 100 streams.
     let mut streams = Vec::new();
     for _ in 0..100 {
         let mut stream = attacker.grpc("/grpc.health.v1.Health/Check", None).await;
         stream.send(announced(4 << 20), false).await;
         streams.push(stream);
     }
-    // With a key as well.
+    // With a key: 60 MiB are announced on each of 100 streams.
     let with_key = http2::Connection::open(target.address()).await;
     for _ in 0..100 {
         let mut stream = with_key
@@ -65,7 +66,7 @@ async fn messages_that_are_announced_and_withheld_take_nothing_from_others() {
             .status(),
         201
     );
-    // Another caller's key is switched off meanwhile.
+    // Meanwhile another caller's key is deactivated.
     let listed = target
         .home
         .command("context-service")
@@ -113,7 +114,7 @@ async fn a_second_message_is_refused_and_never_buffered() {
 async fn a_gzip_bomb_is_refused_by_scope_before_it_is_read_and_by_size_while_it_is_unpacked() {
     let target = target().await;
     let idle = target.anonymous_kib();
-    // 60 MiB of zeros in 60 KB.
+    // 60 MiB of zeros compressed to 60 KB.
     let bomb = http2::gzip(&vec![0; 60 << 20]);
     let mut highest = 0;
     for (key, codes) in [
@@ -159,7 +160,7 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     let idle = target.anonymous_kib();
     let mut highest = 0;
     let mut answered = 0;
-    // REST over HTTP/2 and gRPC, each on a connection of its own, and no byte of the replies is taken.
+    // REST over HTTP/2 and gRPC, each on a new connection. No byte of the replies is read.
     let mut streams = Vec::new();
     for round in 0..16 {
         let connection = http2::Connection::open(target.address()).await;
@@ -195,7 +196,7 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
 async fn small_messages_that_decode_to_much_stay_within_the_budget() {
     let target = target().await;
     let idle = target.anonymous_kib();
-    // A list of ten million numbers is 20 MB of JSON and would be 700 MB of values.
+    // A list of ten million numbers takes 20 MB as JSON and would take 700 MB as values.
     let numbers = format!(
         "{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"n\":[1{}]}}}}",
         ",1".repeat(10_000_000)
@@ -204,15 +205,14 @@ async fn small_messages_that_decode_to_much_stay_within_the_budget() {
     let mut highest = 0;
     for _ in 0..3 {
         let url = format!("http://{}/v1/contexts", target.address());
-        let request = reqwest::Client::new()
-            .post(url)
-            .bearer_auth(&target.write_key)
+        let request = Request::new("POST", url)
+            .key(&target.write_key)
             .header("content-type", "application/json");
-        let reply = request.body(numbers.clone()).send().await.expect("a reply");
+        let reply = request.body(numbers.clone()).send().await;
         assert!(
-            [400, 413, 503].contains(&reply.status().as_u16()),
+            [400, 413, 503].contains(&reply.status.as_u16()),
             "{}",
-            reply.status()
+            reply.status
         );
         highest = highest.max(target.anonymous_kib().saturating_sub(idle));
     }

@@ -1,4 +1,4 @@
-//! One owner that takes everything.
+//! One owner that uses all shared resources.
 
 use context_attacks::{Target, http2};
 use tokio::task::JoinSet;

@@ -1,16 +1,17 @@
-//! Searches that cost much, and whose caller leaves.
+//! Expensive searches whose caller leaves.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use context_attacks::Target;
+use context_attacks::{Target, client};
 use context_test_postgres::{Client, TestDatabase};
+use context_test_support::{Deadline, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// How long anything may take that should take a moment.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time for anything that should be quick.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Gives the attacker entries whose labels are long arrays with a 1 at their end.
+/// Stores entries for the attacker. Their labels are long arrays with a 1 at the end.
 async fn with_long_arrays(target: &Target) {
     let mut labels = vec![0; 150_000];
     labels.push(1);
@@ -21,39 +22,35 @@ async fn with_long_arrays(target: &Target) {
     }
 }
 
-/// A search that goes through all arrays a hundred times.
+/// A search that scans all arrays a hundred times.
 fn endless() -> Value {
     json!({"metadata_filters": vec![json!({"key": "labels", "operator": "array_contains", "value": 1}); 100]})
 }
 
-/// Sends a search and hangs up after so long.
+/// Sends a search and disconnects after this time.
 async fn search(
     target: &Target,
     key: &str,
     body: &Value,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(u16, Value), reqwest::Error> {
-    let client = reqwest::Client::builder()
-        .timeout(patience)
-        .no_proxy()
-        .build()
-        .expect("a client");
+    let client = client(timeout);
     let url = format!("http://{}/v1/contexts/search", target.address());
     let reply = client.post(url).bearer_auth(key).json(body).send().await?;
     Ok((reply.status().as_u16(), reply.json().await?))
 }
 
-/// Waits until the bystander's own search, which takes the same way as the attacker's, is answered.
+/// Waits until the bystander's own search, which uses the same resources as the attacker's, succeeds.
 async fn assert_bystander_searches(target: &Target) {
     let body = json!({"metadata_filters": [{"key": "labels", "operator": "not_exists"}]});
-    let started = Instant::now();
+    let deadline = Deadline::new();
     loop {
-        match search(target, &target.bystander_key, &body, PATIENCE).await {
+        match search(target, &target.bystander_key, &body, TIMEOUT).await {
             Ok((200, found)) => break assert_eq!(found["count"], 1, "{found}"),
-            other => assert!(
-                started.elapsed() < PATIENCE,
-                "the bystander is not served: {other:?}"
-            ),
+            other => {
+                let what = || format!("the bystander is not served: {other:?}");
+                deadline.pause(what).await;
+            }
         }
     }
 }
@@ -97,7 +94,7 @@ async fn searches_of_minutes_end_when_their_callers_leave() {
 async fn a_search_of_minutes_is_answered_at_its_deadline_with_what_to_narrow() {
     let target = Target::start(&[("CONTEXT_REQUEST_TIMEOUT_SECONDS", "8")]).await;
     with_long_arrays(&target).await;
-    let answered = search(&target, &target.read_key, &endless(), PATIENCE).await;
+    let answered = search(&target, &target.read_key, &endless(), TIMEOUT).await;
     assert_names_what_to_narrow(&answered, "labels (array_contains)");
 }
 
@@ -112,10 +109,7 @@ async fn an_owner_that_searches_without_end_leaves_another_one_its_turns() {
             target.read_key.clone(),
         );
         attack.spawn(async move {
-            let client = reqwest::Client::builder()
-                .no_proxy()
-                .build()
-                .expect("a client");
+            let client = client(TIMEOUT);
             loop {
                 let _ = client
                     .post(&url)
@@ -126,15 +120,15 @@ async fn an_owner_that_searches_without_end_leaves_another_one_its_turns() {
             }
         });
     }
-    // Until the first ones were given up.
-    let first = search(&target, &target.read_key, &endless(), PATIENCE).await;
+    // Until the first searches reach their deadline.
+    let first = search(&target, &target.read_key, &endless(), TIMEOUT).await;
     assert!(first.is_ok_and(|(status, _)| status == 504));
     assert_bystander_searches(&target).await;
     target.assert_bystander_is_served("while it searches").await;
     attack.shutdown().await;
 }
 
-/// Nothing reads the entries any more, until the connection ends.
+/// Blocks all reads of entries until the connection ends.
 async fn lock(database: &TestDatabase) -> Client {
     let client = database.connect().await;
     client
@@ -144,23 +138,14 @@ async fn lock(database: &TestDatabase) -> Client {
     client
 }
 
-/// Waits until so many statements wait for the lock, or more.
+/// Waits until enough statements wait for the lock.
 async fn until_blocked(client: &Client, enough: impl Fn(i64) -> bool) {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waiting = async {
-        while !enough(
-            client
-                .query_one(count, &[])
-                .await
-                .expect("the server tells")
-                .get(0),
-        ) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting)
-        .await
-        .expect("so many statements wait");
+    until("so many statements wait", async || {
+        let waiting = client.query_one(count, &[]).await;
+        enough(waiting.expect("the server tells").get(0))
+    })
+    .await;
 }
 
 async fn on_postgres(database: &TestDatabase, settings: &[(&str, &str)]) -> Target {
@@ -210,7 +195,7 @@ async fn on_postgresql_a_search_over_its_statement_s_time_is_a_504_and_not_an_ou
     let lock = lock(&database).await;
     let body =
         json!({"metadata_filters": [{"key": "notes", "operator": "contains", "value": "x"}]});
-    let answered = search(&target, &target.read_key, &body, PATIENCE).await;
+    let answered = search(&target, &target.read_key, &body, TIMEOUT).await;
     assert_names_what_to_narrow(&answered, "notes (contains)");
     drop(lock);
     target.assert_bystander_is_served("after the search").await;
@@ -225,10 +210,7 @@ async fn a_revision_that_no_write_gave_is_refused_at_once_and_holds_no_place() {
         targets.push(on_postgres(database, &settings).await);
     }
     for target in targets {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .build()
-            .expect("a client");
+        let client = client(TIMEOUT);
         let url = format!(
             "http://{}/v1/contexts/1?min_revision=9000000000000000",
             target.address()

@@ -1,19 +1,19 @@
-//! What a power cut leaves of a file.
+//! The state of a file after a power failure.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use crate::random::Random;
+use context_test_support::Random;
 
-/// A file as the disk has it: what is certain, and what was not synced yet, in order.
+/// A file on the simulated disk: its synced content, and the changes that are not synced yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Medium {
     synced: Vec<u8>,
     unsynced: Vec<Change>,
-    /// Deleted, but the directory was not synced: the name may come back.
+    /// The file was deleted, but the directory was not synced, so the name may come back.
     deleted: bool,
-    /// Synced at least once since it was made.
+    /// Whether the file was synced at least once since it was created.
     settled: bool,
 }
 
@@ -37,7 +37,7 @@ impl Medium {
         self.unsynced.push(Change::Truncate { size: index(size) });
     }
 
-    /// Gives whether this was the first sync of the file.
+    /// Applies all changes. Returns whether this was the first sync of the file.
     pub(super) fn sync(&mut self) -> bool {
         for change in std::mem::take(&mut self.unsynced) {
             apply(&mut self.synced, &change, None);
@@ -45,7 +45,7 @@ impl Medium {
         !std::mem::replace(&mut self.settled, true)
     }
 
-    /// The directory was synced.
+    /// Called when the directory was synced.
     pub(super) fn directory_synced(&mut self) {
         if self.deleted {
             self.synced.clear();
@@ -59,7 +59,7 @@ impl Medium {
         self.deleted = true;
     }
 
-    /// A new file takes a deleted one's name.
+    /// A new file takes the name of a deleted one.
     fn revive(&mut self) {
         if self.deleted {
             *self = Self::default();
@@ -71,7 +71,7 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("a test's file fits into memory")
 }
 
-/// Applies a change, or only the first bytes of a write.
+/// Applies a change, or only the first `only` bytes of a write.
 fn apply(bytes: &mut Vec<u8>, change: &Change, only: Option<usize>) {
     match change {
         Change::Write { offset, data } => {
@@ -85,25 +85,25 @@ fn apply(bytes: &mut Vec<u8>, change: &Change, only: Option<usize>) {
     }
 }
 
-/// What became of the changes that were not synced.
+/// The fate of the unsynced changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// None of them reached the disk.
     All,
-    /// A random half of them did, in any order.
+    /// A random half of them reached the disk, in any order.
     Some,
-    /// As with `Some`, and some of the writes were torn in the middle.
+    /// Like `Some`, and some of the writes were torn in the middle.
     Torn,
-    /// All of them did: what a killed process leaves.
+    /// All of them reached the disk, like after killing the process.
     None,
 }
 
-/// The files after a power cut.
+/// The files after a power failure.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// What was lost.
     pub loss: Loss,
-    /// Changes that were not synced when it happened.
+    /// Number of unsynced changes when it happened.
     pub unsynced: usize,
     files: BTreeMap<String, Vec<u8>>,
 }
@@ -115,19 +115,19 @@ impl Cut {
         for (name, medium) in media {
             let mut bytes = medium.synced.clone();
             if medium.deleted {
-                // The old file may come back, as it was last synced.
+                // The old file may come back in its last synced state.
                 if loss != Loss::None && random.chance(50) && !bytes.is_empty() {
                     files.insert(name.clone(), bytes);
                 }
                 continue;
             }
             for change in &medium.unsynced {
-                let kept = match loss {
+                let survives = match loss {
                     Loss::All => false,
                     Loss::Some | Loss::Torn => random.chance(50),
                     Loss::None => true,
                 };
-                if kept {
+                if survives {
                     let torn = match change {
                         Change::Write { data, .. } if loss == Loss::Torn && random.chance(50) => {
                             Some(random.below(data.len()))
@@ -146,10 +146,10 @@ impl Cut {
         }
     }
 
-    /// Puts the files into a directory, where an ordinary disk serves them.
+    /// Writes the files into a directory on an ordinary disk.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// The files cannot be written.
     pub fn write_to(&self, directory: &Path) -> io::Result<()> {
         for (name, bytes) in &self.files {
             std::fs::write(directory.join(name), bytes)?;

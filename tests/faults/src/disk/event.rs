@@ -1,13 +1,14 @@
-//! What happens to the write-ahead log.
+//! Events of the write-ahead log.
 
-/// Something that happened to the write-ahead log.
+/// An event of the write-ahead log.
 #[derive(Debug)]
 pub(super) enum Event {
     LogWrite { offset: u64, data: Box<[u8]> },
     LogSync,
 }
 
-/// Bytes of the header of a log and of a frame in it (<https://www.sqlite.org/fileformat.html#the_write_ahead_log>).
+/// Sizes of a log's header and of a frame's header in bytes
+/// (<https://www.sqlite.org/fileformat.html#the_write_ahead_log>).
 const LOG_HEADER: u64 = 32;
 const FRAME_HEADER: usize = 24;
 
@@ -16,7 +17,7 @@ impl Event {
         matches!(self, Self::LogWrite { data, .. } if data.windows(needle.len()).any(|window| window == needle))
     }
 
-    /// Whether this is the header of a frame that ends a transaction: it carries the size of the database.
+    /// Whether this is the header of a frame that ends a transaction. Such a header contains the size of the database.
     pub(super) fn ends_transaction(&self) -> bool {
         match self {
             Self::LogWrite { offset, data } => {

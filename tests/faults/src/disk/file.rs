@@ -1,4 +1,4 @@
-//! A file on a [`Disk`](super::Disk): SQLite's view of it, with the real file behind.
+//! A file on a [`Disk`](super::Disk): the file that SQLite sees, backed by the real file.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use libsqlite3_sys as ffi;
 
 use super::Disk;
 
-/// Which file of which disk.
+/// The disk and the name of a file.
 pub(super) struct Handle {
     pub(super) disk: Arc<Disk>,
     pub(super) name: String,
 }
 
-/// What SQLite holds for a file. The file of the real VFS follows it in memory.
+/// SQLite's memory for a file. The file of the real VFS follows it.
 #[repr(C)]
 pub(super) struct ShimFile {
     methods: *const ffi::sqlite3_io_methods,
     handle: *mut Handle,
 }
 
-/// Bytes of our file and the real one behind it.
+/// Size of our file structure and the real one behind it.
 pub(super) fn size(base: &ffi::sqlite3_vfs) -> c_int {
     c_int::try_from(size_of::<ShimFile>()).expect("a few bytes") + base.szOsFile
 }
@@ -28,18 +28,18 @@ pub(super) fn size(base: &ffi::sqlite3_vfs) -> c_int {
 /// The real file.
 ///
 /// # Safety
-/// `shim` points to the memory that SQLite allotted for one of our files.
+/// `shim` must point to the memory that SQLite allocated for one of our files.
 pub(super) unsafe fn real(shim: *mut ShimFile) -> *mut ffi::sqlite3_file {
-    // SAFETY: by the caller; `size` made room for it, and two pointers keep the alignment.
+    // SAFETY: guaranteed by the caller. `size` made room for it, and two pointers preserve the alignment.
     unsafe { shim.add(1).cast() }
 }
 
-/// Makes the file ours, or, without a handle, one that did not open.
+/// Initialises the file as ours or, without a handle, as one that did not open.
 ///
 /// # Safety
-/// As [`real`].
+/// As for [`real`].
 pub(super) unsafe fn init(shim: *mut ShimFile, handle: Option<Handle>) {
-    // SAFETY: by the caller. Null methods tell SQLite not to call xClose.
+    // SAFETY: guaranteed by the caller. Null methods tell SQLite not to call xClose.
     unsafe {
         (*shim).methods = if handle.is_some() {
             &raw const METHODS
@@ -52,7 +52,7 @@ pub(super) unsafe fn init(shim: *mut ShimFile, handle: Option<Handle>) {
     }
 }
 
-/// Version 2: without xFetch, so that every read and write passes through here and none through a memory map.
+/// Version 2 has no xFetch, so every read and write passes through these methods and none through a memory map.
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 2,
     xClose: Some(close),
@@ -83,8 +83,8 @@ macro_rules! pass {
     }};
 }
 
-// SAFETY of everything below: SQLite calls a method with a file that `init` made ours and did not yet close, and with
-// buffers of the lengths it names; the real file behind it was opened by the VFS whose methods it has.
+// SAFETY of everything below: SQLite calls a method with a file that `init` initialised and that is not closed, and
+// with buffers of the given lengths. The real file behind it was opened by the VFS that provides its methods.
 
 unsafe fn handle<'f>(file: *mut ffi::sqlite3_file) -> &'f Handle {
     unsafe { &*(*file.cast::<ShimFile>()).handle }
@@ -168,7 +168,7 @@ unsafe extern "C" fn file_control(
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // Both would let the real file grow or change past us.
+    // Both operations would grow or change the real file without our knowledge.
     if matches!(
         operation,
         ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_MMAP_SIZE

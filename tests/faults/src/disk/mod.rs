@@ -1,8 +1,8 @@
-//! A disk that can lose what was not synced, fill up, or turn read-only.
+//! A disk that can lose unsynced data, fill up, or become read-only.
 //!
-//! [`Disk::attach`] puts every SQLite file of one directory on such a disk, for all connections of this process. Writes
-//! reach the real files at once, as they reach the page cache of a system; what a power cut would leave is kept beside
-//! them. Other directories are untouched.
+//! [`Disk::attach`] puts all SQLite files of one directory on such a disk, for all connections of this process. Writes
+//! reach the real files immediately, like the page cache of an operating system. The state after a power failure is
+//! tracked separately. Other directories are not affected.
 
 mod cut;
 mod event;
@@ -16,22 +16,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use context_test_support::Random;
+
 use cut::Medium;
 use event::Event;
-
-use crate::random::Random;
 
 /// What the disk answers to writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
-    /// They succeed.
+    /// Writes succeed.
     #[default]
     None,
-    /// There is no room (`ENOSPC`).
+    /// There is no space (`ENOSPC`).
     Full,
-    /// They fail (`EIO`, `EROFS`, `EDQUOT`: SQLite does not tell them apart).
+    /// Writes fail (`EIO`, `EROFS`, `EDQUOT`: SQLite does not distinguish them).
     WriteError,
-    /// SQLite itself calls the file read-only.
+    /// SQLite itself treats the file as read-only.
     ReadOnly,
     /// Writes succeed and syncs fail.
     SyncError,
@@ -49,30 +49,30 @@ struct State {
     media: BTreeMap<String, Medium>,
     events: Vec<Event>,
     fault: Fault,
-    /// Syncs are answered and forgotten: what `synchronous=OFF` would do.
+    /// Syncs succeed without effect, like with `synchronous=OFF`.
     ignores_sync: bool,
-    /// Writes and syncs until the power goes, and how.
+    /// Number of writes and syncs until the power fails, and the random numbers for it.
     cut_in: Option<(usize, Random)>,
     cut: Option<Cut>,
 }
 
 impl Disk {
-    /// What writes meet from now on.
+    /// Sets the fault for all further writes.
     pub fn set_fault(&self, fault: Fault) {
         self.lock().fault = fault;
     }
 
-    /// Whether syncs are answered without doing anything.
+    /// Sets whether syncs succeed without effect.
     pub fn ignore_sync(&self, ignore: bool) {
         self.lock().ignores_sync = ignore;
     }
 
-    /// Cuts the power at the `operations`-th write or sync from now; nothing is written or synced after it.
+    /// Cuts the power at the `operations`-th write or sync from now. Nothing is written or synced after that.
     pub fn cut_after(&self, operations: usize, random: Random) {
         self.lock().cut_in = Some((operations, random));
     }
 
-    /// Cuts the power now, unless it is cut already, and gives what is left.
+    /// Cuts the power now, unless it is already cut, and returns what is left.
     #[must_use]
     pub fn cut_now(&self, mut random: Random) -> Cut {
         let mut state = self.lock();
@@ -82,7 +82,7 @@ impl Disk {
         state.cut.clone().expect("it was just cut")
     }
 
-    /// Whether the power is gone.
+    /// Whether the power is cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.lock().cut.is_some()
@@ -97,7 +97,7 @@ impl Disk {
 type Code = std::ffi::c_int;
 
 impl State {
-    /// Takes a write of `name` through the faults; `real` writes the real file.
+    /// Applies the fault to a write of `name`. `real` writes the real file.
     fn write(&mut self, name: &str, offset: u64, data: &[u8], real: impl FnOnce() -> Code) -> Code {
         if let Some(code) = self.refusal() {
             return code;
@@ -134,7 +134,7 @@ impl State {
         code
     }
 
-    /// A sync of the real file would only cost time: that it happened is all that counts.
+    /// Records a sync. The real file is not synced, because that would only take time.
     fn sync(&mut self, name: &str) -> Code {
         if self.cut.is_some() || self.fault == Fault::SyncError {
             return libsqlite3_sys::SQLITE_IOERR_FSYNC;
@@ -142,7 +142,7 @@ impl State {
         if self.ignores_sync {
             return libsqlite3_sys::SQLITE_OK;
         }
-        // With a new log or journal SQLite syncs the directory too (UNIXFILE_DIRSYNC in os_unix.c).
+        // With a new log or journal SQLite also syncs the directory (UNIXFILE_DIRSYNC in os_unix.c).
         if self.media.entry(name.to_owned()).or_default().sync() && name.contains('-') {
             self.media.values_mut().for_each(Medium::directory_synced);
         }
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// Counts down to the cut. It strikes after the operation, so that the operation itself can be lost or torn.
+    /// Counts down to the cut. It happens after the operation, so that the operation itself can be lost or torn.
     fn count(&mut self) {
         if let Some((left, random)) = &mut self.cut_in {
             *left = left.saturating_sub(1);

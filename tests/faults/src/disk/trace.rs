@@ -4,14 +4,14 @@ use super::Disk;
 use super::event::Event;
 
 impl Disk {
-    /// Where the trace stands.
+    /// The current position in the trace.
     #[must_use]
     pub fn mark(&self) -> usize {
         self.lock().events.len()
     }
 
-    /// Checks, at the moment of an acknowledgement, that the transaction which first wrote `text` was followed by a sync
-    /// of the log. The text must be unique, and short enough to lie within a page; it was written after `mark`.
+    /// Checks, when a write is acknowledged, that the transaction which first wrote `text` was followed by a sync of
+    /// the log. The text must be unique, short enough to lie within one page, and written after `mark`.
     ///
     /// # Errors
     /// What is missing, as a sentence.

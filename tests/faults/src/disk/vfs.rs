@@ -1,7 +1,7 @@
-//! The SQLite VFS behind [`Disk`]: the default one, with a file of ours where a disk is attached.
+//! The SQLite VFS behind [`Disk`]: the default VFS, with our own files where a disk is attached.
 //!
-//! See <https://www.sqlite.org/c3ref/vfs.html>. It becomes the default, because a service opens its database by a plain
-//! path.
+//! See <https://www.sqlite.org/c3ref/vfs.html>. It becomes the default VFS, because a service opens its database by a
+//! plain path.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,10 +16,10 @@ use super::file::{self, Handle, ShimFile};
 static DISKS: Mutex<Vec<Arc<Disk>>> = Mutex::new(Vec::new());
 
 impl Disk {
-    /// Puts the SQLite files of this directory on a disk with faults. To be called before they are opened.
+    /// Puts the SQLite files of this directory on a disk with faults. Must be called before they are opened.
     ///
     /// # Panics
-    /// When the directory does not exist or SQLite takes no further VFS.
+    /// The directory does not exist, or SQLite does not accept another VFS.
     #[must_use]
     pub fn attach(directory: &Path) -> Arc<Self> {
         let directory = directory.canonicalize().expect("the directory exists");
@@ -32,7 +32,7 @@ impl Disk {
     }
 }
 
-/// Makes the files of this disk's directory its own.
+/// Registers the disk for its directory.
 fn register_disk(disk: &Arc<Disk>) {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(register);
@@ -43,8 +43,8 @@ fn register_disk(disk: &Arc<Disk>) {
 }
 
 fn register() {
-    // SAFETY: the default VFS lives as long as the process. Ours is a copy of it with five functions replaced, is leaked
-    // and so lives as long, and its application data is the pointer that `base` expects.
+    // SAFETY: the default VFS lives as long as the process. Ours is a copy of it with four functions replaced. It is
+    // leaked and therefore lives as long. Its application data is the pointer that `base` expects.
     unsafe {
         assert_eq!(ffi::sqlite3_initialize(), ffi::SQLITE_OK);
         let base = ffi::sqlite3_vfs_find(std::ptr::null());
@@ -65,25 +65,25 @@ fn register() {
     }
 }
 
-/// The VFS that ours is made of. The functions we left in the copy do not look at the VFS they are given, except for
-/// `xOpen`, `xDelete`, `xAccess` and `xFullPathname`, which therefore get the original.
+/// The default VFS. The functions that were copied unchanged do not access the VFS they are given, except for `xOpen`,
+/// `xDelete`, `xAccess` and `xFullPathname`, which therefore receive the original.
 ///
 /// # Safety
-/// `vfs` is ours.
+/// `vfs` must be ours.
 unsafe fn base<'v>(vfs: *mut ffi::sqlite3_vfs) -> &'v mut ffi::sqlite3_vfs {
-    // SAFETY: by the caller; `register` stored the pointer.
+    // SAFETY: guaranteed by the caller. `register` stored the pointer.
     unsafe { &mut *(*vfs).pAppData.cast::<ffi::sqlite3_vfs>() }
 }
 
 /// The disk of a file, and the file's name on it.
 ///
 /// # Safety
-/// `name` is null or a C string.
+/// `name` must be null or a C string.
 unsafe fn on_disk(name: *const c_char) -> Option<Handle> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     let path = Path::new(OsStr::from_bytes(
         unsafe { CStr::from_ptr(name) }.to_bytes(),
     ));
@@ -103,7 +103,7 @@ unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite calls with its own arguments: `file` points to `szOsFile` bytes, enough for our header and the
+    // SAFETY: SQLite calls with its own arguments. `file` points to `szOsFile` bytes, enough for our header and the
     // base's file behind it.
     unsafe {
         let base = base(vfs);
@@ -127,7 +127,7 @@ unsafe extern "C" fn delete(
     name: *const c_char,
     sync_directory: c_int,
 ) -> c_int {
-    // SAFETY: as `open`.
+    // SAFETY: as in `open`.
     unsafe {
         let base = base(vfs);
         let Some(real_delete) = base.xDelete else {
@@ -150,7 +150,7 @@ unsafe extern "C" fn access(
     flags: c_int,
     result: *mut c_int,
 ) -> c_int {
-    // SAFETY: as `open`.
+    // SAFETY: as in `open`.
     unsafe {
         let base = base(vfs);
         base.xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |real| {
@@ -165,7 +165,7 @@ unsafe extern "C" fn full_pathname(
     size: c_int,
     out: *mut c_char,
 ) -> c_int {
-    // SAFETY: as `open`.
+    // SAFETY: as in `open`.
     unsafe {
         let base = base(vfs);
         base.xFullPathname

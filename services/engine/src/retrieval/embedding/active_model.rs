@@ -1,4 +1,4 @@
-//! The model in use, and the checks of what its provider returns.
+//! The embedding model in use, and checks of its provider's responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use context_model::{Error, Reason, Result};
 use context_providers::{Embedder, ProviderError, QueryVectors};
 use context_store::EmbeddingModel;
 
-/// How long a search waits for the vector of its query.
+/// Maximum time that a search waits for the vector of its query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A model whose vectors the store holds.
+/// The model whose vectors are in the store.
 pub(crate) struct ActiveModel {
     pub embedder: Arc<dyn Embedder>,
     pub model: EmbeddingModel,
-    /// Whether the vectors of tokens are stored with those of texts, and read when results are reranked.
+    /// Whether token vectors are stored with the chunk vectors and read for reranking.
     pub stores_tokens: bool,
 }
 
-/// A provider's model as stores know it.
+/// Converts a provider's model to the store's type.
 pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
     let found = embedder.model();
     EmbeddingModel {
@@ -36,7 +36,10 @@ pub(crate) fn unavailable(reason: &str) -> Error {
 }
 
 impl ActiveModel {
-    /// The query's vector, and those of its tokens where they come with it.
+    /// Embeds the query. The result includes token vectors if the provider returns them in the same response.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE` when the provider does not respond in time; the provider's errors.
     pub async fn of_query(&self, query: &str) -> Result<QueryVectors> {
         let embedding = self.embedder.embed_query(query.to_owned());
         let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_TIMEOUT, embedding)
@@ -56,10 +59,10 @@ fn wrong(what: &str) -> ProviderError {
     ProviderError::Malformed(what.to_owned())
 }
 
-/// Vectors as they were asked for, scaled to length 1 whatever the provider did.
+/// Checks a provider's vectors and scales them to length 1.
 ///
 /// # Errors
-/// Another number of vectors, another length, or one without a direction.
+/// When the number of vectors is not `count`, or a vector is zero, is not finite or has the wrong number of dimensions.
 pub(super) fn checked(
     mut vectors: Vec<Vec<f32>>,
     count: usize,

@@ -1,4 +1,4 @@
-//! The embedding model in use, if there is one, and what is embedded with it.
+//! The embedding model in use, if any, and the embedding of texts.
 
 mod active_model;
 mod texts;
@@ -20,21 +20,21 @@ use crate::config::{EmbeddingConfig, RerankConfig, Switch};
 use crate::error::store_error;
 use crate::lock;
 
-/// The embedding model in use, if there is one.
+/// The embedding model in use, if any.
 pub(crate) struct Embeddings {
     store: Arc<dyn Store>,
     config: EmbeddingConfig,
     rerank: RerankConfig,
     reranker: Arc<CurrentReranker>,
     state: RwLock<State>,
-    /// Wakes what embeds entries that wait.
+    /// Wakes the worker that embeds entries without vectors.
     wake: Notify,
 }
 
 enum State {
-    /// There is no model, for this reason.
+    /// No model is in use. Contains the reason.
     Off(String),
-    /// There is one once the provider answers.
+    /// The provider is configured but has not responded yet. Contains the reason.
     Awaited(String),
     Active(Arc<ActiveModel>),
 }
@@ -60,10 +60,10 @@ impl Embeddings {
         *lock::write(&self.state) = state;
     }
 
-    /// Embeds with this provider from now on, unless the database holds vectors of another model.
+    /// Uses this provider from now on, unless the database contains vectors of another model.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's errors.
     pub async fn use_embedder(&self, embedder: Arc<dyn Embedder>) -> Result<()> {
         let model = model_of(&*embedder);
         let state = match self
@@ -86,7 +86,8 @@ impl Embeddings {
         Ok(())
     }
 
-    /// A model whose vectors are stored, and those of tokens too when they are wanted and of use.
+    /// Combines the provider with its model. Token vectors are stored if RERANK_STORE_TOKENS is set and reranking reads
+    /// them.
     pub fn activate(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> ActiveModel {
         let stores_tokens =
             self.rerank.store_tokens && self.why_tokens_are_of_no_use(&*embedder).is_none();
@@ -97,6 +98,7 @@ impl Embeddings {
         }
     }
 
+    /// Why reranking does not read stored token vectors. `None` when it does.
     fn why_tokens_are_of_no_use(&self, embedder: &dyn Embedder) -> Option<&'static str> {
         if self.rerank.enabled == Switch::False {
             Some("reranking is off")
@@ -109,7 +111,7 @@ impl Embeddings {
         }
     }
 
-    /// Why RERANK_STORE_TOKENS has no effect; `None` when it has one, is off, or there is no model.
+    /// Why RERANK_STORE_TOKENS has no effect. `None` when it has an effect, when it is off, or when no model is in use.
     pub fn why_no_stored_tokens(&self) -> Option<&'static str> {
         if !self.rerank.store_tokens {
             return None;
@@ -118,17 +120,17 @@ impl Embeddings {
         self.why_tokens_are_of_no_use(&*active.embedder)
     }
 
-    /// Says why there is no embedder.
+    /// Switches embedding off. `reason` appears in the errors of semantic search.
     pub fn without_embedder(&self, reason: String) {
         self.set(State::Off(reason));
     }
 
-    /// Says that the embedder does not answer yet.
+    /// Records that the provider does not respond yet. `reason` appears in the errors of semantic search.
     pub fn awaiting_embedder(&self, reason: String) {
         self.set(State::Awaited(reason));
     }
 
-    /// Whether the provider is configured and did not answer yet.
+    /// Whether the provider is configured but has not responded yet.
     pub fn is_awaited(&self) -> bool {
         self.config.enabled != Switch::False
             && matches!(&*lock::read(&self.state), State::Awaited(_))
@@ -145,7 +147,7 @@ impl Embeddings {
         }
     }
 
-    /// Waits until entries may wait for their vectors that did not before.
+    /// Waits until new entries without vectors may exist.
     pub async fn woken(&self) {
         self.wake.notified().await;
     }

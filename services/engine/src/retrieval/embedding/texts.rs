@@ -1,4 +1,4 @@
-//! The vectors of texts that are stored: cut into chunks, embedded in one call.
+//! Embeds texts to store. Splits them into chunks and embeds all chunks in one call.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use context_store::{Embedded, EmbeddedChunk, Embedding};
 
 use super::active_model::{ActiveModel, checked};
 
-/// Chunks of a text whose tokens' vectors are stored at most. They are some 45 times as large as the text: of a book they
-/// are not worth their place, and reranking encodes the one chunk that it reads.
+/// Maximum number of chunks of a text that is stored with token vectors. Token vectors take about 45 times as much
+/// space as the text. For a longer text, reranking encodes the one chunk that it reads.
 const TOKENS_CHUNKS: usize = 64;
 
-/// A part of a text: its bytes and its characters.
+/// A chunk of a text, with its position in characters.
 struct Part {
     text: String,
     start: u32,
     end: u32,
 }
 
-/// The vectors of texts, in order; a missing text has none.
+/// Embeds texts, in order. `None` stands for an item without a new text.
 ///
 /// # Errors
-/// The provider's; more than `max_chunks`.
+/// The provider's errors; `Unavailable` when the texts have more than `max_chunks` chunks.
 pub(crate) async fn embed(
     active: &Arc<ActiveModel>,
     texts: Vec<Option<String>>,
     max_chunks: usize,
 ) -> Result<Vec<Embedding>, ProviderError> {
     let cutting = Arc::clone(active);
-    // Tokenizing a megabyte takes a while.
+    // Tokenizing a megabyte would block an async worker.
     let parts = tokio::task::spawn_blocking(move || {
         texts
             .into_iter()
@@ -71,7 +71,7 @@ pub(crate) async fn embed(
     Ok(parts.into_iter().map(of_text).collect())
 }
 
-/// The vectors of these texts' chunks, and of their tokens if wanted, one after the other.
+/// The vectors of all chunks of the texts, in order, with token vectors if requested.
 async fn vectors(
     active: &ActiveModel,
     texts: &[&[Part]],
@@ -121,7 +121,7 @@ fn cut(active: &ActiveModel, text: &str) -> Vec<Part> {
     let (mut byte, mut character) = (0, 0u32);
     let mut parts = Vec::with_capacity(ranges.len());
     for range in ranges {
-        // Chunks overlap, so the count goes on from the start of the last one.
+        // Chunks overlap, so counting continues from the start of the previous chunk.
         character += count(&text[byte..range.start]);
         byte = range.start;
         let part = &text[range];

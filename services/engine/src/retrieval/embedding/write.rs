@@ -1,4 +1,4 @@
-//! The vectors of a write: made before its transaction, or later in the background.
+//! Embeds the texts of a write, before its transaction or later in the background.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use super::texts::embed;
 use crate::access::Admitted;
 use crate::config::OnFailure;
 
-/// How long a write waits for its vectors; after that they are made in the background.
+/// Maximum time that a write waits for its vectors. After that, they are created in the background.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Chunks that a write waits for at most: some seconds of a small model.
+/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many.
 const WRITE_CHUNKS: usize = 400;
 
-/// What is said of an entry whose vectors come later.
+/// Part of the reply when the vectors are created later.
 const PENDING: &str = "embeddings are pending and follow in the background";
 
 /// The vectors of a write's items.
 #[derive(Debug, Default)]
 pub(crate) struct WriteEmbeddings {
-    /// One for each item.
+    /// One for each item. Empty when no model is in use.
     pub items: Vec<Embedding>,
-    /// Whether some could have been made and were not.
+    /// Whether vectors are missing and will be created in the background.
     pub pending: bool,
 }
 
 impl Embeddings {
-    /// The vectors of a write's texts. Without a model there are none, nor for a write that is
-    /// repeated: it stores nothing.
+    /// Embeds the texts of a write. Nothing is embedded if no model is in use, or for a repeated write, which stores
+    /// nothing.
     ///
     /// # Errors
-    /// The provider's, with `EMBEDDING_ON_FAILURE=fail`.
+    /// The provider's errors, with `EMBEDDING_ON_FAILURE=fail`.
     pub async fn of_write(
         &self,
         admitted: Admitted,
@@ -79,7 +79,8 @@ impl Embeddings {
         }
     }
 
-    /// The message of a write that was made; when vectors come later it says so, and what makes them is woken.
+    /// The reply's message for a committed write. When vectors are pending, the message says so, and the worker that
+    /// creates them is woken.
     pub fn stored_message(&self, message: String, pending: bool) -> String {
         if !pending {
             return message;

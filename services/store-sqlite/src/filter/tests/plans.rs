@@ -1,4 +1,4 @@
-//! Which index answers which operator, and that no search sorts or reads the whole table.
+//! Checks which index serves which operator, and that no search sorts or reads the whole table.
 
 use context_model::{
     ContentType, Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations,
@@ -19,7 +19,7 @@ const PAGE: Page = Page {
     offset: 0,
 };
 
-/// Entries of which every second has one status, one a rare status, and every third a field of its own.
+/// Entries of which every second has the same status, one a rare status, and every third an additional field.
 fn store(entries: i64) -> SqliteConnection {
     let mut conn = open(&[path("status"), path("n"), path("third")]);
     conn.transaction(|conn| {
@@ -61,7 +61,7 @@ fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filt
     violations.finish(filter).unwrap()
 }
 
-/// The plan of a search and the rows it finds.
+/// The plan of a search and the number of rows it finds.
 fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, usize) {
     let selected = select(
         conn,
@@ -78,7 +78,7 @@ fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, 
     )
 }
 
-/// What a search must never do, however many entries there are.
+/// Asserts what holds for every search, however many entries there are.
 fn reads_in_order(plan: &str) {
     assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
     assert!(!plan.contains("SCAN entries"), "{plan}");
@@ -309,11 +309,11 @@ fn numbers_come_out_of_json_exactly_as_they_went_in() {
         #[diesel(sql_type = diesel::sql_types::Double)]
         value: f64,
     }
-    let mut random = context_store::generate::Random::new(7);
+    let mut random = context_test_support::Random::new(7);
     let mut numbers: Vec<f64> = Vec::new();
     while numbers.len() < 50_000 {
         let bits = random.next();
-        // Half of them of everyday size.
+        // Half of the numbers have an ordinary magnitude.
         let number = if bits.is_multiple_of(2) {
             f64::from_bits(bits)
         } else {

@@ -1,12 +1,12 @@
-//! SQLite and the oracle give the same entries for random filters, and would be caught if they did not.
+//! SQLite and the oracle select the same entries for random filters. A broken operator would be detected.
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::time::Instant;
 
 use context_model::{Comparison, Condition, Filter, MetadataPath, Operator};
-use context_store::generate::{FIELDS, INDEXED, Kind, Pools, Random};
 use context_store::{Page, StoredEntry, oracle};
+use context_store_conformance::generate::{FIELDS, INDEXED, Kind, Pools};
+use context_test_support::Random;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
@@ -16,14 +16,14 @@ use crate::sql::{Fragment, query};
 
 const STORES: u64 = 420;
 const ENTRIES: i64 = 24;
-/// Every operator with every kind of value it takes, in each store.
+/// Each store is tested with every operator and every kind of value it takes.
 const ROUNDS: usize = 2;
 
 thread_local! {
     static BROKEN: Cell<Option<Operator>> = const { Cell::new(None) };
 }
 
-/// The condition with its operator broken in a way that is easy to overlook, when a test asks for it.
+/// The condition with its operator broken in a subtle way, if the test requests it.
 pub fn broken(condition: &Condition) -> Option<Condition> {
     let operator = BROKEN
         .get()
@@ -172,7 +172,7 @@ impl Store {
         conn.transaction(|conn| {
             for entry in &entries {
                 insert(conn, OWNER, entry);
-                // Another owner's entry must never come up.
+                // Another owner's entry must never be selected.
                 if random.one_in(4) {
                     insert(conn, OWNER + 1, entry);
                 }
@@ -189,7 +189,7 @@ impl Store {
         }
     }
 
-    /// The ids that satisfy the filter by the oracle, newest first.
+    /// The ids that satisfy the filter according to the oracle, newest first.
     fn expected(&self, filter: &Filter) -> Vec<i64> {
         let mut found: Vec<_> = self
             .entries
@@ -203,7 +203,7 @@ impl Store {
             .collect()
     }
 
-    /// The same by SQLite, the way a search does it.
+    /// The ids that a search by SQLite selects.
     fn selected(&mut self, filter: &Filter) -> Vec<i64> {
         let page = Page {
             limit: 100,
@@ -214,7 +214,7 @@ impl Store {
             .row_ids
     }
 
-    /// The same by the condition alone, with whatever plan SQLite makes.
+    /// The ids that the condition alone selects, with any plan that SQLite chooses.
     fn compiled(&mut self, filter: &Filter) -> Vec<i64> {
         #[derive(QueryableByName)]
         struct Row {
@@ -235,7 +235,6 @@ impl Store {
 
 #[test]
 fn random_filters_select_what_the_oracle_selects() {
-    let started = Instant::now();
     let mut hits: HashMap<(Operator, Kind), usize> = HashMap::new();
     let (mut cases, mut proper) = (0_usize, 0_usize);
     for seed in 0..STORES {
@@ -262,10 +261,7 @@ fn random_filters_select_what_the_oracle_selects() {
             }
         }
     }
-    eprintln!(
-        "{cases} cases, {proper} with a proper subset, {:?}",
-        started.elapsed()
-    );
+    eprintln!("{cases} cases, {proper} with a proper subset");
     assert!(cases >= 20_000, "{cases} cases");
     assert!(
         proper * 10 >= cases * 3,
@@ -295,7 +291,7 @@ fn breaking_any_one_operator_is_noticed() {
                         .clone()
                         .filter(&mut store.random, operator, *kind);
                     let expected = store.expected(&filter);
-                    // An index that is asked first may answer all of an operator by itself.
+                    // An index that is read first may decide an operator by itself.
                     store.selected(&filter) != expected || store.compiled(&filter) != expected
                 })
             })

@@ -1,4 +1,4 @@
-//! An in-memory database with entries written by hand: the filter is tested without the writer.
+//! An in-memory database with manually inserted entries, so that the filter is tested without the writer.
 
 use context_model::{ContentType, JsonObject, Metadata, MetadataPath};
 use context_store::StoredEntry;
@@ -15,14 +15,14 @@ pub fn path(text: &str) -> MetadataPath {
 }
 
 pub fn open(indexed: &[MetadataPath]) -> SqliteConnection {
-    let mut conn = SqliteConnection::establish(":memory:").expect("memory is there");
+    let mut conn = SqliteConnection::establish(":memory:").expect("an in-memory database");
     conn.batch_execute(include_str!(
         "../../../../../migrations/sqlite/2026-11-21-000001_contexts/up.sql"
     ))
     .expect("the migration runs");
     for field in indexed {
         conn.batch_execute(&index_statement(field).1)
-            .expect("the index is made");
+            .expect("the index is created");
     }
     conn
 }
@@ -64,7 +64,7 @@ pub fn insert(conn: &mut SqliteConnection, owner: i64, entry: &StoredEntry) {
     }
 }
 
-/// An entry without anything special.
+/// An entry with default values.
 pub fn entry(id: i64, metadata: JsonObject) -> StoredEntry {
     StoredEntry {
         id,

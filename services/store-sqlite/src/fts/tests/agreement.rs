@@ -1,9 +1,9 @@
-//! FTS5 finds what the query tree says, word by word.
+//! FTS5 finds exactly what the query tree describes, word by word.
 
 use context_text::{Analyzer, Language, Mode, Query, fold, parse};
 
 use super::Texts;
-use context_store::generate::Random;
+use context_test_support::Random;
 
 const WORDS: [&str; 18] = [
     "run",
@@ -26,7 +26,7 @@ const WORDS: [&str; 18] = [
     "10.5",
 ];
 
-/// The tokens of a text at each place: the stem, and the word beside it.
+/// The tokens at each position of a text: the stem and the colocated word.
 fn places(text: &str, analyzer: &Analyzer) -> Vec<[String; 2]> {
     let mut places = Vec::new();
     analyzer.tokens(text, &mut |token| {

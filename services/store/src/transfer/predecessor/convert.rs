@@ -1,4 +1,4 @@
-//! Old entries as rows of ours.
+//! Converts old entries into our rows.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,15 @@ use super::old::{OldEntry, OldId, OldImage};
 use crate::seal::{self, EntrySeal};
 use crate::transfer::row::{Cell, Row};
 
-/// The metadata key that keeps an entry's UUID of mcp-context-server 3.
+/// The metadata key under which an entry's UUID from mcp-context-server 3 is stored.
 pub const ID_KEY: &str = "mcp_context_server_id";
 
-/// The metadata key that keeps, as text, metadata which is no JSON object or breaks a rule of this service.
+/// The metadata key under which metadata that is not a JSON object or violates a rule of this service is stored as
+/// text.
 pub const METADATA_KEY: &str = "mcp_context_server_metadata";
 
-/// Bytes that a value kept for inspection may have.
-const MAX_KEPT_BYTES: usize = 500_000;
+/// Maximum size in bytes of a value that is stored as text.
+const MAX_TEXT_BYTES: usize = 500_000;
 
 /// A row of `entries`.
 pub(super) fn entry(
@@ -39,7 +40,7 @@ pub(super) fn entry(
     } = old;
     let created_at = moment(created_at, updated_at);
     let metadata = with_id(metadata_of(metadata.as_deref(), numbers), id);
-    // What breaks a rule is left out rather than the entry.
+    // A tag that violates a rule is dropped, not the entry.
     let tags = tags
         .into_iter()
         .map(|tag| stored(&tag).chars().take(Tags::MAX_CHARS).collect())
@@ -106,12 +107,12 @@ fn moment(created_at: Option<i64>, updated_at: Option<i64>) -> i64 {
     created_at.or(updated_at).unwrap_or(0)
 }
 
-/// No database of ours keeps U+0000.
+/// Our databases do not store U+0000.
 fn stored(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// Threads are found by their trimmed names.
+/// Threads are looked up by their trimmed names.
 fn thread(given: &str) -> String {
     stored(given.trim())
 }
@@ -127,17 +128,17 @@ fn metadata_of(json: Option<&str>, numbers: &HashMap<u128, i64>) -> JsonObject {
         renumber(&mut metadata, numbers);
         return metadata;
     }
-    let mut kept = stored(json);
-    let end = kept
+    let mut text = stored(json);
+    let end = text
         .char_indices()
         .map(|(at, c)| at + c.len_utf8())
-        .take_while(|end| *end <= MAX_KEPT_BYTES)
+        .take_while(|end| *end <= MAX_TEXT_BYTES)
         .last();
-    kept.truncate(end.unwrap_or(0));
-    JsonObject::from_iter([(METADATA_KEY.to_owned(), Value::String(kept))])
+    text.truncate(end.unwrap_or(0));
+    JsonObject::from_iter([(METADATA_KEY.to_owned(), Value::String(text))])
 }
 
-/// The object, when it keeps the rules of this service.
+/// The parsed object, if it follows the rules of this service.
 fn object(json: &str) -> Option<JsonObject> {
     let object: JsonObject = serde_json::from_str(json).ok()?;
     Metadata::parse(object, "metadata", &mut Violations::default()).map(Metadata::into_object)
@@ -150,7 +151,7 @@ fn with_id(mut metadata: JsonObject, id: OldId) -> JsonObject {
     metadata
 }
 
-/// Entries that name others by UUID name them by their new numbers.
+/// Replaces the UUIDs of referenced entries by their new numbers.
 fn renumber(metadata: &mut JsonObject, numbers: &HashMap<u128, i64>) {
     let Some(Value::Array(ids)) = metadata
         .get_mut("references")

@@ -1,10 +1,10 @@
-//! An mcp-context-server's database as it is read.
+//! Reading an mcp-context-server's database.
 
 use async_trait::async_trait;
 
-use crate::transfer::place::TransferError;
+use crate::transfer::endpoint::TransferError;
 
-/// How an old database names an entry.
+/// The id of an entry in an old database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OldId {
     /// A number.
@@ -14,7 +14,7 @@ pub enum OldId {
 }
 
 impl OldId {
-    /// A UUID in hexadecimal, with or without hyphens.
+    /// Parses a UUID in hexadecimal, with or without hyphens.
     #[must_use]
     pub fn parse_uuid(text: &str) -> Option<Self> {
         let hex: String = text.trim().chars().filter(|c| *c != '-').collect();
@@ -35,70 +35,70 @@ impl std::fmt::Display for OldId {
     }
 }
 
-/// Where an entry stands in the order, and what reading it costs.
+/// An entry in the list, with what is needed to plan the batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed {
-    /// Its name.
+    /// The entry's id.
     pub id: OldId,
-    /// Bytes of its text and metadata.
+    /// Size of its text and metadata in bytes.
     pub bytes: u32,
-    /// Its images.
+    /// Number of images.
     pub images: u32,
 }
 
 /// An entry as the old server stored it.
 #[derive(Debug, Clone, Default)]
 pub struct OldEntry {
-    /// Its thread.
+    /// The thread.
     pub thread_id: String,
     /// `user` or `agent`.
     pub source: String,
-    /// Its text.
+    /// The text.
     pub text: String,
-    /// Its metadata, as JSON.
+    /// The metadata, as JSON.
     pub metadata: Option<String>,
-    /// Its summary.
+    /// The summary.
     pub summary: Option<String>,
-    /// When it was created, in microseconds; `None` when that cannot be read.
+    /// Creation time in microseconds. `None` when it cannot be parsed.
     pub created_at: Option<i64>,
-    /// When it was changed.
+    /// Time of the last update in microseconds.
     pub updated_at: Option<i64>,
-    /// How often it was changed.
+    /// Number of updates.
     pub changes: i64,
-    /// Its tags.
+    /// The tags.
     pub tags: Vec<String>,
 }
 
 /// An image as the old server stored it.
 #[derive(Debug, Clone, Default)]
 pub struct OldImage {
-    /// Its bytes.
+    /// The bytes.
     pub data: Vec<u8>,
-    /// Its type.
+    /// The media type.
     pub mime_type: String,
-    /// Its metadata, as JSON.
+    /// The metadata, as JSON.
     pub metadata: Option<String>,
 }
 
-/// Reads an old database, in one state from first to last.
+/// Reads an old database. All reads see the same state.
 #[async_trait]
 pub trait OldDatabase: Send {
-    /// Where it is, without a password.
+    /// The location, without a password.
     fn shown(&self) -> &str;
 
-    /// Every entry, in the order of their ids, or of their creation where the ids are UUIDs.
+    /// All entries, ordered by id, or by creation time when the ids are UUIDs.
     ///
     /// # Errors
     /// [`TransferError`].
     async fn list(&mut self) -> Result<Vec<Listed>, TransferError>;
 
-    /// These entries, in this order.
+    /// The entries with these ids, in this order.
     ///
     /// # Errors
     /// [`TransferError`].
     async fn entries(&mut self, ids: &[OldId]) -> Result<Vec<OldEntry>, TransferError>;
 
-    /// An entry's images, in order.
+    /// The images of an entry, in order.
     ///
     /// # Errors
     /// [`TransferError`].

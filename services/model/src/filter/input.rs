@@ -1,0 +1,61 @@
+//! Filters as they are in a request.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::JsonObject;
+
+/// The filters of a search as a caller gave them. In JSON they stand beside the search's own parameters, so that the
+/// search reads them ([`SearchContextRequest`](crate::SearchContextRequest)).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterInput {
+    /// Only this thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// Only entries of this source: `user` or `agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Only entries with at least one of these tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// Only entries of this type: `text` or `multimodal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// Equality per key, typed and case-sensitive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
+    pub metadata: Option<JsonObject>,
+    /// Conditions on metadata; all must hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_filters: Option<Vec<MetadataFilter>>,
+    /// Created at or after: ISO 8601 date or date-time, UTC when it names no offset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_date: Option<String>,
+    /// Created at or before; a date alone means its last moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_date: Option<String>,
+}
+
+/// One condition on metadata as a caller gave it.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataFilter {
+    /// Path of the field: segments of letters, digits, `_` and `-`, joined by dots, at most 32.
+    #[serde(default)]
+    #[schema(example = "status")]
+    pub key: String,
+    /// One of `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `not_in`, `exists`, `not_exists`, `contains`, `starts_with`,
+    /// `ends_with`, `is_null`, `is_not_null`, `array_contains`; absent: `eq`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "eq")]
+    pub operator: Option<String>,
+    /// What to compare with: a string, number or boolean, or a list of 1 to 100 of them for `in` and `not_in`; absent
+    /// for the operators that need none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>, example = "active")]
+    pub value: Option<Value>,
+    /// Whether strings are compared with their case; absent: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case_sensitive: Option<bool>,
+}

@@ -1,0 +1,205 @@
+//! The gRPC code and the HTTP status of every error reason. They are defined here and nowhere else.
+
+use std::fmt::Write as _;
+
+use context_model::{Error, Reason};
+use http::StatusCode;
+use tonic::{Code, Status};
+
+/// The gRPC code and the HTTP status of a reason.
+#[must_use]
+pub fn codes(reason: Reason) -> (Code, StatusCode) {
+    match reason {
+        Reason::InvalidArgument => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
+        Reason::ContextNotFound
+        | Reason::ArtifactNotFound
+        | Reason::ArtifactVersionNotFound
+        | Reason::ApiKeyNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
+        Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
+        // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
+        Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
+        // Not 501: the feature is off by configuration, which must not trigger alerts.
+        Reason::FeatureUnavailable => (Code::FailedPrecondition, StatusCode::CONFLICT),
+        // The request is valid but asks for too much; 413 would blame its body.
+        Reason::ResultTooLarge => (Code::ResourceExhausted, StatusCode::UNPROCESSABLE_ENTITY),
+        Reason::RequestTooLarge => (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
+        Reason::StorageFull | Reason::StorageReadOnly | Reason::QuotaExceeded => {
+            (Code::ResourceExhausted, StatusCode::INSUFFICIENT_STORAGE)
+        }
+        Reason::StorageCorrupt => (Code::DataLoss, StatusCode::INTERNAL_SERVER_ERROR),
+        Reason::StoreUnavailable
+        | Reason::IssuerUnavailable
+        | Reason::Overloaded
+        | Reason::ShuttingDown => (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
+        Reason::DeadlineExceeded => (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT),
+        // The caller has left and will not read it; proxies log 499 for that.
+        Reason::Cancelled => (
+            Code::Cancelled,
+            StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT),
+        ),
+        Reason::Unauthenticated => (Code::Unauthenticated, StatusCode::UNAUTHORIZED),
+        Reason::ScopeMissing | Reason::CrossSite => (Code::PermissionDenied, StatusCode::FORBIDDEN),
+        Reason::RateLimited => (Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
+        Reason::NotFound => (Code::Unimplemented, StatusCode::NOT_FOUND),
+        Reason::MethodNotAllowed => (Code::Unimplemented, StatusCode::METHOD_NOT_ALLOWED),
+        Reason::UnsupportedMediaType => (Code::InvalidArgument, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        Reason::Internal => (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// A short title for a reason, the same for each occurrence.
+#[must_use]
+pub const fn title(reason: Reason) -> &'static str {
+    match reason {
+        Reason::InvalidArgument => "A parameter is missing, malformed or out of range",
+        Reason::ContextNotFound => "No such context entry",
+        Reason::ArtifactNotFound => "No such artifact",
+        Reason::ArtifactVersionNotFound => "No such version",
+        Reason::ApiKeyNotFound => "No such API key",
+        Reason::VersionMismatch => "The entry or artifact changed since it was read",
+        Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
+        Reason::FeatureUnavailable => "The feature is off",
+        Reason::ResultTooLarge => "The result is too large",
+        Reason::RequestTooLarge => "The request is too large",
+        Reason::StorageFull => "The disk is full",
+        Reason::StorageReadOnly => "The database cannot be written",
+        Reason::StorageCorrupt => "The database is damaged, or this row of it",
+        Reason::StoreUnavailable => "The database is not available",
+        Reason::Overloaded => "Too many requests",
+        Reason::ShuttingDown => "The service is stopping",
+        Reason::DeadlineExceeded => "The deadline passed",
+        Reason::Cancelled => "The caller gave up",
+        Reason::Unauthenticated => "Credentials are missing or not valid",
+        Reason::IssuerUnavailable => "The issuer of tokens is not available",
+        Reason::ScopeMissing => "The credentials lack a scope",
+        Reason::CrossSite => "The request comes from a page of another site",
+        Reason::RateLimited => "The key has used up its rate",
+        Reason::QuotaExceeded => "The owner's quota is used up",
+        Reason::NotFound => "No such route",
+        Reason::MethodNotAllowed => "The route does not have this method",
+        Reason::UnsupportedMediaType => "The body is of another media type",
+        Reason::Internal => "Internal error",
+    }
+}
+
+/// What a caller can do about an error.
+const fn advice(reason: Reason) -> &'static str {
+    match reason {
+        Reason::InvalidArgument => "Correct the fields that `violations` names.",
+        Reason::ContextNotFound => "Search for the entry; it may have been deleted.",
+        Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
+        Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
+        Reason::ApiKeyNotFound => "List the keys.",
+        Reason::VersionMismatch => {
+            "Fetch it, apply the change to its current state, and retry with its version."
+        }
+        Reason::IdempotencyKeyReused => {
+            "Use a new key for a new request; a retry must repeat the request exactly."
+        }
+        Reason::FeatureUnavailable => {
+            "Turn on the setting that the message names, or use another search."
+        }
+        Reason::ResultTooLarge => "Ask for less: fewer entries, or `include_images=false`.",
+        Reason::RequestTooLarge => "Split the batch, or send smaller images.",
+        Reason::StorageFull => "Free disk space; reads still work.",
+        Reason::StorageReadOnly => {
+            "Give the service write access to the file and its directory; reads still work."
+        }
+        Reason::StorageCorrupt => {
+            "`context-service verify` names what is damaged; restore it from a backup."
+        }
+        Reason::StoreUnavailable
+        | Reason::IssuerUnavailable
+        | Reason::Overloaded
+        | Reason::ShuttingDown => "Retry after the given time.",
+        Reason::DeadlineExceeded => {
+            "Retry with more time; a write may have happened, so retry it with its idempotency key."
+        }
+        Reason::Cancelled => "Nothing; the caller has left.",
+        Reason::Unauthenticated => "Send a valid key or token.",
+        Reason::ScopeMissing => "Use a key with the scope that the message names.",
+        Reason::CrossSite => "Add the page's origin to CONTEXT_CORS_ORIGINS, if it may call.",
+        Reason::RateLimited => "Retry after the given time.",
+        Reason::QuotaExceeded => "Delete what is not needed, or ask the operator for more.",
+        Reason::NotFound => "Find the route in the OpenAPI document.",
+        Reason::MethodNotAllowed => "Use one of the methods in `Allow`.",
+        Reason::UnsupportedMediaType => "Send JSON with `Content-Type: application/json`.",
+        Reason::Internal => "Find the request id in the service's log, and report the error.",
+    }
+}
+
+/// The gRPC status of an error. Logs the error, because this is where it becomes a reply.
+#[must_use]
+pub fn status(error: &Error) -> Status {
+    log(error);
+    context_proto::status_from_error(error, codes(error.reason).0)
+}
+
+/// Logs an error once, with its causes.
+pub(crate) fn log(error: &Error) {
+    let reason = error.reason.as_str();
+    let (_, status) = codes(error.reason);
+    match error.reason {
+        // Warnings without causes: nothing is wrong with the service. Under load they come by the
+        // thousand, and the metrics count them.
+        Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
+        Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
+            tracing::warn!(reason, "Refused: {error}")
+        }
+        _ if status.is_server_error() => {
+            tracing::error!(reason, causes = causes(error), "Failed: {error}")
+        }
+        // Not logged in full, because the message may repeat data of the caller.
+        _ => tracing::debug!(reason, "Rejected a request"),
+    }
+}
+
+fn causes(error: &Error) -> String {
+    let mut text = String::new();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        let separator = if text.is_empty() { "" } else { ": " };
+        let _ = write!(text, "{separator}{source}");
+        cause = source.source();
+    }
+    text
+}
+
+/// `docs/errors.md`: every reason with its codes.
+#[must_use]
+pub fn errors_page() -> String {
+    let mut page = String::from(
+        "# Errors\n\n\
+         Generated by `context-service error-docs`; do not edit.\n\n\
+         Every failure has a stable reason. The message is for people and may change; the reason does not change.\n\n\
+         | transport | where the reason is |\n|---|---|\n\
+         | gRPC | `google.rpc.ErrorInfo`, with `BadRequest` for invalid fields and `RetryInfo` when waiting helps |\n\
+         | REST | an `application/problem+json` body (RFC 9457) |\n\
+         | MCP | the text of the error |\n\n\
+         | reason | gRPC code | HTTP status | meaning | what to do |\n|---|---|---|---|---|\n",
+    );
+    for reason in Reason::ALL {
+        let (code, status) = codes(reason);
+        let (name, status) = (code_name(code), status.as_u16());
+        let _ = writeln!(
+            page,
+            "| `{}` | {name} | {status} | {} | {} |",
+            reason.as_str(),
+            title(reason),
+            advice(reason)
+        );
+    }
+    page
+}
+
+/// `INVALID_ARGUMENT` for `InvalidArgument`.
+fn code_name(code: Code) -> String {
+    let mut name = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}

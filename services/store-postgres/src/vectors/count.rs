@@ -1,0 +1,69 @@
+//! The number of an owner's entries that have vectors.
+
+use crate::filter::within;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::read::Reading;
+use context_model::ThreadSet;
+use context_store::{EmbeddingModel, OwnerId};
+
+/// Counts the entries with vectors of a model.
+pub(super) struct CountEmbedded {
+    pub model: EmbeddingModel,
+    /// Only entries of these threads.
+    pub threads: Option<ThreadSet>,
+}
+
+impl Reading for CountEmbedded {
+    type Outcome = i64;
+
+    fn empty(&self) -> i64 {
+        0
+    }
+
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, i64)>, Failure> {
+        let count = match &self.threads {
+            Some(threads) => self.within(owner, threads),
+            None => self.all(owner),
+        };
+        Ok(Some((0, sql::number(conn, count).await?)))
+    }
+}
+
+impl CountEmbedded {
+    /// Raw SQL so that the partial index of first chunks answers it.
+    fn all<'a>(&'a self, owner: &'a OwnerId) -> Fragment<'a> {
+        let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
+                     (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
+        let binds = vec![
+            Bind::text(owner.as_str()),
+            Bind::text(&self.model.identity),
+            Bind::Int(i64::from(self.model.dimensions)),
+        ];
+        Fragment::prepared(count, binds)
+    }
+
+    fn within<'a>(&'a self, owner: &'a OwnerId, threads: &'a ThreadSet) -> Fragment<'a> {
+        let mut count =
+            Fragment::new("SELECT count(*) FROM context.entries AS e WHERE e.owner_id = ");
+        count
+            .bind(Bind::text(owner.as_str()))
+            .push(" AND ")
+            .append(within("e.thread_id", threads));
+        count.push(
+            " AND EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 \
+             AND c.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ",
+        );
+        count
+            .bind(Bind::text(&self.model.identity))
+            .push(" AND dimensions = ")
+            .bind(Bind::Int(i64::from(self.model.dimensions)))
+            .push("))");
+        count
+    }
+}

@@ -1,0 +1,141 @@
+//! The rows of `embedding_sets`: a set of vectors for each model.
+
+use context_store::EmbeddingModel;
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Text};
+
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+
+/// The advisory lock of [`lock`]. The number is arbitrary, but nothing else may lock it in this database.
+const LOCK: i64 = 0x6374_785f_6d6f_6465;
+
+/// What a set is used for. The database knows two more: `retired`, which was current and still answers services that
+/// embed with its model, and `discarded`, which is to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SetState {
+    /// Services embed with its model and search in it.
+    Current,
+    /// It is being filled to become current.
+    Building,
+}
+
+impl SetState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Building => "building",
+        }
+    }
+}
+
+/// Keeps other services from changing the sets until the transaction ends.
+pub(super) async fn lock(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+    let lock = Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)]);
+    sql::execute(conn, lock).await?;
+    Ok(())
+}
+
+/// The current set and its model, if there is one.
+pub(crate) async fn current(
+    conn: &mut AsyncPgConnection,
+) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
+    find(conn, SetState::Current).await
+}
+
+/// The set in this state and its model; there is at most one.
+pub(super) async fn find(
+    conn: &mut AsyncPgConnection,
+    state: SetState,
+) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
+    #[derive(QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = BigInt)]
+        set_id: i64,
+        #[diesel(sql_type = Text)]
+        model: String,
+        #[diesel(sql_type = BigInt)]
+        dimensions: i64,
+    }
+    let select = "SELECT set_id, model, dimensions FROM context.embedding_sets WHERE state = ?";
+    let select = Fragment::prepared(select, vec![Bind::text(state.as_str())]);
+    let row = sql::query::<Row>(conn, select).await?.pop();
+    Ok(row.map(|row| {
+        let Row {
+            set_id,
+            model,
+            dimensions,
+        } = row;
+        let model = EmbeddingModel {
+            identity: model,
+            dimensions: u32::try_from(dimensions).unwrap_or(0),
+        };
+        (set_id, model)
+    }))
+}
+
+/// Whether a set has vectors.
+pub(super) async fn has_vectors(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+) -> Result<bool, Failure> {
+    let count =
+        "SELECT count(*) FROM (SELECT 1 FROM context.chunks WHERE set_id = ? LIMIT 1) AS found";
+    let count = Fragment::prepared(count, vec![Bind::Int(set_id)]);
+    Ok(sql::number(conn, count).await? > 0)
+}
+
+/// Creates a set for this model.
+pub(crate) async fn create(
+    conn: &mut AsyncPgConnection,
+    model: &EmbeddingModel,
+    state: SetState,
+) -> Result<(), Failure> {
+    // An abandoned or retired set of the model is not used again: entries have changed since.
+    let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
+                   WHERE model = ? AND dimensions = ?";
+    let binds = vec![
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
+    sql::execute(conn, Fragment::prepared(discard, binds)).await?;
+    // Numbers are not reused: chunks of a deleted set may still be there.
+    let insert = "WITH counted AS (INSERT INTO context.settings AS s (key, value) VALUES ('embedding_sets', '1') \
+                  ON CONFLICT (key) DO UPDATE SET value = (s.value::bigint + 1)::text RETURNING value) \
+                  INSERT INTO context.embedding_sets (set_id, model, dimensions, state, since) \
+                  SELECT value::bigint, ?, ?, ?, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM counted";
+    let binds = vec![
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+        Bind::text(state.as_str()),
+    ];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+/// Discards the set that is being filled, if there is one.
+pub(super) async fn discard_building(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+    let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
+                   WHERE state = 'building'";
+    sql::execute(conn, Fragment::prepared(discard, Vec::new())).await?;
+    Ok(())
+}
+
+/// Makes the set that was filled current, and retires the one before.
+pub(super) async fn replace_current(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+) -> Result<(), Failure> {
+    let replace = "UPDATE context.embedding_sets SET state = CASE WHEN set_id = ? THEN 'current' ELSE 'retired' END, \
+                   since = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE state IN ('current', 'building')";
+    sql::execute(conn, Fragment::prepared(replace, vec![Bind::Int(set_id)])).await?;
+    Ok(())
+}
+
+/// Deletes a set without vectors.
+pub(super) async fn delete(conn: &mut AsyncPgConnection, set_id: i64) -> Result<(), Failure> {
+    let delete = "DELETE FROM context.embedding_sets WHERE set_id = ?";
+    sql::execute(conn, Fragment::prepared(delete, vec![Bind::Int(set_id)])).await?;
+    Ok(())
+}

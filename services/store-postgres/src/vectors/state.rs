@@ -1,0 +1,62 @@
+//! The vectors' state that a service keeps in memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::estimates::Estimates;
+
+/// The vectors' state that a service keeps in memory.
+#[derive(Debug)]
+pub(crate) struct VectorState {
+    has_tables: AtomicBool,
+    /// Candidates that the HNSW index keeps in a search (`hnsw.ef_search`).
+    pub ef_search: u32,
+    /// How many entries recent filters leave.
+    pub estimates: Estimates,
+    /// The name under which this service claims entries without vectors.
+    pub holder: String,
+}
+
+impl VectorState {
+    pub fn new(has_tables: bool, ef_search: u32) -> Self {
+        Self {
+            has_tables: AtomicBool::new(has_tables),
+            ef_search,
+            estimates: Estimates::default(),
+            holder: holder(),
+        }
+    }
+
+    /// Whether the database has tables for vectors: it has none without pgvector.
+    pub fn has_tables(&self) -> bool {
+        self.has_tables.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the tables exist now.
+    pub fn set_has_tables(&self) {
+        self.has_tables.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A unique name: the process id, the time at which it opened the database, and a random number.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "part of a name that no other service has"
+)]
+fn holder() -> String {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    let random: u64 =
+        std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), since);
+    format!("{}-{since:x}-{random:x}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_stores_of_a_process_are_two_holders() {
+        assert_ne!(holder(), holder());
+    }
+}

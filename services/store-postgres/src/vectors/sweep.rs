@@ -1,0 +1,52 @@
+//! Deletes what is no longer needed: expired claims, and the sets that a change of the model left.
+
+use context_store::Once;
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::SimpleAsyncConnection as _;
+
+use super::{index, sets};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::transaction::{Transaction, Writing};
+
+/// How long a retired set stays, so that services can be restarted with the other model one by one.
+const RETIRED_MICROS: i64 = 3_600_000_000;
+/// Chunks deleted in one transaction.
+const CHUNKS_AT_ONCE: i64 = 20_000;
+
+/// Deletes expired claims and some chunks of one set; says whether more may be left.
+pub(super) struct Sweep;
+
+impl Writing for Sweep {
+    type Outcome = Once<bool>;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
+        #[derive(QueryableByName)]
+        struct Due {
+            #[diesel(sql_type = BigInt)]
+            set_id: i64,
+        }
+        let conn = &mut *transaction.conn;
+        // The time of the transaction: where Citus spreads owners over servers, a statement on many of them may not
+        // call clock_timestamp().
+        let claims = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM now()) * 1000000)::bigint";
+        sql::execute(conn, Fragment::prepared(claims, Vec::new())).await?;
+        // Of two services, one deletes and the other skips the row.
+        let due = "SELECT set_id FROM context.embedding_sets WHERE state = 'discarded' OR (state = 'retired' AND \
+                   since + ? <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ORDER BY set_id LIMIT 1 FOR UPDATE SKIP LOCKED";
+        let due = Fragment::prepared(due, vec![Bind::Int(RETIRED_MICROS)]);
+        let Some(Due { set_id }) = sql::query(conn, due).await?.pop() else {
+            return Ok(Once(false));
+        };
+        let chunks = "DELETE FROM context.chunks WHERE (owner_id, id, set_id, position) IN (SELECT c.owner_id, c.id, c.set_id, c.position \
+                      FROM context.chunks AS c WHERE c.set_id = ? LIMIT ?)";
+        let binds = vec![Bind::Int(set_id), Bind::Int(CHUNKS_AT_ONCE)];
+        if sql::execute(conn, Fragment::prepared(chunks, binds)).await? == 0 {
+            conn.batch_execute(&format!("DROP INDEX IF EXISTS {}{set_id}", index::PREFIX))
+                .await?;
+            sets::delete(conn, set_id).await?;
+        }
+        Ok(Once(true))
+    }
+}

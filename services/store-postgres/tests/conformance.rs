@@ -1,0 +1,11 @@
+//! The behaviours that every database shows, on PostgreSQL. Without a server they are skipped; see
+//! `context-test-postgres`.
+
+#[path = "it/arrange.rs"]
+mod arrange;
+#[path = "it/behaviours.rs"]
+mod behaviours;
+
+fn main() -> std::process::ExitCode {
+    context_store_conformance::run(behaviours::open)
+}

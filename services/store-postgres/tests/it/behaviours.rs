@@ -1,0 +1,41 @@
+//! Stores for the behaviours that every database shows.
+
+use std::sync::Arc;
+
+use context_store_conformance::{Opened, Tamper};
+use context_test_postgres::connect;
+
+use super::arrange::{database, store};
+
+/// Other connections to the database.
+struct Session {
+    url: String,
+}
+
+#[async_trait::async_trait]
+impl Tamper for Session {
+    async fn execute(&self, sql: &str) {
+        let client = connect(&self.url).await;
+        client
+            .batch_execute("SET search_path TO context")
+            .await
+            .expect("a setting");
+        client
+            .batch_execute(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}
+
+/// A new database with an empty store.
+pub async fn open() -> Option<Opened> {
+    let database = database().await?;
+    let store = store(&database).await;
+    Some(Opened {
+        store: Arc::new(store),
+        tamper: Box::new(Session {
+            url: database.url().to_owned(),
+        }),
+        keep: Box::new(database),
+    })
+}

@@ -1,0 +1,239 @@
+//! The context window of an entry: the words of the preceding entries, stored in column `ctx` of the full-text table.
+//!
+//! Only preceding entries count, so storing an entry changes no other entry. When a text is changed or deleted, the
+//! entries after it are reindexed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use context_store::ContextWindow;
+use context_text::{Analyzer, CONTEXT_KEYWORDS_BYTES, context_keywords};
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+
+use crate::entries::substr;
+use crate::schema::entries;
+
+/// Number of threads in each of the two maps of newest entries.
+const CACHED_THREADS: usize = 512;
+
+/// An entry in the context window of later entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Turn {
+    row_id: i64,
+    created_at: i64,
+    keywords: String,
+}
+
+/// Computes the context keywords of entries. Caches the newest entries of the threads that are being written, so that
+/// storing an entry neither reads nor analyzes the preceding ones.
+#[derive(Debug)]
+pub(crate) struct ContextWindows {
+    context_window: ContextWindow,
+    analyzer: Analyzer,
+    /// The newest entries of each thread, oldest first. Threads that are not used for a while are dropped with the
+    /// `old` map.
+    young: HashMap<(i64, String), VecDeque<Turn>>,
+    old: HashMap<(i64, String), VecDeque<Turn>>,
+}
+
+impl ContextWindows {
+    pub fn new(context_window: ContextWindow, analyzer: Analyzer) -> Self {
+        Self {
+            context_window,
+            analyzer,
+            young: HashMap::new(),
+            old: HashMap::new(),
+        }
+    }
+
+    /// Number of preceding entries in the context window.
+    pub const fn reach(&self) -> u32 {
+        self.context_window.entries
+    }
+
+    /// The context keywords of a text.
+    pub fn keywords(&self, text: &str) -> String {
+        if self.reach() == 0 {
+            String::new()
+        } else {
+            context_keywords(text, &self.analyzer, ContextWindow::WORDS)
+        }
+    }
+
+    /// The context keywords for a new entry. `newest` is the row of the previous entry in its thread, if there is one.
+    pub fn of_new(
+        &mut self,
+        conn: &mut SqliteConnection,
+        place: &EntryPosition<'_>,
+        newest: Option<i64>,
+        keywords: impl FnOnce(&Self) -> String,
+    ) -> QueryResult<String> {
+        if self.reach() == 0 {
+            return Ok(String::new());
+        }
+        let key = (place.owner, place.thread_id.to_owned());
+        let kept = self.young.remove(&key).or_else(|| self.old.remove(&key));
+        let mut turns = match (kept, newest) {
+            (_, None) => VecDeque::new(),
+            // A different newest row means that a request was undone or that an entry was deleted. A later time means
+            // that the cached entry was stored with a wrong clock.
+            (Some(turns), Some(newest))
+                if turns.back().is_some_and(|turn| {
+                    turn.row_id == newest && turn.created_at <= place.created_at
+                }) =>
+            {
+                turns
+            }
+            (_, Some(_)) => self.read_before(conn, place)?,
+        };
+        let words = self.words(&turns, place.created_at);
+        turns.push_back(Turn {
+            row_id: place.row_id,
+            created_at: place.created_at,
+            keywords: keywords(self),
+        });
+        while turns.len() > self.reach() as usize {
+            turns.pop_front();
+        }
+        if self.young.len() >= CACHED_THREADS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, turns);
+        Ok(words)
+    }
+
+    /// Like [`Self::of_new`], for a scan over all entries in their order.
+    pub fn of_next(
+        &mut self,
+        conn: &mut SqliteConnection,
+        place: &EntryPosition<'_>,
+        text: &str,
+    ) -> QueryResult<String> {
+        let key = (place.owner, place.thread_id.to_owned());
+        let newest = self
+            .young
+            .get(&key)
+            .or_else(|| self.old.get(&key))
+            .and_then(VecDeque::back)
+            .map(|turn| turn.row_id);
+        // A thread that is not in the cache is read from the database.
+        self.of_new(conn, place, newest.or(Some(0)), |context_windows| {
+            context_windows.keywords(text)
+        })
+    }
+
+    /// The context keywords for an entry that may have later entries.
+    pub fn of_old(
+        &self,
+        conn: &mut SqliteConnection,
+        place: &EntryPosition<'_>,
+    ) -> QueryResult<String> {
+        if self.reach() == 0 {
+            return Ok(String::new());
+        }
+        Ok(self.words(&self.read_before(conn, place)?, place.created_at))
+    }
+
+    /// The rows after this position whose context window may contain it, each with its creation time.
+    pub fn after(
+        &self,
+        conn: &mut SqliteConnection,
+        place: &EntryPosition<'_>,
+    ) -> QueryResult<Vec<(i64, i64)>> {
+        if self.reach() == 0 {
+            return Ok(Vec::new());
+        }
+        let later = entries::created_at.gt(place.created_at);
+        let beside = entries::created_at
+            .eq(place.created_at)
+            .and(entries::row_id.gt(place.row_id));
+        entries::table
+            .filter(
+                entries::owner
+                    .eq(place.owner)
+                    .and(entries::thread_id.eq(place.thread_id)),
+            )
+            .filter(
+                entries::created_at
+                    .ge(place.created_at)
+                    .and(later.or(beside)),
+            )
+            .order((entries::created_at, entries::row_id))
+            .limit(i64::from(self.reach()))
+            .select((entries::created_at, entries::row_id))
+            .load(conn)
+    }
+
+    /// Clears the cache, because a write was undone or an entry was changed or deleted.
+    pub fn forget(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// The entries before this position that are in its context window, oldest first.
+    fn read_before(
+        &self,
+        conn: &mut SqliteConnection,
+        place: &EntryPosition<'_>,
+    ) -> QueryResult<VecDeque<Turn>> {
+        let earlier = entries::created_at.lt(place.created_at);
+        let beside = entries::created_at
+            .eq(place.created_at)
+            .and(entries::row_id.lt(place.row_id));
+        let chars = i64::try_from(CONTEXT_KEYWORDS_BYTES).unwrap_or(i64::MAX);
+        let rows: Vec<(i64, i64, String)> = entries::table
+            .filter(
+                entries::owner
+                    .eq(place.owner)
+                    .and(entries::thread_id.eq(place.thread_id)),
+            )
+            .filter(
+                entries::created_at
+                    .le(place.created_at)
+                    .and(earlier.or(beside)),
+            )
+            .filter(
+                entries::created_at.ge(place
+                    .created_at
+                    .saturating_sub(self.context_window.gap_micros())),
+            )
+            .order((entries::created_at.desc(), entries::row_id.desc()))
+            .limit(i64::from(self.reach()))
+            .select((
+                entries::row_id,
+                entries::created_at,
+                substr(entries::text, 1, chars),
+            ))
+            .load(conn)?;
+        let turn = |(row_id, created_at, text): (i64, i64, String)| Turn {
+            row_id,
+            created_at,
+            keywords: self.keywords(&text),
+        };
+        Ok(rows.into_iter().rev().map(turn).collect())
+    }
+
+    /// The distinct keywords of the entries that are close enough in time.
+    fn words(&self, turns: &VecDeque<Turn>, created_at: i64) -> String {
+        let oldest = created_at.saturating_sub(self.context_window.gap_micros());
+        let near = turns.iter().filter(|turn| turn.created_at >= oldest);
+        let mut seen = HashSet::new();
+        let mut words = String::new();
+        for word in near.flat_map(|turn| turn.keywords.split(' ')) {
+            if !word.is_empty() && seen.insert(word) {
+                words.push_str(if words.is_empty() { "" } else { " " });
+                words.push_str(word);
+            }
+        }
+        words
+    }
+}
+
+/// The position of an entry in its thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryPosition<'e> {
+    pub owner: i64,
+    pub thread_id: &'e str,
+    pub created_at: i64,
+    pub row_id: i64,
+}

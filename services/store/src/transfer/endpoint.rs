@@ -1,0 +1,142 @@
+//! The source and the target of a migration.
+
+use async_trait::async_trait;
+
+use super::row::{Cell, Row};
+use super::table::Table;
+use crate::{BoxError, EmbeddingModel, OwnerId};
+
+/// Why a migration did not start or did not finish. Each message is a sentence for the operator who started it.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The migration is impossible. Nothing was changed.
+    #[error("{0}")]
+    Refused(String),
+    /// A database failed. What was committed stays, and the same command continues from there.
+    #[error("{shown}: {source}; run the same command again to continue")]
+    Database {
+        /// The database, without a password.
+        shown: String,
+        /// The error of the database.
+        #[source]
+        source: BoxError,
+    },
+    /// After copying, source and target are not equal.
+    #[error("the target and the source differ: {0}; empty the target and start again")]
+    Differs(String),
+}
+
+impl TransferError {
+    /// The error of a database.
+    pub fn database(shown: &str, source: impl Into<BoxError>) -> Self {
+        Self::Database {
+            shown: shown.to_owned(),
+            source: source.into(),
+        }
+    }
+}
+
+/// An owner and the counters that cannot be derived from its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The owner.
+    pub owner: OwnerId,
+    /// The owner's revision.
+    pub revision: i64,
+    /// The next unused entry id.
+    pub next_id: i64,
+}
+
+/// A database to read. All reads see the same state.
+#[async_trait]
+pub trait Source: Send {
+    /// The location, without a password. Constant.
+    fn shown(&self) -> &str;
+
+    /// Whether the database stores rows of this table.
+    fn holds(&self, table: &Table) -> bool;
+
+    /// The embedding model whose vectors it holds.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError>;
+
+    /// A page of owners in the order of their names. Empty when there are no more.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError>;
+
+    /// Number of rows of a table, for all owners.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError>;
+
+    /// The rows after this key, in the order of their keys. An empty key starts at the first row. Returns at most
+    /// [`BATCH_ROWS`](super::BATCH_ROWS) rows and about [`BATCH_BYTES`](super::BATCH_BYTES) bytes, but at least one row
+    /// if there is any.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn read(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Row>, TransferError>;
+}
+
+/// A database to fill. Each write is one transaction, which also stores the given mark.
+#[async_trait]
+pub trait Target: Send {
+    /// The target's current content.
+    fn source(&mut self) -> &mut dyn Source;
+
+    /// The stored mark of an incomplete migration.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn mark(&mut self) -> Result<Option<String>, TransferError>;
+
+    /// Whether nothing was ever stored in the database.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn is_empty(&mut self) -> Result<bool, TransferError>;
+
+    /// Stores the first mark. From now on no service opens the database.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn begin(
+        &mut self,
+        model: Option<&EmbeddingModel>,
+        mark: &str,
+    ) -> Result<(), TransferError>;
+
+    /// Writes rows and their derived data.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn write(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        rows: &[Row],
+        mark: &str,
+    ) -> Result<(), TransferError>;
+
+    /// Sets an owner's counters after all its rows are written.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError>;
+
+    /// Removes the mark, so that services may open the database.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn finish(&mut self) -> Result<(), TransferError>;
+}

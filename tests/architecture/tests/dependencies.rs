@@ -1,0 +1,52 @@
+//! Every crate uses what it depends on.
+
+use std::path::Path;
+
+use context_architecture::{unused_dependencies, workspace_members};
+
+/// Dependencies that no source of ours names, and what they are for.
+const UNNAMED: &[(&str, &str)] = &[
+    // Pins the version without tables of Unicode for reqwest.
+    ("services/http", "idna_adapter"),
+    // Generated code names it.
+    ("services/proto", "tonic-prost"),
+];
+
+#[test]
+fn every_dependency_is_named_in_the_source() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = Vec::new();
+    for member in workspace_members(&workspace).expect("the workspace is read") {
+        let unused = unused_dependencies(&workspace.join(&member)).expect("the crate is read");
+        found.extend(
+            unused
+                .into_iter()
+                .map(|dependency| (member.clone(), dependency)),
+        );
+    }
+    let mut found: Vec<(&str, &str)> = found
+        .iter()
+        .map(|(member, dependency)| (member.as_str(), dependency.as_str()))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, UNNAMED);
+}
+
+#[test]
+fn a_dependency_is_used_by_code_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("the file is written");
+    };
+    write(
+        "Cargo.toml",
+        "[package]\nname = \"made-up\"\n\n[dependencies]\nfirst-crate.workspace = true\n# A comment.\n\
+         second = { version = \"1\" }\n\n[dev-dependencies]\nthird = \"1\"\n",
+    );
+    write(
+        "lib.rs",
+        "// third is not used\nuse first_crate::Thing;\nfn second_to_none() {}\n",
+    );
+    let unused = unused_dependencies(folder.path()).expect("the crate is read");
+    assert_eq!(unused, ["second", "third"]);
+}

@@ -1,0 +1,206 @@
+//! A retry with the same key has no second effect.
+
+use context_model::Reason;
+use context_store::{DeleteCriteria, OwnerId, Store};
+
+use crate::arrange::*;
+use crate::suite::behaviour;
+
+/// This holds for stores, updates and deletes, even when the entry has changed in between.
+async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
+    let new = || vec![entry("x").0];
+    let first = store
+        .store_contexts(&me(), new(), true, with_key(0, "k1", 1))
+        .await
+        .expect("stored");
+    let id = applied(&first.outcome)[0].id;
+    entry("y").store(store, 1).await;
+    let again = store
+        .store_contexts(&me(), new(), true, with_key(2, "k1", 1))
+        .await
+        .expect("repeated");
+    assert_eq!(again, first);
+
+    let change = || vec![update(id).text("z").0];
+    let first = store
+        .update_contexts(&me(), change(), true, with_key(3, "k2", 2))
+        .await
+        .expect("updated");
+    assert_eq!(
+        store
+            .update_contexts(&me(), change(), true, with_key(4, "k2", 2))
+            .await
+            .expect("repeated"),
+        first
+    );
+    assert_eq!(get_one(store, id).await.version, 2);
+
+    let criteria = || DeleteCriteria {
+        ids: Some(vec![id]),
+        ..DeleteCriteria::default()
+    };
+    let first = store
+        .delete_contexts(&me(), criteria(), with_key(5, "k3", 3))
+        .await
+        .expect("deleted");
+    assert_eq!(first.outcome, 1);
+    assert_eq!(
+        store
+            .delete_contexts(&me(), criteria(), with_key(6, "k3", 3))
+            .await
+            .expect("repeated"),
+        first
+    );
+    assert_eq!(texts(&all(store).await), ["y"]);
+}
+behaviour!(a_repeated_request_gets_the_first_outcome(store));
+
+/// It is rejected whatever it would have done.
+async fn another_request_with_the_key_is_refused(store: &dyn Store) {
+    store
+        .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
+        .await
+        .expect("stored");
+    let other = store
+        .store_contexts(&me(), vec![entry("y").0], true, with_key(1, "k", 2))
+        .await;
+    assert_eq!(reason(other), Reason::IdempotencyKeyReused);
+    let criteria = DeleteCriteria {
+        ids: Some(vec![1]),
+        ..DeleteCriteria::default()
+    };
+    assert_eq!(
+        reason(
+            store
+                .delete_contexts(&me(), criteria, with_key(2, "k", 3))
+                .await
+        ),
+        Reason::IdempotencyKeyReused
+    );
+    assert_eq!(texts(&all(store).await), ["x"]);
+}
+behaviour!(another_request_with_the_key_is_refused(store));
+
+/// The key stays free for the corrected request.
+async fn a_failed_request_records_nothing(store: &dyn Store) {
+    let bad = store
+        .update_contexts(
+            &me(),
+            vec![update(9).text("x").0],
+            true,
+            with_key(0, "k", 1),
+        )
+        .await;
+    assert_eq!(reason(bad), Reason::ContextNotFound);
+    store
+        .store_contexts(&me(), vec![entry("x").0], true, with_key(1, "k", 2))
+        .await
+        .expect("stored");
+}
+behaviour!(a_failed_request_records_nothing(store));
+
+/// Two owners may use the same key.
+async fn keys_belong_to_an_owner(store: &dyn Store) {
+    store
+        .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
+        .await
+        .expect("stored");
+    store
+        .store_contexts(
+            &OwnerId::new("other"),
+            vec![entry("y").0],
+            true,
+            with_key(0, "k", 2),
+        )
+        .await
+        .expect("stored too");
+}
+behaviour!(keys_belong_to_an_owner(store));
+
+/// The service's clock decides.
+async fn keys_expire_after_a_day(store: &dyn Store) {
+    const DAY: i64 = 24 * 60 * 60;
+    store
+        .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
+        .await
+        .expect("stored");
+    let within = store
+        .store_contexts(&me(), vec![entry("y").0], true, with_key(DAY - 1, "k", 2))
+        .await;
+    assert_eq!(reason(within), Reason::IdempotencyKeyReused);
+    store
+        .store_contexts(&me(), vec![entry("y").0], true, with_key(DAY + 1, "k", 2))
+        .await
+        .expect("the key is free again");
+}
+behaviour!(keys_expire_after_a_day(store));
+
+/// A batch that is not atomic returns its items' errors again.
+async fn failures_of_items_are_repeated_too(store: &dyn Store) {
+    let id = entry("x").store(store, 0).await.id;
+    let changes = || vec![update(id).text("y").0, update(99).text("z").0];
+    let first = store
+        .update_contexts(&me(), changes(), false, with_key(1, "k", 1))
+        .await
+        .expect("works");
+    let again = store
+        .update_contexts(&me(), changes(), false, with_key(2, "k", 1))
+        .await
+        .expect("repeated");
+    assert_eq!(again, first);
+    assert_eq!(
+        again.outcome.items[1]
+            .as_ref()
+            .expect_err("unknown")
+            .0
+            .reason,
+        Reason::ContextNotFound
+    );
+}
+behaviour!(failures_of_items_are_repeated_too(store));
+
+/// It can be read before the write that would repeat it, so that no other check applies to that write.
+async fn a_stored_outcome_is_known_and_counted(store: &dyn Store) {
+    const DAY: i64 = 24 * 60 * 60;
+    let other = OwnerId::new("other");
+    let recorded = async |owner: &OwnerId, key: &str, seconds| {
+        let key = with_key(seconds, key, 1).idempotency.expect("a key");
+        store
+            .is_recorded(owner, &key, at(seconds))
+            .await
+            .expect("read")
+    };
+    assert!(!recorded(&me(), "k", 0).await);
+    assert_eq!(store.recorded_bytes(&me(), at(0)).await.expect("read"), 0);
+    store
+        .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
+        .await
+        .expect("stored");
+    let one = store.recorded_bytes(&me(), at(1)).await.expect("read");
+    assert!((129..1_000).contains(&one), "{one}");
+    let usage = store.usage(&me()).await.expect("read").bytes;
+    assert!(usage > one, "they are part of what the owner has");
+    store
+        .store_contexts(&me(), vec![entry("y").0], true, with_key(1, "l", 2))
+        .await
+        .expect("stored");
+    assert_eq!(
+        store.recorded_bytes(&me(), at(2)).await.expect("read"),
+        2 * one
+    );
+    assert_eq!(store.recorded_bytes(&other, at(2)).await.expect("read"), 0);
+    assert!(
+        recorded(&me(), "k", 2).await
+            && !recorded(&other, "k", 2).await
+            && !recorded(&me(), "m", 2).await
+    );
+    assert!(
+        !recorded(&me(), "k", DAY).await && recorded(&me(), "l", DAY).await,
+        "after a day it is forgotten"
+    );
+    assert_eq!(
+        store.recorded_bytes(&me(), at(DAY)).await.expect("read"),
+        one
+    );
+}
+behaviour!(a_stored_outcome_is_known_and_counted(store));

@@ -1,0 +1,531 @@
+//! Keys and owners.
+
+use context_store::{Denial, KeyChange, KeyEvent, KeyStore, OwnerId, Store, StoredKey};
+
+use crate::arrange::*;
+use crate::suite::behaviour;
+
+fn keys(store: &dyn Store) -> &dyn KeyStore {
+    store.keys()
+}
+
+fn key(id: &str, owner: &OwnerId, seconds: i64) -> StoredKey {
+    StoredKey {
+        id: id.to_owned(),
+        owner: owner.clone(),
+        name: "Ä key".to_owned(),
+        lookup: [7; 32],
+        hash: format!("hash of {id}"),
+        digest: Some(format!("digest of {id}")),
+        scopes: vec!["read".to_owned(), "write".to_owned()],
+        narrowing: "{}".to_owned(),
+        created_at: at(seconds),
+        expires_at: None,
+        last_used_at: None,
+        deactivated_at: None,
+    }
+}
+
+/// The event of an operation on this key at this time, made with the key `actor`.
+fn event(operation: &str, key_id: &str, seconds: i64) -> KeyEvent {
+    KeyEvent {
+        id: format!("{seconds:08} {operation} {key_id}"),
+        at: at(seconds),
+        actor: Some("actor".to_owned()),
+        operation: operation.to_owned(),
+        key_id: key_id.to_owned(),
+    }
+}
+
+async fn insert(store: &dyn Store, key: StoredKey) {
+    let made = event("create_api_key", &key.id, 1);
+    keys(store).insert_key(key, made).await.expect("stored");
+}
+
+/// This covers every field, also for an owner that has nothing else yet.
+async fn a_key_reads_back_equal(store: &dyn Store) {
+    let theirs = OwnerId::new("new owner");
+    let made = StoredKey {
+        expires_at: Some(at(9)),
+        narrowing: "{\"only\":\"artifacts\"}".to_owned(),
+        ..key("k1", &theirs, 1)
+    };
+    insert(store, made.clone()).await;
+    assert_eq!(
+        keys(store).key(&theirs, "k1").await.expect("read"),
+        Some(made.clone())
+    );
+    assert_eq!(
+        keys(store).key(&me(), "k1").await.expect("read"),
+        None,
+        "an id alone tells nothing"
+    );
+    assert_eq!(
+        keys(store).keys_by_lookup([7; 32]).await.expect("read"),
+        [made]
+    );
+    assert_eq!(keys(store).keys_by_lookup([8; 32]).await.expect("read"), []);
+}
+behaviour!(a_key_reads_back_equal(store));
+
+/// The list is newest first and has only the owner's own keys.
+async fn keys_are_listed_by_owner(store: &dyn Store) {
+    for (id, owner, seconds) in [
+        ("a", me(), 1),
+        ("b", me(), 2),
+        ("c", OwnerId::new("other"), 3),
+    ] {
+        insert(store, key(id, &owner, seconds)).await;
+    }
+    let listed = keys(store).list_keys(&me()).await.expect("listed");
+    assert_eq!(
+        listed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(),
+        ["b", "a"]
+    );
+    assert_eq!(
+        keys(store)
+            .keys_by_lookup([7; 32])
+            .await
+            .expect("read")
+            .len(),
+        3,
+        "the owner of a caller with a key is not known yet"
+    );
+}
+behaviour!(keys_are_listed_by_owner(store));
+
+/// Fields that are not given stay. A deactivated key stays deactivated, from its first deactivation time on.
+async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
+    insert(store, key("k", &me(), 1)).await;
+    let change = KeyChange {
+        name: Some("new".to_owned()),
+        expires_at: Some(Some(at(50))),
+        ..KeyChange::default()
+    };
+    let changed = keys(store)
+        .update_key(&me(), "k", change, event("update_api_key", "k", 2))
+        .await
+        .expect("changed")
+        .expect("it exists");
+    assert_eq!(
+        (
+            changed.name.as_str(),
+            changed.expires_at,
+            changed.scopes.len()
+        ),
+        ("new", Some(at(50)), 2)
+    );
+    let change = KeyChange {
+        scopes: Some(vec!["read".to_owned()]),
+        expires_at: Some(None),
+        ..KeyChange::default()
+    };
+    let changed = keys(store)
+        .update_key(&me(), "k", change, event("update_api_key", "k", 3))
+        .await
+        .expect("changed")
+        .expect("it exists");
+    assert_eq!(
+        (
+            changed.name.as_str(),
+            changed.expires_at,
+            changed.scopes.len()
+        ),
+        ("new", None, 1)
+    );
+    for seconds in [4, 5] {
+        let off = KeyChange {
+            deactivated_at: Some(at(seconds)),
+            ..KeyChange::default()
+        };
+        let changed = keys(store)
+            .update_key(&me(), "k", off, event("deactivate_api_key", "k", seconds))
+            .await
+            .expect("changed")
+            .expect("it exists");
+        assert_eq!(changed.deactivated_at, Some(at(4)));
+    }
+    keys(store)
+        .touch_key(&me(), "k", at(6))
+        .await
+        .expect("noted");
+    assert_eq!(
+        keys(store)
+            .key(&me(), "k")
+            .await
+            .expect("read")
+            .expect("it exists")
+            .last_used_at,
+        Some(at(6))
+    );
+    for (owner, id) in [(me(), "unknown"), (OwnerId::new("nobody"), "k")] {
+        let change = KeyChange {
+            name: Some("x".to_owned()),
+            ..KeyChange::default()
+        };
+        assert_eq!(
+            keys(store)
+                .update_key(&owner, id, change, event("update_api_key", id, 7))
+                .await
+                .expect("asked"),
+            None
+        );
+        keys(store)
+            .touch_key(&owner, id, at(7))
+            .await
+            .expect("nothing to note");
+    }
+    assert_eq!(revision(store).await, 0, "keys are no changes of entries");
+}
+behaviour!(a_key_changes_and_never_comes_back(store));
+
+/// The counts include what belongs to them. Asking about keys creates no owner.
+async fn owners_are_counted(store: &dyn Store) {
+    keys(store)
+        .create_owner(&OwnerId::new("b"), at(0))
+        .await
+        .expect("made");
+    keys(store)
+        .create_owner(&OwnerId::new("b"), at(1))
+        .await
+        .expect("made already");
+    keys(store)
+        .list_keys(&OwnerId::new("nobody"))
+        .await
+        .expect("none");
+    entry("x").store_for(store, &OwnerId::new("a"), 0).await;
+    insert(store, key("k", &OwnerId::new("a"), 1)).await;
+    let off = StoredKey {
+        deactivated_at: Some(at(2)),
+        ..key("off", &OwnerId::new("a"), 1)
+    };
+    insert(store, off).await;
+    let owners = keys(store).list_owners().await.expect("listed");
+    let counted: Vec<_> = owners
+        .iter()
+        .map(|o| (o.owner.as_str(), o.contexts, o.artifacts, o.keys))
+        .collect();
+    assert_eq!(counted, [("a", 1, 0, 1), ("b", 0, 0, 0)]);
+}
+behaviour!(owners_are_counted(store));
+
+/// Other owners keep everything.
+async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
+    let (gone, stays) = (OwnerId::new("gone"), OwnerId::new("stays"));
+    for owner in [&gone, &stays] {
+        entry("words")
+            .tags(&["tag"])
+            .images(&[b"image"])
+            .store_for(store, owner, 0)
+            .await;
+        insert(store, key(&format!("key of {}", owner.as_str()), owner, 1)).await;
+        let denial = Denial {
+            at: at(2),
+            key_id: "k".into(),
+            operation: "x".into(),
+            reason: "SCOPE_MISSING".into(),
+            attempts: 3,
+        };
+        keys(store)
+            .record_denial(owner, denial)
+            .await
+            .expect("written");
+    }
+    let erased = keys(store)
+        .erase_owner(&gone, at(3))
+        .await
+        .expect("erased")
+        .expect("it existed");
+    assert_eq!((erased.contexts, erased.keys), (1, 1));
+    assert_eq!(
+        keys(store).erase_owner(&gone, at(4)).await.expect("asked"),
+        None
+    );
+    assert_eq!(keys(store).list_keys(&gone).await.expect("listed"), []);
+    assert_eq!(
+        keys(store)
+            .audit_log(&gone, at(0), 100)
+            .await
+            .expect("read"),
+        []
+    );
+    assert_eq!(
+        store
+            .list_threads(&gone, None, page(10, 0), now())
+            .await
+            .expect("listed")
+            .total,
+        0
+    );
+    assert_eq!(
+        store
+            .list_threads(&stays, None, page(10, 0), now())
+            .await
+            .expect("listed")
+            .total,
+        1
+    );
+    assert_eq!(
+        keys(store)
+            .audit_log(&stays, at(0), 100)
+            .await
+            .expect("read")
+            .len(),
+        3
+    );
+    entry("again").store_for(store, &gone, 5).await;
+    assert_eq!(
+        store
+            .list_threads(&gone, None, page(10, 0), now())
+            .await
+            .expect("listed")
+            .total,
+        1
+    );
+}
+behaviour!(an_erased_owner_has_nothing_left(store));
+
+/// Changes and denials are listed oldest first, from a time on.
+async fn the_audit_log_has_changes_and_refusals(store: &dyn Store) {
+    let id = entry("x").store(store, 1).await.id;
+    let denial = |seconds| Denial {
+        at: at(seconds),
+        key_id: "k".to_owned(),
+        operation: "delete_context".to_owned(),
+        reason: "SCOPE_MISSING".to_owned(),
+        attempts: 2,
+    };
+    keys(store)
+        .record_denial(&me(), denial(2))
+        .await
+        .expect("written");
+    update(id).text("y").apply(store, 3).await.expect("updated");
+    let lines = keys(store)
+        .audit_log(&me(), at(0), 100)
+        .await
+        .expect("read");
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|l| {
+            (
+                l.operation.as_str(),
+                l.outcome.as_str(),
+                l.entity_id.clone(),
+                l.attempts,
+            )
+        })
+        .collect();
+    let entity = Some(id.to_string());
+    assert_eq!(
+        shown,
+        [
+            ("create", "OK", entity.clone(), 1),
+            ("delete_context", "SCOPE_MISSING", None, 2),
+            ("update", "OK", entity, 1)
+        ]
+    );
+    assert_eq!(
+        keys(store).audit_log(&me(), at(2), 1).await.expect("read"),
+        lines[1..2]
+    );
+    keys(store)
+        .record_denial(&OwnerId::new("nobody"), denial(4))
+        .await
+        .expect("nobody to write it for");
+    assert_eq!(keys(store).list_owners().await.expect("listed").len(), 1);
+}
+behaviour!(the_audit_log_has_changes_and_refusals(store));
+
+/// Events are written in the key's own transaction, and only when there was a change.
+async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
+    insert(store, key("k", &me(), 1)).await;
+    let change = || KeyChange {
+        scopes: Some(vec!["read".to_owned()]),
+        ..KeyChange::default()
+    };
+    let off = |seconds| KeyChange {
+        deactivated_at: Some(at(seconds)),
+        ..KeyChange::default()
+    };
+    for (seconds, operation, change) in [
+        (2, "update_api_key", change()),
+        (3, "update_api_key", change()),
+        (4, "deactivate_api_key", off(4)),
+        (5, "deactivate_api_key", off(5)),
+    ] {
+        let changed = keys(store)
+            .update_key(&me(), "k", change, event(operation, "k", seconds))
+            .await;
+        changed.expect("changed").expect("it exists");
+    }
+    let unknown = keys(store)
+        .update_key(
+            &me(),
+            "unknown",
+            change(),
+            event("update_api_key", "unknown", 6),
+        )
+        .await;
+    assert_eq!(unknown.expect("asked"), None);
+    let again = keys(store)
+        .insert_key(key("k", &me(), 1), event("create_api_key", "k", 7))
+        .await;
+    assert!(again.is_err(), "there is such a key");
+    let lines = keys(store)
+        .audit_log(&me(), at(0), 100)
+        .await
+        .expect("read");
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|l| {
+            (
+                l.at,
+                l.operation.as_str(),
+                l.entity_id.as_deref(),
+                l.outcome.as_str(),
+            )
+        })
+        .collect();
+    let line = |seconds, operation| (at(seconds), operation, Some("k"), "OK");
+    assert_eq!(
+        shown,
+        [
+            line(1, "create_api_key"),
+            line(2, "update_api_key"),
+            line(4, "deactivate_api_key")
+        ]
+    );
+    for line in &lines {
+        assert_eq!(
+            (
+                line.key_id.as_deref(),
+                line.entity.as_deref(),
+                line.revision
+            ),
+            (Some("actor"), Some("api_key"), None)
+        );
+    }
+    assert_eq!(
+        keys(store)
+            .audit_log(&OwnerId::new("other"), at(0), 100)
+            .await
+            .expect("read"),
+        []
+    );
+}
+behaviour!(what_is_done_to_a_key_stands_in_the_audit_log(store));
+
+/// Both keys change or neither does, and only once.
+async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
+    insert(store, key("old", &me(), 1)).await;
+    let events = || {
+        vec![
+            event("rotate_api_key", "old", 2),
+            event("create_api_key", "new", 2),
+        ]
+    };
+    let nobody = OwnerId::new("nobody");
+    assert!(
+        !keys(store)
+            .replace_key("old", key("new", &nobody, 2), events())
+            .await
+            .expect("asked"),
+        "another owner's"
+    );
+    assert!(
+        keys(store)
+            .replace_key("old", key("new", &me(), 2), events())
+            .await
+            .expect("replaced")
+    );
+    assert!(
+        !keys(store)
+            .replace_key("old", key("newer", &me(), 3), events())
+            .await
+            .expect("asked"),
+        "it is off"
+    );
+    let listed = keys(store).list_keys(&me()).await.expect("listed");
+    let shown: Vec<_> = listed
+        .iter()
+        .map(|key| (key.id.as_str(), key.deactivated_at))
+        .collect();
+    assert_eq!(shown, [("new", None), ("old", Some(at(2)))]);
+    let lines = keys(store)
+        .audit_log(&me(), at(2), 100)
+        .await
+        .expect("read");
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| (line.operation.as_str(), line.entity_id.as_deref()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("create_api_key", Some("new")),
+            ("rotate_api_key", Some("old"))
+        ]
+    );
+}
+behaviour!(a_key_is_replaced_in_one_transaction(store));
+
+/// A digest identifies a key, and never changes.
+async fn a_key_without_a_digest_gets_one_once(store: &dyn Store) {
+    insert(
+        store,
+        StoredKey {
+            digest: None,
+            ..key("k", &me(), 1)
+        },
+    )
+    .await;
+    for digest in ["first", "second"] {
+        keys(store)
+            .store_digest(&me(), "k", digest, at(2))
+            .await
+            .expect("stored");
+    }
+    keys(store)
+        .store_digest(&OwnerId::new("nobody"), "k", "third", at(3))
+        .await
+        .expect("nobody has such a key");
+    let found = keys(store).keys_by_lookup([7; 32]).await.expect("read");
+    assert_eq!(
+        found
+            .iter()
+            .map(|key| key.digest.as_deref())
+            .collect::<Vec<_>>(),
+        [Some("first")]
+    );
+    assert_eq!(keys(store).list_owners().await.expect("listed").len(), 1);
+}
+behaviour!(a_key_without_a_digest_gets_one_once(store));
+
+/// The list is newest first.
+async fn active_keys_are_listed_over_all_owners(store: &dyn Store) {
+    for (id, owner, seconds) in [
+        ("a", me(), 1),
+        ("b", OwnerId::new("other"), 2),
+        ("c", me(), 3),
+    ] {
+        insert(store, key(id, &owner, seconds)).await;
+    }
+    insert(
+        store,
+        StoredKey {
+            deactivated_at: Some(at(5)),
+            ..key("off", &me(), 4)
+        },
+    )
+    .await;
+    let ids = |listed: Vec<StoredKey>| listed.into_iter().map(|key| key.id).collect::<Vec<_>>();
+    assert_eq!(
+        ids(keys(store).active_keys(10).await.expect("listed")),
+        ["c", "b", "a"]
+    );
+    assert_eq!(
+        ids(keys(store).active_keys(2).await.expect("listed")),
+        ["c", "b"]
+    );
+}
+behaviour!(active_keys_are_listed_over_all_owners(store));

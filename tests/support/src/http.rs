@@ -1,0 +1,149 @@
+//! A small HTTP client. Each request uses a new connection.
+
+use std::net::SocketAddr;
+
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// Why there is no reply.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request to send.
+#[derive(Debug)]
+#[must_use]
+pub struct Request {
+    builder: http::request::Builder,
+    body: bytes::Bytes,
+    http2: bool,
+}
+
+/// The reply.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "each is its name")]
+pub struct Reply {
+    pub status: StatusCode,
+    pub version: Version,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Request {
+    /// A request for this URL.
+    pub fn new(method: &str, url: String) -> Self {
+        Self {
+            builder: http::Request::builder().method(method).uri(url),
+            body: bytes::Bytes::new(),
+            http2: false,
+        }
+    }
+
+    /// A GET at this address.
+    pub fn get(address: SocketAddr, path: &str) -> Self {
+        Self::new("GET", format!("http://{address}{path}"))
+    }
+
+    /// A POST of JSON to this address.
+    pub fn post(address: SocketAddr, path: &str, body: &Value) -> Self {
+        Self::new("POST", format!("http://{address}{path}")).json(body)
+    }
+
+    /// Adds this header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.builder = self.builder.header(name, value);
+        self
+    }
+
+    /// Adds this key.
+    pub fn key(self, key: &str) -> Self {
+        self.header("authorization", &format!("Bearer {key}"))
+    }
+
+    /// Sets JSON as the body.
+    pub fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<bytes::Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Uses HTTP/2.
+    pub const fn http2(mut self) -> Self {
+        self.http2 = true;
+        self
+    }
+
+    /// Sends the request and waits for the whole reply.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn send(self) -> Reply {
+        self.try_send().await.expect("a reply")
+    }
+
+    /// Sends the request and waits for the whole reply. Returns an error if there is none.
+    ///
+    /// # Errors
+    /// The error of the connection.
+    ///
+    /// # Panics
+    /// When a header cannot be sent.
+    pub async fn try_send(self) -> Result<Reply, Error> {
+        let request = self.builder.body(Full::new(self.body)).expect("a request");
+        let client = Client::builder(TokioExecutor::new())
+            .http2_only(self.http2)
+            .set_host(true)
+            .build_http();
+        let (parts, body) = client.request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        Ok(Reply {
+            status: parts.status,
+            version: parts.version,
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+}
+
+impl Reply {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When the body is not JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.body))
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .get(name)
+            .map(HeaderValue::to_str)
+            .and_then(Result::ok)
+    }
+
+    /// The reason in a problem document. Checks the document's form.
+    ///
+    /// # Panics
+    /// When the body is not a problem document.
+    pub fn reason(&self) -> String {
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{}",
+            self.body
+        );
+        let problem = self.json();
+        assert_eq!(problem["status"], self.status.as_u16());
+        assert_eq!(problem["instance"].as_str(), self.header("x-request-id"));
+        problem["reason"].as_str().expect("a reason").to_owned()
+    }
+}

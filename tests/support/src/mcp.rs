@@ -1,0 +1,147 @@
+//! A gateway on stdio, used by the test as an MCP client.
+
+use std::collections::HashMap;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::oneshot;
+
+/// Timeout of a call.
+const LIMIT: Duration = Duration::from_secs(90);
+
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
+
+/// A client with its own `context-gateway stdio` process.
+#[derive(Debug)]
+pub struct Mcp {
+    child: Child,
+    stdin: tokio::sync::Mutex<ChildStdin>,
+    waiting: Waiting,
+    next_id: AtomicU64,
+}
+
+impl Mcp {
+    /// Starts a gateway from this command, which lacks only the subcommand, and initializes the session.
+    ///
+    /// # Panics
+    /// When it does not speak the protocol revision 2025-11-25.
+    pub async fn start(command: Command) -> Self {
+        let mut child = tokio::process::Command::from(command)
+            .arg("stdio")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the gateway starts");
+        let (stdin, stdout) = (
+            child.stdin.take().expect("stdin"),
+            child.stdout.take().expect("stdout"),
+        );
+        let waiting = Waiting::default();
+        tokio::spawn(deliver(stdout, Arc::clone(&waiting)));
+        let client = Self {
+            child,
+            stdin: tokio::sync::Mutex::new(stdin),
+            waiting,
+            next_id: 1.into(),
+        };
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let reply = client.request("initialize", hello).await;
+        assert_eq!(reply["result"]["protocolVersion"], "2025-11-25", "{reply}");
+        client
+            .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+        client
+    }
+
+    async fn send(&self, message: &Value) {
+        let mut stdin = self.stdin.lock().await;
+        stdin
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .expect("the gateway reads");
+        stdin.flush().await.expect("the gateway reads");
+    }
+
+    /// Sends a request and waits for its reply.
+    ///
+    /// # Panics
+    /// When there is no reply.
+    pub async fn request(&self, method: &str, params: Value) -> Value {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, waiter) = oneshot::channel();
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, answer);
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
+        tokio::time::timeout(LIMIT, waiter)
+            .await
+            .unwrap_or_else(|_| panic!("no reply to {method}"))
+            .expect("the gateway runs")
+    }
+
+    /// Calls a tool and returns the whole reply.
+    pub async fn tool(&self, tool: &str, arguments: &Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        self.request("tools/call", params).await
+    }
+
+    /// Calls a tool. Returns the structured result, or the error's text.
+    ///
+    /// # Errors
+    /// The gateway's error text.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, String> {
+        let reply = self.tool(tool, &arguments).await;
+        let result = &reply["result"];
+        if result.is_object() && result["isError"] != true {
+            Ok(result["structuredContent"].clone())
+        } else {
+            Err(reply.to_string())
+        }
+    }
+
+    /// Closes the gateway's stdin, as a client that exits does, and waits for the gateway to end.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn leave(self) -> ExitStatus {
+        let Self {
+            mut child, stdin, ..
+        } = self;
+        drop(stdin);
+        tokio::time::timeout(LIMIT, child.wait())
+            .await
+            .expect("the gateway ends with its client")
+            .expect("a child")
+    }
+}
+
+/// Passes each reply to the request with its id, until the gateway ends.
+async fn deliver(stdout: ChildStdout, waiting: Waiting) {
+    let mut lines = BufReader::new(stdout).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout belongs to MCP: {line}"));
+        let id = message["id"].as_u64().unwrap_or_default();
+        let waiter = waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id);
+        if let Some(waiter) = waiter {
+            let _ = waiter.send(message);
+        }
+    }
+    // Dropping the senders tells the waiting requests that the gateway has ended.
+    waiting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
+}
