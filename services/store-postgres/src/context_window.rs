@@ -16,18 +16,18 @@ use crate::pg::sql::{self, Bind, Fragment};
 /// The owner is a bound value and not a column of another table. Only then does Citus recognise that all rows are on
 /// one server.
 macro_rules! context_of {
-    ($place:literal) => {
+    ($position:literal) => {
         concat!(
             "array_to_tsvector(ARRAY(SELECT unnest(tsvector_to_array(ts_filter(n.words, '{c}'))) FROM (SELECT words \
              FROM context.entries AS b WHERE b.owner_id = ? AND ",
-            $place,
+            $position,
             " ORDER BY b.created_at DESC, b.id DESC LIMIT ?) AS n))"
         )
     };
 }
 
 /// The context of a new entry at an [`EntryPosition`]. [`EntryPosition::binds`] returns the values.
-macro_rules! context_of_place {
+macro_rules! context_of_position {
     () => {
         $crate::context_window::context_of!(
             "b.thread_id = ? AND (b.created_at, b.id) < (?, ?) AND b.created_at >= ?"
@@ -44,7 +44,7 @@ macro_rules! context_of_row {
     };
 }
 
-pub(crate) use {context_of, context_of_place};
+pub(crate) use {context_of, context_of_position};
 
 /// The position of an entry in its thread.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ pub(crate) struct EntryPosition<'e> {
 }
 
 impl<'e> EntryPosition<'e> {
-    /// The values for `context_of_place!`.
+    /// The values for `context_of_position!`.
     pub fn binds(&self, context_window: ContextWindow) -> [Bind<'e>; 6] {
         let Self {
             owner,
@@ -84,13 +84,13 @@ pub(crate) struct EntryPositions {
 }
 
 /// Rebuilds the contexts of the entries after these positions.
-pub(crate) async fn renew_after(
+pub(crate) async fn rebuild_after(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
-    places: &EntryPositions,
+    positions: &EntryPositions,
     context_window: ContextWindow,
 ) -> diesel::QueryResult<()> {
-    if context_window.entries == 0 || places.ids.is_empty() {
+    if context_window.entries == 0 || positions.ids.is_empty() {
         return Ok(());
     }
     // Raw SQL for `unnest` and LATERAL.
@@ -109,9 +109,9 @@ pub(crate) async fn renew_after(
         Bind::Int(context_window.gap_micros()),
         entries(),
         of_owner(),
-        Bind::texts(&places.threads),
-        Bind::ints(places.created_at.iter().copied()),
-        Bind::ints(places.ids.iter().copied()),
+        Bind::texts(&positions.threads),
+        Bind::ints(positions.created_at.iter().copied()),
+        Bind::ints(positions.ids.iter().copied()),
         of_owner(),
         entries(),
     ];
@@ -120,7 +120,7 @@ pub(crate) async fn renew_after(
 }
 
 /// Rebuilds the contexts of these entries.
-pub(crate) async fn renew(
+pub(crate) async fn rebuild(
     conn: &mut AsyncPgConnection,
     owner_id: &str,
     ids: Vec<i64>,

@@ -92,7 +92,7 @@ impl DeleteEntries {
 
     async fn delete_from_locked(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let (owner, locked) = (transaction.owner, transaction.locked_threads());
-        let (mut deleted, mut places) = (0, Vec::new());
+        let (mut deleted, mut positions) = (0, Vec::new());
         loop {
             let next = self
                 .chosen(owner)
@@ -115,7 +115,7 @@ impl DeleteEntries {
                 .await?;
             let last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < ENTRIES_AT_ONCE;
             deleted += rows.len() as u64;
-            places.push(EntryPositions {
+            positions.push(EntryPositions {
                 threads: rows.iter().map(|row| row.thread_id.clone()).collect(),
                 created_at: rows.iter().map(|row| row.created_at).collect(),
                 ids: rows.iter().map(|row| row.id).collect(),
@@ -126,9 +126,9 @@ impl DeleteEntries {
             }
         }
         if !self.takes_whole_threads() {
-            for places in &places {
+            for positions in &positions {
                 let conn = &mut *transaction.conn;
-                context_window::renew_after(conn, owner, places, self.context_window).await?;
+                context_window::rebuild_after(conn, owner, positions, self.context_window).await?;
             }
         }
         Ok(deleted)

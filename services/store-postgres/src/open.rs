@@ -259,7 +259,7 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
         )
         .await
         .map_err(schema)?;
-        want_pgvector(conn).await.map_err(schema)?;
+        try_create_pgvector(conn).await.map_err(schema)?;
     }
     let found = version(conn).await.map_err(schema)?;
     if found > SCHEMA_VERSION {
@@ -370,7 +370,7 @@ pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Op
 }
 
 /// Creates the pgvector extension if it can. Semantic search needs it; everything else works without it.
-async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
+async fn try_create_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     conn.batch_execute("SAVEPOINT extension").await?;
     match conn
         .batch_execute("CREATE EXTENSION IF NOT EXISTS vector")

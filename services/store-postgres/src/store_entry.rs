@@ -8,7 +8,7 @@ use context_store::seal::EntrySeal;
 use context_store::{ContextWindow, ItemOutcome, StoredBatch};
 
 use crate::batch::Outcomes;
-use crate::context_window::{EntryPosition, context_of_place};
+use crate::context_window::{EntryPosition, context_of_position};
 use crate::entries;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language, words};
@@ -77,7 +77,7 @@ impl Writing for StoreEntries {
             .collect();
         transaction.lock_or_create_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
-        for (prepared, place) in self.entries.iter().zip(0..) {
+        for (prepared, index) in self.entries.iter().zip(0..) {
             let outcome = store(transaction, prepared, self.context_window).await;
             if let (
                 Ok(ItemOutcome {
@@ -88,7 +88,7 @@ impl Writing for StoreEntries {
                 Some(vectors),
             ) = (&outcome, &mut transaction.vectors)
             {
-                vectors.add(*id, transaction.embeddings.get(place));
+                vectors.add(*id, transaction.embeddings.get(index));
             }
             outcomes.add(outcome)?;
         }
@@ -160,7 +160,7 @@ async fn store(
          SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ?, ",
         words!(),
         ", ",
-        context_of_place!()
+        context_of_position!()
     );
     let seal = EntrySeal::of(1, text, metadata).to_bytes(id);
     let mut binds = vec![
@@ -182,13 +182,13 @@ async fn store(
         Bind::Bytes(&seal),
     ];
     binds.extend(document.binds());
-    let place = EntryPosition {
+    let position = EntryPosition {
         owner,
         thread_id,
         created_at,
         id,
     };
-    binds.extend(place.binds(context_window));
+    binds.extend(position.binds(context_window));
     sql::send(transaction.conn, Fragment::prepared(SQL, binds)).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(ChangeKind::Create, id, thread_id, 1);

@@ -33,8 +33,11 @@ struct Link {
 }
 
 impl Link {
-    /// Removes the timeouts of the session: a migration's statements may take long, and it may pause long between two.
-    async fn patient(mut conn: AsyncPgConnection, shown: &str) -> Result<Self, TransferError> {
+    /// Removes the session's timeouts: statements of a migration may take long, and so may the pauses between them.
+    async fn without_timeouts(
+        mut conn: AsyncPgConnection,
+        shown: &str,
+    ) -> Result<Self, TransferError> {
         let shown = format!("postgresql://{shown}");
         let no_timeouts = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
         conn.batch_execute(no_timeouts)

@@ -63,12 +63,12 @@ impl Writing for UpdateEntries {
         let threads = self.threads(transaction).await?;
         transaction.lock_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
-        for (prepared, place) in self.updates.iter().zip(0..) {
+        for (prepared, index) in self.updates.iter().zip(0..) {
             let outcome = update(transaction, prepared, self.context_window).await;
             if let (Ok(_), Some(vectors), Some(_)) =
                 (&outcome, &mut transaction.vectors, &prepared.document)
             {
-                vectors.replace(prepared.update.id, transaction.embeddings.get(place));
+                vectors.replace(prepared.update.id, transaction.embeddings.get(index));
             }
             outcomes.add(outcome)?;
         }
@@ -160,12 +160,12 @@ async fn update(
     ]);
     sql::execute(transaction.conn, Fragment::prepared(SQL, binds)).await?;
     if document.is_some() {
-        let place = EntryPositions {
+        let positions = EntryPositions {
             threads: vec![stored.thread_id.clone()],
             created_at: vec![stored.created_at],
             ids: vec![id],
         };
-        context_window::renew_after(transaction.conn, owner, &place, context_window).await?;
+        context_window::rebuild_after(transaction.conn, owner, &positions, context_window).await?;
     }
     if let Some(tags) = new_tags {
         let (gone, new) = tag_changes(&stored.tags, tags.as_slice());

@@ -38,7 +38,7 @@ pub(crate) async fn rebuild(
         return Ok(());
     }
     let entries = reindex(conn, language).await?;
-    renew_contexts(conn, context_window).await?;
+    rebuild_contexts(conn, context_window).await?;
     settings::write(conn, SETTING, &wanted).await?;
     tracing::info!(
         language = language.name(),
@@ -49,13 +49,13 @@ pub(crate) async fn rebuild(
 }
 
 /// Rebuilds every context. The words of all entries must be complete.
-pub(crate) async fn renew_contexts(
+pub(crate) async fn rebuild_contexts(
     conn: &mut AsyncPgConnection,
     context_window: ContextWindow,
 ) -> QueryResult<()> {
-    let mut place = Place::default();
-    while let Some(ids) = place.lock_next(conn).await? {
-        context_window::renew(conn, &place.owner_id, ids, context_window).await?;
+    let mut cursor = Cursor::default();
+    while let Some(ids) = cursor.lock_next(conn).await? {
+        context_window::rebuild(conn, &cursor.owner_id, ids, context_window).await?;
         conn.batch_execute("COMMIT").await?;
     }
     Ok(())
@@ -69,10 +69,10 @@ async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> QueryResu
         words!(),
         ", words_cut = ? WHERE owner_id = ? AND id = ?"
     );
-    let (mut place, mut indexed) = (Place::default(), 0_u64);
-    while let Some(ids) = place.lock_next(conn).await? {
+    let (mut cursor, mut indexed) = (Cursor::default(), 0_u64);
+    while let Some(ids) = cursor.lock_next(conn).await? {
         let texts = entries::table
-            .filter(entries::owner_id.eq(&place.owner_id))
+            .filter(entries::owner_id.eq(&cursor.owner_id))
             .filter(entries::id.eq_any(&ids))
             .select((entries::id, entries::text));
         let texts: Vec<(i64, String)> = fixed!(texts).load(conn).await?;
@@ -81,7 +81,7 @@ async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> QueryResu
             let mut binds = document.binds().to_vec();
             binds.extend([
                 Bind::Bool(document.cut),
-                Bind::text(&place.owner_id),
+                Bind::text(&cursor.owner_id),
                 Bind::Int(id),
             ]);
             sql::execute(conn, Fragment::prepared(SQL, binds)).await?;
@@ -94,12 +94,12 @@ async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> QueryResu
 
 /// The progress of the rebuild over all owners' entries.
 #[derive(Default)]
-struct Place {
+struct Cursor {
     owner_id: String,
     id: i64,
 }
 
-impl Place {
+impl Cursor {
     /// Begins a transaction and locks the next entries, all of one owner. Returns `None`, without a transaction, when
     /// there are no more.
     async fn lock_next(&mut self, conn: &mut AsyncPgConnection) -> QueryResult<Option<Vec<i64>>> {

@@ -56,8 +56,8 @@ pub(crate) enum Failure {
     CommitUnknown(DieselError),
     /// No connection could be made.
     Unreachable(BoxError),
-    /// The server was unreachable a moment ago and was not tried again.
-    NotAsked,
+    /// The circuit breaker is open: the server was unreachable a moment ago and was not tried again.
+    BreakerOpen,
     /// The operation exceeded its timeout.
     TooSlow,
 }
@@ -175,7 +175,7 @@ struct TooSlow;
 
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL could not be reached a moment ago")]
-struct NotAsked;
+struct BreakerOpen;
 
 /// Converts a driver error to the store's error.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
@@ -209,7 +209,7 @@ impl From<Failure> for StoreError {
             Failure::Database(error) => store_error(error),
             Failure::CommitUnknown(error) => Self::OutcomeUnknown(error.into()),
             Failure::Unreachable(error) => Self::Unavailable(error),
-            Failure::NotAsked => Self::Unavailable(NotAsked.into()),
+            Failure::BreakerOpen => Self::Unavailable(BreakerOpen.into()),
             Failure::TooSlow => Self::Unavailable(TooSlow.into()),
         }
     }
@@ -235,7 +235,7 @@ impl Failure {
     /// Whether it reflects the server's health rather than the request.
     pub fn is_unavailability(&self) -> bool {
         match self {
-            Self::Rejected(_) | Self::NotAsked => false,
+            Self::Rejected(_) | Self::BreakerOpen => false,
             Self::Database(error) => kind(error) == Kind::Unavailable,
             Self::CommitUnknown(_) | Self::Unreachable(_) => true,
             // A statement may be slow although the server is healthy.
@@ -248,9 +248,10 @@ impl Failure {
         match self {
             Self::TooSlow => true,
             Self::Database(error) => kind(error) == Kind::TooSlow,
-            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked => {
-                false
-            }
+            Self::Rejected(_)
+            | Self::CommitUnknown(_)
+            | Self::Unreachable(_)
+            | Self::BreakerOpen => false,
         }
     }
 
@@ -265,7 +266,7 @@ impl Failure {
             Self::Rejected(_)
             | Self::CommitUnknown(_)
             | Self::Unreachable(_)
-            | Self::NotAsked
+            | Self::BreakerOpen
             | Self::TooSlow => false,
         }
     }

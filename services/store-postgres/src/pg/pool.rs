@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     connections: Connections<Connector>,
     tls: Tls,
     breaker: Breaker,
-    places: Places,
+    slots: Slots,
     queue: usize,
     timeout: Duration,
 }
@@ -83,7 +83,7 @@ impl Pool {
             connections: Connections::builder(connector)
                 .max_size(config.pool_size.max(1))
                 .build()?,
-            places: Places(Arc::new(Mutex::new(Shares::new(
+            slots: Slots(Arc::new(Mutex::new(Shares::new(
                 config.pool_size,
                 config.queue,
             )))),
@@ -103,14 +103,14 @@ impl Pool {
             return Err(Failure::Rejected(StoreError::Closed));
         }
         if !self.breaker.lets_through(Instant::now()) {
-            return Err(Failure::NotAsked);
+            return Err(Failure::BreakerOpen);
         }
         let connecting = async {
-            let place = self.places.take(owner.cloned()).await?;
+            let slot = self.slots.take(owner.cloned()).await?;
             match self.connections.get().await {
                 Ok(conn) => Ok(Lease {
                     conn: Some(conn),
-                    place: Some(place),
+                    slot: Some(slot),
                     tls: self.tls.clone(),
                 }),
                 Err(PoolError::Closed) => Err(Failure::Rejected(StoreError::Closed)),
@@ -139,7 +139,7 @@ impl Pool {
 
     /// Number of connections, and number of operations that wait for one.
     pub fn state(&self) -> (usize, usize) {
-        (self.connections.status().size, self.places.lock().queued())
+        (self.connections.status().size, self.slots.lock().queued())
     }
 
     /// Maximum number of operations that wait.
@@ -154,14 +154,14 @@ impl Pool {
 
 /// The slots for connections: one for each connection that may exist.
 #[derive(Clone)]
-struct Places(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
+struct Slots(Arc<Mutex<Shares<oneshot::Sender<Slot>>>>);
 
-impl Places {
-    async fn take(&self, sharer: Sharer) -> Result<Place, Failure> {
+impl Slots {
+    async fn take(&self, sharer: Sharer) -> Result<Slot, Failure> {
         let granted = {
             let mut shares = self.lock();
             if shares.take(&sharer) {
-                return Ok(Place(Some((self.clone(), sharer))));
+                return Ok(Slot(Some((self.clone(), sharer))));
             }
             let (grant, granted) = oneshot::channel();
             shares
@@ -180,7 +180,7 @@ impl Places {
             let Some((next, grant)) = self.lock().grant_next() else {
                 return;
             };
-            if let Err(mut refused) = grant.send(Place(Some((self.clone(), next)))) {
+            if let Err(mut refused) = grant.send(Slot(Some((self.clone(), next)))) {
                 // Its caller has gone. Dropping the slot would recurse into this function, once for each such caller.
                 if let Some((_, sharer)) = refused.0.take() {
                     self.lock().give_back(&sharer);
@@ -189,18 +189,18 @@ impl Places {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shares<oneshot::Sender<Place>>> {
+    fn lock(&self) -> MutexGuard<'_, Shares<oneshot::Sender<Slot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One slot. It is returned when dropped.
-struct Place(Option<(Places, Sharer)>);
+struct Slot(Option<(Slots, Sharer)>);
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some((places, sharer)) = self.0.take() {
-            places.give_back(&sharer);
+        if let Some((slots, sharer)) = self.0.take() {
+            slots.give_back(&sharer);
         }
     }
 }
@@ -211,7 +211,7 @@ pub(crate) struct Lease {
     conn: Option<Object<Connector>>,
     /// Held until the server has been told, so that callers who leave do not cost the server more connections than
     /// callers who stay.
-    place: Option<Place>,
+    slot: Option<Slot>,
     tls: Tls,
 }
 
@@ -240,12 +240,12 @@ impl Drop for Lease {
         let Some(conn) = self.conn.take().map(Object::take) else {
             return;
         };
-        let (token, tls, place) = (conn.cancel_token(), self.tls.clone(), self.place.take());
+        let (token, tls, slot) = (conn.cancel_token(), self.tls.clone(), self.slot.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(tls)).await;
                 drop(conn);
-                drop(place);
+                drop(slot);
             });
         }
     }
@@ -257,8 +257,8 @@ mod tests {
 
     use super::*;
 
-    fn places(count: usize) -> Places {
-        Places(Arc::new(Mutex::new(Shares::new(count, 100))))
+    fn slots(count: usize) -> Slots {
+        Slots(Arc::new(Mutex::new(Shares::new(count, 100))))
     }
 
     fn owner(name: &str) -> Sharer {
@@ -267,10 +267,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_goes_to_the_owner_that_has_less_and_never_to_a_caller_that_has_gone() {
-        let places = places(1);
-        let first = places.take(owner("a")).await.unwrap();
+        let slots = slots(1);
+        let first = slots.take(owner("a")).await.unwrap();
         let mut more_of_a: Vec<_> = (0..10_000)
-            .map(|_| Box::pin(places.take(owner("gone"))))
+            .map(|_| Box::pin(slots.take(owner("gone"))))
             .collect();
         let full = more_of_a
             .iter_mut()
@@ -282,8 +282,8 @@ mod tests {
         );
         drop(more_of_a);
         let (mut second_of_a, mut of_b) = (
-            Box::pin(places.take(owner("a"))),
-            Box::pin(places.take(owner("b"))),
+            Box::pin(slots.take(owner("a"))),
+            Box::pin(slots.take(owner("b"))),
         );
         assert!(
             second_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none()
@@ -294,19 +294,19 @@ mod tests {
         drop(second_of_a);
         drop(of_b.await.unwrap());
         assert!(
-            places.take(owner("c")).now_or_never().unwrap().is_ok(),
+            slots.take(owner("c")).now_or_never().unwrap().is_ok(),
             "nothing is lost"
         );
     }
 
     #[tokio::test]
     async fn a_place_that_was_granted_to_a_caller_who_leaves_is_handed_on() {
-        let places = places(1);
-        let first = places.take(owner("a")).await.unwrap();
-        let mut leaving = Box::pin(places.take(owner("b")));
+        let slots = slots(1);
+        let first = slots.take(owner("a")).await.unwrap();
+        let mut leaving = Box::pin(slots.take(owner("b")));
         assert!(leaving.as_mut().now_or_never().is_none());
         drop(first);
         drop(leaving);
-        assert!(places.take(owner("c")).now_or_never().unwrap().is_ok());
+        assert!(slots.take(owner("c")).now_or_never().unwrap().is_ok());
     }
 }

@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_millis(50);
 /// How many searches of one text are planned again after a slow one: the first number and the maximum. Each further
 /// slow search multiplies it by four.
 const FIRST_PAUSE: u64 = 1_000;
-const LONGEST_PAUSE: u64 = 1_000_000;
+const MAX_PAUSE: u64 = 1_000_000;
 /// Maximum number of slow searches' texts that are stored.
 const MAX_SLOW_TEXTS: usize = 256;
 
@@ -189,7 +189,7 @@ impl SlowSearches {
         if search.pause == 0 {
             search.pause = FIRST_PAUSE
                 .saturating_mul(4_u64.saturating_pow(search.times))
-                .min(LONGEST_PAUSE);
+                .min(MAX_PAUSE);
             search.times = search.times.saturating_add(1);
         }
     }
@@ -244,7 +244,7 @@ mod tests {
         for pause in [FIRST_PAUSE, 4 * FIRST_PAUSE, 16 * FIRST_PAUSE] {
             slow.record("slow", SLOW);
             slow.record("slow", SLOW);
-            let planned = (0..LONGEST_PAUSE)
+            let planned = (0..MAX_PAUSE)
                 .take_while(|_| !slow.may_cache("slow"))
                 .count();
             assert_eq!(planned as u64, pause);

@@ -32,7 +32,7 @@ impl PostgresSource {
         owner: OwnerId,
     ) -> Result<Box<dyn Source>, TransferError> {
         let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
-        let mut link = Link::patient(conn, &target.shown()).await?;
+        let mut link = Link::without_timeouts(conn, &target.shown()).await?;
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         link.conn
             .batch_execute(begin)
@@ -57,7 +57,7 @@ impl PostgresSource {
         connect_timeout: Duration,
     ) -> Result<Self, TransferError> {
         let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
-        let link = Link::patient(conn, &target.shown()).await?;
+        let link = Link::without_timeouts(conn, &target.shown()).await?;
         match readable {
             Readable::Ours => Ok(Self { link }),
             Readable::Foreign => Err(TransferError::Refused(format!(

@@ -49,7 +49,7 @@ impl PostgresTarget {
             shown: shown.clone(),
             reason: error.to_string(),
         })?;
-        let mut link = Link::patient(conn, &shown).await?;
+        let mut link = Link::without_timeouts(conn, &shown).await?;
         let Link { conn, shown, .. } = &mut link;
         let lock = Fragment::prepared(
             "SELECT pg_try_advisory_lock(?)::int::bigint AS locked",
@@ -176,7 +176,7 @@ impl Target for PostgresTarget {
     async fn finish(&mut self) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.source.link;
         // The entries of a context window may have been migrated after the entry.
-        fts::renew_contexts(conn, self.context_window)
+        fts::rebuild_contexts(conn, self.context_window)
             .await
             .map_err(Link::failed(shown))?;
         // The planner has no statistics of the migrated rows.
