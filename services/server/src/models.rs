@@ -20,7 +20,7 @@ pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
 /// The first and the longest pause before an unavailable provider is tried again. The pause doubles
 /// each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The source of embeddings.
 #[derive(Debug, Clone)]
@@ -352,7 +352,7 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
     let provider = model.dialect.name();
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
+        .with_max_delay(MAX_PAUSE)
         .without_max_times()
         .build();
     loop {
@@ -370,6 +370,6 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
         engine
             .retrieval
             .awaiting_embedder(format!("{provider}: {reason}"));
-        tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+        tokio::time::sleep(pauses.next().unwrap_or(MAX_PAUSE)).await;
     }
 }

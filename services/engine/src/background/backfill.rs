@@ -11,7 +11,7 @@ use context_providers::ProviderError;
 use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
 
 use super::Background;
-use super::pauses::{LONGEST_PAUSE, pauses};
+use super::pauses::{MAX_PAUSE, pauses};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed, provider_error};
 
@@ -63,9 +63,9 @@ impl Background {
                 }
                 Pass::Off => INTERVAL,
                 Pass::Failed(retry_after) => {
-                    let pause = retry_after.or(away.next()).unwrap_or(LONGEST_PAUSE);
+                    let pause = retry_after.or(away.next()).unwrap_or(MAX_PAUSE);
                     // New entries that fail in the meantime must not shorten the pause.
-                    tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+                    tokio::time::sleep(pause.min(MAX_PAUSE)).await;
                     continue;
                 }
             };

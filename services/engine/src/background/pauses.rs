@@ -3,13 +3,13 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
 /// The maximum pause, also when a provider asks for a longer one.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Pauses while the provider or the database is away: 1 s, doubled after each failure, at most a minute, without end.
 pub(super) fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_secs(1))
-        .with_max_delay(LONGEST_PAUSE)
+        .with_max_delay(MAX_PAUSE)
         .without_max_times()
         .build()
 }

@@ -19,9 +19,9 @@ use crate::retrieval::{ActiveModel, model_of, unavailable};
 /// time, ten times at most.
 const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(500))
-    .with_max_delay(LONGEST_PAUSE)
+    .with_max_delay(MAX_PAUSE)
     .with_max_times(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Entries that are stored during the last scan may still be waiting when the vector sets are
 /// switched. How many is the tolerance; after each scan that did not suffice it grows by this
 /// factor, so that a busy database does not delay the switch forever.
@@ -149,7 +149,7 @@ async fn pass(
                     return Err(error);
                 };
                 tracing::warn!(error = %error, "The switch to another embedding model is waiting to retry");
-                tokio::time::sleep(retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
+                tokio::time::sleep(retry_after.unwrap_or(pause).min(MAX_PAUSE)).await;
             }
         }
     }

@@ -13,7 +13,7 @@ use context_store::{
 };
 use tokio::sync::Notify;
 
-use super::pauses::{LONGEST_PAUSE, pauses};
+use super::pauses::{MAX_PAUSE, pauses};
 use crate::config::{SummaryConfig, Switch};
 use crate::coverage::percentage;
 use crate::error::store_error;
@@ -163,8 +163,8 @@ impl Summaries {
                 Ok(()) => away = pauses(),
                 Err(retry_after) => {
                     self.read_all();
-                    let pause = retry_after.or(away.next()).unwrap_or(LONGEST_PAUSE);
-                    tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+                    let pause = retry_after.or(away.next()).unwrap_or(MAX_PAUSE);
+                    tokio::time::sleep(pause.min(MAX_PAUSE)).await;
                 }
             }
         }

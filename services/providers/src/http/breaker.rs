@@ -18,7 +18,7 @@ use crate::ProviderError;
 const FAILURES: u32 = 3;
 /// First and maximum pause without calls. The pause doubles each time a trial fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum pause that is granted to a provider that asks for one.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
@@ -129,7 +129,7 @@ impl Call<'_> {
             return;
         }
         let longer = if is_trial {
-            (state.pause * growth).min(LONGEST_PAUSE)
+            (state.pause * growth).min(MAX_PAUSE)
         } else {
             Duration::ZERO
         };

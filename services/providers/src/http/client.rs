@@ -89,7 +89,7 @@ impl Failed {
 
     /// Whether another attempt may succeed soon enough.
     fn may_pass(&self) -> bool {
-        let is_soon = |retry_after| retry_after <= retry::LONGEST_PAUSE;
+        let is_soon = |retry_after| retry_after <= retry::MAX_PAUSE;
         self.error.may_pass() && self.retry_after().is_none_or(is_soon)
     }
 }

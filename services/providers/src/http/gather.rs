@@ -51,20 +51,20 @@ impl Gather {
             gather: self,
             answer,
         };
-        let has_place = {
+        let has_slot = {
             let mut state = self.lock();
             state.waiting.push_back(Waiting { texts, role, reply });
-            let has_place = state.busy < CONCURRENT;
-            state.busy += usize::from(has_place);
-            has_place
+            let has_slot = state.busy < CONCURRENT;
+            state.busy += usize::from(has_slot);
+            has_slot
         };
-        if has_place {
+        if has_slot {
             // A separate task: it goes on for later callers when this caller has left.
-            let place = Place {
+            let slot = Slot {
                 gather: Arc::clone(self),
                 is_held: true,
             };
-            tokio::spawn(place.work());
+            tokio::spawn(slot.work());
         }
         (&mut awaited.answer)
             .await
@@ -142,12 +142,12 @@ impl Drop for Awaited<'_> {
 }
 
 /// One slot for requests. Its holder sends requests until no texts wait.
-struct Place {
+struct Slot {
     gather: Arc<Gather>,
     is_held: bool,
 }
 
-impl Place {
+impl Slot {
     async fn work(mut self) {
         while let Some(group) = self.next() {
             self.gather.ask(group).await;
@@ -167,7 +167,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     /// Returns the slot after a panic, and when the runtime stops.
     fn drop(&mut self) {
         if self.is_held {

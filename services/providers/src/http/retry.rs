@@ -13,7 +13,7 @@ pub(super) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_jitter()
     .with_max_times(2);
 /// Maximum pause that a request waits at a server's request. A longer one is returned to the caller.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a later attempt may succeed: after overload, timeouts and server failures, but not after an invalid request.
 pub(super) fn may_pass(status: StatusCode) -> bool {
