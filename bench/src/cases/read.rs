@@ -15,7 +15,7 @@ use crate::transport::{Operation, Query};
 /// The database size to which the absolute goals apply.
 const GOAL_ENTRIES: usize = 100_000;
 
-struct Question {
+struct QueryCase {
     name: &'static str,
     /// Goal: maximum p95 over gRPC in milliseconds, at [`GOAL_ENTRIES`].
     goal_ms: f64,
@@ -38,11 +38,11 @@ pub async fn run(
     for transport in Lane::NAMES {
         lanes.push(Lane::connect(transport, service, 1).await?.shared());
     }
-    for Question {
+    for QueryCase {
         name,
         goal_ms,
         operations,
-    } in questions(bench)
+    } in query_cases(bench)
     {
         let title = format!("{name}, {entries} entries");
         bench.progress.step(&format!("Measuring {title}"));
@@ -85,7 +85,7 @@ pub async fn run(
     Ok(())
 }
 
-fn questions(bench: &Bench) -> Vec<Question> {
+fn query_cases(bench: &Bench) -> Vec<QueryCase> {
     let word = |rank: usize| bench.corpus.word(rank).to_owned();
     let search = |n: u64| {
         Operation::Search(Query {
@@ -95,29 +95,29 @@ fn questions(bench: &Bench) -> Vec<Question> {
         })
     };
     vec![
-        Question {
+        QueryCase {
             name: "search_context, metadata",
             goal_ms: 5.0,
             operations: (0..AGENTS).map(search).collect(),
         },
-        Question {
+        QueryCase {
             name: "full text, two words",
             goal_ms: 10.0,
             operations: (0..20)
                 .map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n))))
                 .collect(),
         },
-        Question {
+        QueryCase {
             name: "full text, common word",
             goal_ms: 20.0,
             operations: (4..8).map(|n| Operation::FullText(word(n))).collect(),
         },
-        Question {
+        QueryCase {
             name: "list_threads",
             goal_ms: 5.0,
             operations: vec![Operation::Threads],
         },
-        Question {
+        QueryCase {
             name: "get_statistics",
             goal_ms: 5.0,
             operations: vec![Operation::Statistics],

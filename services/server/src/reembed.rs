@@ -225,9 +225,9 @@ async fn at_the_service(
     bar: &Bar,
 ) -> Result<String, String> {
     let mut stream = stream;
-    let mut question = Ask::Begin { flags };
+    let mut request = Ask::Begin { flags };
     loop {
-        let body = serde_json::to_string(&question).map_err(|error| error.to_string())?;
+        let body = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer = ask(stream, REEMBED_ROUTE, &body)
             .await
             .inspect_err(|_| bar.end())?;
@@ -252,7 +252,7 @@ async fn at_the_service(
                 );
             }
         }
-        question = Ask::Progress;
+        request = Ask::Progress;
         tokio::time::sleep(POLL).await;
         stream = UnixStream::connect(config.socket()).await.map_err(|error| {
             bar.end();

@@ -169,7 +169,7 @@ async fn guarded(storage: Storage) {
 }
 
 /// A request of another owner's key that might reveal something: by id, where the operation takes one.
-fn question(operation: &str, context_id: i64, artifact_id: &str) -> Value {
+fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
     match operation {
         "store_context" => json!({"thread_id": "t", "source": "user", "text": "canary"}),
         "store_context_batch" => {
@@ -204,18 +204,18 @@ fn question(operation: &str, context_id: i64, artifact_id: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else() {
-    alone_in_the_world(Storage::Sqlite).await;
+    other_owners_are_invisible(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgresql() {
     if context_test_postgres::server().is_some() {
-        alone_in_the_world(Storage::Postgres).await;
+        other_owners_are_invisible(Storage::Postgres).await;
     }
 }
 
 /// Calls a service where another owner has content, and one without any content. The results must be the same.
-async fn alone_in_the_world(storage: Storage) {
+async fn other_owners_are_invisible(storage: Storage) {
     const RIGHTS: [&str; 3] = ["read", "write", "delete"];
     let (crowded, empty) = (
         KeyedService::start_on(storage).await,
@@ -265,10 +265,10 @@ async fn alone_in_the_world(storage: Storage) {
             );
         }
         for operation in operations() {
-            let question = question(&operation, context_id, &artifact_id);
+            let probe = probe(&operation, context_id, &artifact_id);
             let mut answers = Vec::new();
             for client in &mut clients {
-                let mut answer = client.call(&operation, &question).await;
+                let mut answer = client.call(&operation, &probe).await;
                 // Each new artifact has a new id.
                 hide_ids_of_artifacts(answer.body(), &artifact_id);
                 answers.push(answer);

@@ -14,7 +14,7 @@ use context_text::ContentWord;
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
-use super::rerank::{BestPart, Candidate, EncodedQuery, Question, unreadable};
+use super::rerank::{BestPart, Candidate, EncodedQuery, RerankQuery, unreadable};
 use super::turns::{Turn, with_preceding};
 use crate::access::Caller;
 
@@ -28,10 +28,10 @@ impl Retrieval {
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
-        Question {
+        RerankQuery {
             text: query,
             encoded,
-        }: Question<'_>,
+        }: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {

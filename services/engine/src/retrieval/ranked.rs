@@ -10,7 +10,7 @@ use context_store::{Page, RankSearch, Ranking, Read, StoredEntry};
 
 use super::Retrieval;
 use super::hits::{milliseconds, undamaged};
-use super::rerank::{Candidate, EncodedQuery, Question, Reranking};
+use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranking};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -79,14 +79,14 @@ impl Retrieval {
             let ordered = order(&mut ranking);
             let candidates: Vec<Candidate> =
                 ordered.iter().map(|entry| entry.candidate()).collect();
-            let question = Question {
+            let query = RerankQuery {
                 text: search.query,
                 encoded: search.encoded.clone(),
             };
             let Reranking {
                 order: reranked,
                 warning,
-            } = self.rerank(caller, question, &candidates, &mut plan).await;
+            } = self.rerank(caller, query, &candidates, &mut plan).await;
 
             let shown = in_page(&reranked, search.page);
             let ids = shown.iter().map(|(id, _)| *id).collect();

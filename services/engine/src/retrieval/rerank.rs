@@ -41,7 +41,7 @@ pub(super) struct Candidate {
 pub(super) type EncodedQuery = (Arc<ActiveModel>, Arc<TokenVectors>);
 
 /// The query that candidates are compared with.
-pub(super) struct Question<'q> {
+pub(super) struct RerankQuery<'q> {
     /// The query.
     pub text: &'q str,
     /// The vectors of the query's tokens, if they were created together with the query's vector.
@@ -86,7 +86,7 @@ impl Retrieval {
     pub(super) async fn rerank(
         &self,
         caller: &Caller,
-        question: Question<'_>,
+        query: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Reranking {
@@ -104,7 +104,7 @@ impl Retrieval {
         let chosen = best(candidates, head);
         let started = Instant::now();
         let timeout = Duration::from_millis(u64::from(self.reranking.timeout_ms));
-        let scoring = self.rerank_scores(caller, question, &chosen, notes);
+        let scoring = self.rerank_scores(caller, query, &chosen, notes);
         let scores = match tokio::time::timeout(timeout, scoring).await {
             Ok(Ok(Some(scores))) => scores,
             Ok(Ok(None)) => return unchanged(None),
@@ -153,7 +153,7 @@ impl Retrieval {
     async fn rerank_scores(
         &self,
         caller: &Caller,
-        question: Question<'_>,
+        query: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
@@ -166,7 +166,7 @@ impl Retrieval {
                 reranker.model(),
                 reranker.provider()
             ));
-            let scores = reranker.rerank(question.text, texts).await?;
+            let scores = reranker.rerank(query.text, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
                 return Err(ProviderError::Malformed(
                     "its scores do not fit the texts".to_owned(),
@@ -175,7 +175,7 @@ impl Retrieval {
             return Ok(Some(ids.into_iter().zip(scores).collect()));
         }
         let Some(interaction) = self
-            .late_interaction(caller, question, candidates, notes)
+            .late_interaction(caller, query, candidates, notes)
             .await?
         else {
             return Ok(None);

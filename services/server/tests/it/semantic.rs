@@ -653,14 +653,14 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
             .chain((0..20).map(|n| format!("{} {n}", TEXTS[n % 4])))
             .chain([long]);
         let (first, second): (Vec<_>, Vec<_>) = texts.enumerate().partition(|(n, _)| n % 3 > 0);
-        let questions = ["agents and tags", "why did we choose the database?"];
+        let queries = ["agents and tags", "why did we choose the database?"];
 
         let service = database.start(&storing).await;
         for (n, text) in &first {
             service.store(&format!("t{}", n % 2), text).await;
         }
         for kind in ["semantic", "hybrid"] {
-            let (_, note) = reranked(&service, kind, questions[0]).await;
+            let (_, note) = reranked(&service, kind, queries[0]).await;
             assert_eq!(
                 note.as_deref(),
                 Some("the token vectors of 16 entries were stored, of 0 not"),
@@ -677,8 +677,8 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
         }
         let mut encoded = Vec::new();
         for kind in ["semantic", "hybrid"] {
-            for question in questions {
-                let (scores, note) = reranked(&service, kind, question).await;
+            for query in queries {
+                let (scores, note) = reranked(&service, kind, query).await;
                 assert_eq!(note, None);
                 encoded.push(scores);
             }
@@ -689,8 +689,8 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
         let service = database.start(&storing).await;
         let mut encoded = encoded.into_iter();
         for kind in ["semantic", "hybrid"] {
-            for question in questions {
-                let (scores, note) = reranked(&service, kind, question).await;
+            for query in queries {
+                let (scores, note) = reranked(&service, kind, query).await;
                 assert_eq!(
                     note.as_deref(),
                     Some("the token vectors of 16 entries were stored, of 9 not"),
@@ -699,7 +699,7 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
                 alike(&scores, &encoded.next().unwrap());
             }
         }
-        let changed = reranked(&service, "semantic", questions[0]).await.0[0].0;
+        let changed = reranked(&service, "semantic", queries[0]).await.0[0].0;
         service
             .patch(
                 &format!("/v1/contexts/{changed}"),
