@@ -1,14 +1,15 @@
-//! Time and recall of semantic search in PostgreSQL: without a filter by `ef_search`, with filters at the default, each
-//! in turn with the bare statement.
+//! Measures the time and recall of semantic search in PostgreSQL: without a filter for several values of `ef_search`,
+//! and with filters for the default. Each search alternates with the same SQL statement without the store.
 //!
 //! ```sh
 //! cargo run --release --package context-store-postgres --example nearest -- 100000 384 [ORIGINALS [NOISE]]
 //! ```
 //!
-//! CONTEXT_TEST_POSTGRES_URL names a server; the database is made for the run. ORIGINALS is a number of random directions
-//! (1000), or a file of 32-bit floats, little-endian, one vector after the other. Where there are fewer originals than
-//! vectors, the others are copies of them, perturbed by a vector of length NOISE (0.5) and scaled to length 1 again.
-//! Queries are originals that are not stored, and new copies of stored ones.
+//! CONTEXT_TEST_POSTGRES_URL names a server, on which a database is created for the run. ORIGINALS is a number of
+//! random directions (default 1000), or a file of 32-bit little-endian floats, one vector after the other. If there are
+//! fewer originals than vectors, the other vectors are copies of originals, perturbed by a vector of length NOISE
+//! (default 0.5) and scaled to length 1 again. Queries are originals that are not stored, and new copies of stored
+//! ones.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -23,13 +24,13 @@ use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{Client, TestDatabase};
 use tokio_postgres::{Row, Statement};
 
-/// Queries of a run.
+/// Number of queries in a run.
 const QUERIES: usize = 100;
-/// Results that are compared.
+/// Number of results that are compared.
 const WANTED: usize = 10;
-/// Results of a search of ten, as the operations ask for them.
+/// Depth of the ranking that the engine requests for a page of ten results.
 const DEPTH: u32 = 64;
-/// Tags, and the share of the entries that have them: every so-manieth.
+/// Tags. Every n-th entry has the tag with the number n.
 const SHARES: [(&str, usize); 5] = [
     ("half", 2),
     ("tenth", 10),
@@ -42,7 +43,7 @@ const SHARES: [(&str, usize); 5] = [
 const EF_SEARCH: [u32; 4] = [100, 200, 400, 800];
 /// No filter.
 const ALL: &str = "all";
-/// A thread, and the share of the entries that are in it.
+/// The filter on one of [`THREADS`] threads of equal size.
 const THREAD: &str = "thread";
 const THREADS: usize = 50;
 
@@ -126,19 +127,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Queries with a filter, or with none.
+/// Queries with one filter or with none.
 struct Case<'c> {
     client: &'c Client,
     model: &'c EmbeddingModel,
     queries: &'c [Vec<f32>],
-    /// The nearest of each query.
+    /// The ids of the nearest entries of each query.
     exact: &'c [Vec<i64>],
     name: &'static str,
     ef_search: u32,
 }
 
 impl Case<'_> {
-    /// Asks the store and the bare statement in turn, and prints how both did.
+    /// Runs the store and the bare statement alternately, and prints the times and the recall of both.
     async fn run(&self, store: &PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
         let Self {
             client,
@@ -182,8 +183,8 @@ impl Case<'_> {
         let dimensions = usize::try_from(model.dimensions)?;
         let bare = Bare::new(client, dimensions, name, ef_search, way).await?;
         let (mut by_store, mut by_statement) = (Measured::default(), Measured::default());
-        // The first round fills the server's cache. In turn, so that what else the machine does meets both, and each with
-        // another query, so that neither finds in the cache what the other has just read.
+        // The first round fills the server's cache. The two alternate, so that other load of the machine affects both.
+        // They use different queries, so that neither finds in the cache what the other has just read.
         for place in 0..2 * queries.len() {
             let (query, other) = (
                 place % queries.len(),
@@ -224,7 +225,7 @@ impl Way {
     }
 }
 
-/// The same rows by a prepared statement and a transaction with the same settings.
+/// Reads the same rows with a prepared statement, in a transaction with the same settings.
 struct Bare<'c> {
     client: &'c Client,
     statement: Statement,
@@ -289,7 +290,7 @@ impl<'c> Bare<'c> {
     }
 }
 
-/// What was found of each query, and how long it took.
+/// The results of each query, and the duration of each search.
 #[derive(Default)]
 struct Measured {
     found: BTreeMap<usize, Vec<i64>>,
@@ -353,7 +354,7 @@ struct Vectors {
     stored: Vec<Vec<f32>>,
     /// How many of them are originals.
     originals: usize,
-    /// Queries that are like no stored vector.
+    /// Queries that resemble no stored vector.
     new: Vec<Vec<f32>>,
     /// Queries that are copies of stored originals.
     copies: Vec<Vec<f32>>,
@@ -395,7 +396,7 @@ fn vectors(base: Vec<Vec<f32>>, count: usize, noise: f32, random: &mut Random) -
     }
 }
 
-/// The nearest of every so-manieth, for each query.
+/// The nearest entries of each query among the entries whose id is a multiple of `every`.
 fn exact(queries: &[Vec<f32>], vectors: &[Vec<f32>], every: usize) -> Vec<Vec<i64>> {
     let nearest = |query: &Vec<f32>| {
         let squared = |vector: &[f32]| {
@@ -436,7 +437,7 @@ fn shown(times: &[Duration], recall: f64) -> String {
     )
 }
 
-/// A small generator, so that runs are alike.
+/// A small generator with a fixed seed, so that runs are comparable.
 struct Random(u64);
 
 impl Random {
@@ -452,7 +453,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// A random direction: sums of uniform numbers are near enough to normal ones.
+    /// A random direction. Sums of uniform numbers are close enough to normally distributed ones.
     fn direction(&mut self, dimensions: usize) -> Vec<f32> {
         let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
         normalised(

@@ -1,4 +1,4 @@
-//! What `atomic` means for the items of a batch.
+//! The meaning of `atomic` for the items of a batch.
 
 use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
 

@@ -16,8 +16,8 @@ pub struct Config {
     pub context_window: ContextWindow,
     /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
-    /// Candidates that the HNSW index keeps in a semantic search (`hnsw.ef_search`), 1 to 1000. Larger values find more
-    /// of the nearest entries and take longer.
+    /// Search breadth of the HNSW index (`hnsw.ef_search`), 1 to 1000. Larger values find more of the nearest entries
+    /// and take longer.
     pub ef_search: u32,
     /// Maximum number of connections, at least 1.
     pub pool_size: usize,

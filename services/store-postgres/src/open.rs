@@ -35,8 +35,8 @@ const MIGRATIONS: &[&str] = &[
 /// The version of this program's schema.
 pub(crate) const SCHEMA_VERSION: usize = MIGRATIONS.len();
 
-/// Advisory lock: services that start at the same time take turns. The number is arbitrary, but no other program may
-/// lock it in this database.
+/// The advisory lock that serialises services that start at the same time. The number is arbitrary, but no other
+/// program may lock it in this database.
 const LOCK: i64 = 0x6374_785f_7365_7276;
 
 /// Indexes on tables with more rows than this are built concurrently with writes.
@@ -369,7 +369,7 @@ pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Op
     settings::read(conn, MARK).await
 }
 
-/// Creates the pgvector extension if it can. Semantic search needs it; everything else works without it.
+/// Creates the pgvector extension if the role may do so. Only semantic search needs it.
 async fn try_create_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     conn.batch_execute("SAVEPOINT extension").await?;
     match conn
@@ -384,8 +384,9 @@ async fn try_create_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResul
     }
 }
 
-/// Logs a warning when the server's locale knows no letters. Lower-casing and stemming by the server need such a
-/// locale. This program's own run in Rust, so only languages that only the server knows are affected.
+/// Logs a warning when the server's locale knows only ASCII letters. The server's lower-casing and stemming need other
+/// letters too. This program's own stemmers are not affected, so this matters only for languages that only the server
+/// stems.
 async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
         tracing::warn!(

@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub pool: Pool,
     ids: Ids,
     pub vectors: VectorState,
-    /// Lost when the server reports damage. From then on, writes are rejected.
+    /// Records damage reported by the server. Writes are rejected from then on.
     pub soundness: Soundness,
     pub language: Arc<Language>,
     context_window: ContextWindow,

@@ -366,7 +366,7 @@ fn thread(row: Listed) -> Option<Thread> {
         first_entry: first_entry?,
         last_entry: last_entry?,
         last_id: last_id?,
-        // Not read: listed threads do not show them.
+        // These columns are not read, because a list of threads does not show them.
         last_source: String::new(),
         last_hash: 0,
     };

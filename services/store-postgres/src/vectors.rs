@@ -1,17 +1,17 @@
-//! Embeddings: written in the transaction of their entry, searched through pgvector.
+//! Embeddings. They are written in the transaction of their entry and searched with pgvector.
 //!
-//! `embedding_sets` has a row for each embedding model, `chunks` a vector for each part of an entry's text, and
-//! `chunk_tokens` the vectors of a chunk's tokens, where they are stored. One set is current; another may be filled
-//! beside it while the owner of the service moves to another model. A large set has an HNSW index. pgvector may be
-//! missing: then there is no table `chunks`, and everything but semantic search works.
+//! `embedding_sets` has a row for each embedding model. `chunks` has a vector for each part of an entry's text.
+//! `chunk_tokens` has the token vectors of chunks, if they are stored. One set is current. While the operator moves to
+//! another model, a second set is filled. A large set has an HNSW index. Without pgvector there is no table `chunks`,
+//! and everything except semantic search works.
 //!
-//! | to follow | read |
+//! | subject | modules |
 //! |---|---|
 //! | a write | `write`: the chunks of stored, changed and deleted entries |
-//! | a search | `rank`: both retrievers on one state of the database; `search`: the nearest entries; `estimates`: how many entries a filter leaves; `index`: the HNSW index |
-//! | an entry without vectors | `pending`: claimed by one service, embedded there, added |
-//! | a model | `sets`: the rows; `use_model`: the choice at the start; `moving`: the change to another; `sweep`: what is left of the one before |
-//! | the rest | `store`: the trait that the engine calls; `state`: what a service remembers; `tables`: making them; `count`, `tokens`: two reads; `types`: pgvector's type |
+//! | a search | `rank`: both retrievers on one state of the database; `search`: the nearest entries; `estimates`: the number of entries that satisfy a filter; `index`: the HNSW index |
+//! | an entry without vectors | `pending`: one service claims it, embeds it and adds the vectors |
+//! | a model | `sets`: the rows; `use_model`: the selection at startup; `moving`: the change to another model; `sweep`: deletion of the previous sets |
+//! | the rest | `store`: the trait that the engine calls; `state`: the state in memory; `tables`: creating the tables; `count`, `tokens`: two reads; `types`: pgvector's type |
 
 mod count;
 mod estimates;

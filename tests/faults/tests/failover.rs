@@ -249,7 +249,7 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
         "the service comes back: {written:?}, {read:?}"
     );
     assert!(
-        service.log().contains("PostgreSQL answers again"),
+        service.log().contains("PostgreSQL responds again"),
         "the circuit closes: {}",
         service.log()
     );

@@ -73,7 +73,7 @@ pub(crate) async fn version(
     Ok(found.map(ReadVersion::checked).transpose()?)
 }
 
-/// As [`version`], but without verifying the checksum.
+/// Like [`version`], but without verifying the checksum.
 pub(crate) async fn unchecked_version(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

@@ -42,8 +42,9 @@ pub(crate) async fn rebuild(
     settings::write(conn, SETTING, &wanted).await?;
     tracing::info!(
         language = language.name(),
+        context_window = context_window.entries,
         entries,
-        "The full-text index is made for this language"
+        "Full-text index built"
     );
     Ok(())
 }

@@ -240,7 +240,7 @@ impl Writing for StoreDigest {
     }
 }
 
-/// Changes a key. Records the change in the audit log, unless the key was like that already.
+/// Changes a key. Records the change in the audit log, unless the change has no effect.
 pub(crate) struct Update {
     pub id: String,
     pub change: KeyChange,

@@ -51,7 +51,7 @@ impl Breaker {
     pub fn reached(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed_until.is_some() {
-            tracing::info!("PostgreSQL answers again");
+            tracing::info!("PostgreSQL responds again");
         }
         *state = State {
             failed: 0,
@@ -67,7 +67,7 @@ impl Breaker {
             if state.closed_until.is_none() {
                 tracing::warn!(
                     failures = state.failed,
-                    "PostgreSQL cannot be reached; refusing operations between attempts"
+                    "PostgreSQL cannot be reached; operations are rejected between attempts to reach it"
                 );
             }
             state.closed_until = Some(now + self.recovery);

@@ -261,7 +261,8 @@ impl AsyncPgConnection {
                     .await
             }
             None => {
-                // Parse, bind, describe and execute in one round trip. A pooler has nothing to keep.
+                // Parse, bind, describe and execute in one round trip. No prepared statement is left that a pooler
+                // could lose.
                 let Encoded {
                     sql, values, types, ..
                 } = statement;
@@ -415,7 +416,7 @@ pub(crate) async fn connect(
     }
     config.keepalives_idle(KEEPALIVE_IDLE);
     if config.get_tcp_user_timeout().is_none() {
-        // A server whose machine disappeared without closing the connection is given up after this time.
+        // If the server's machine disappears without closing the connection, the connection ends after this time.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
     // Each host has its own timeout, and so has the conversation after connecting.

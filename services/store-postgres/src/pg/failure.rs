@@ -222,7 +222,7 @@ impl Failure {
         let Self::Database(error) = self else { return };
         let code = driver_error(error).and_then(|driver| driver.code());
         if code.is_some_and(is_damage) && soundness.lost() {
-            tracing::error!(error = %error, "The database reports damage: from now on writes are refused and the service is not ready");
+            tracing::error!(error = %error, "The database reported damage: writes are rejected from now on, and the service is not ready");
         }
     }
 
@@ -232,7 +232,7 @@ impl Failure {
             || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
     }
 
-    /// Whether it reflects the server's health rather than the request.
+    /// Whether the failure indicates a problem of the server rather than of the request.
     pub fn is_unavailability(&self) -> bool {
         match self {
             Self::Rejected(_) | Self::BreakerOpen => false,

@@ -181,7 +181,7 @@ impl Slots {
                 return;
             };
             if let Err(mut refused) = grant.send(Slot(Some((self.clone(), next)))) {
-                // Its caller has gone. Dropping the slot would recurse into this function, once for each such caller.
+                // The caller has left. Dropping the slot would recurse into this function, once for each such caller.
                 if let Some((_, sharer)) = refused.0.take() {
                     self.lock().give_back(&sharer);
                 }
@@ -205,11 +205,12 @@ impl Drop for Slot {
     }
 }
 
-/// A connection on loan. It is closed unless it is given back: a caller that stopped in the middle may have left a
-/// transaction open or a statement running. The server is then told to cancel that statement.
+/// A connection taken from the pool. If it is dropped without being given back or discarded, it is closed and the
+/// server is told to cancel its statement: a caller that stopped in the middle may have left a transaction open or a
+/// statement running.
 pub(crate) struct Lease {
     conn: Option<Object<Connector>>,
-    /// Held until the server has been told, so that callers who leave do not cost the server more connections than
+    /// Held until the cancel request was sent, so that callers who leave do not use more connections of the server than
     /// callers who stay.
     slot: Option<Slot>,
     tls: Tls,
@@ -229,7 +230,7 @@ impl Lease {
         drop(self.conn.take());
     }
 
-    /// Ends the loan of a failed connection and closes it.
+    /// Takes a failed connection out of the pool and closes it.
     pub fn discard(mut self) {
         drop(self.conn.take().map(Object::take));
     }

@@ -3,7 +3,7 @@
 //! Statements are written in diesel's query language ([`crate::pg::dsl`]) unless it cannot express them. Each raw
 //! statement is one literal. `tests/it/raw_sql.txt` lists all of them with their reasons.
 
-#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+#![expect(clippy::disallowed_methods, reason = "the duration of searches")]
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -146,8 +146,8 @@ impl<'v> Fragment<'v> {
         }
     }
 
-    /// A statement of fixed text that the server plans for each use, with its values: one plan for all values would be
-    /// a bad one.
+    /// A statement of fixed text that the server plans for each use, with its values, because one plan for all values
+    /// would be slow.
     pub fn planned(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
         debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
         Self {

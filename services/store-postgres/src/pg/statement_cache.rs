@@ -185,7 +185,7 @@ impl SlowSearches {
             slow.clear();
         }
         let search = slow.entry(key).or_default();
-        // While it is planned each time, it already has the best plan.
+        // A search that is planned for each use already has the best plan.
         if search.pause == 0 {
             search.pause = FIRST_PAUSE
                 .saturating_mul(4_u64.saturating_pow(search.times))
@@ -210,12 +210,12 @@ mod tests {
         }
         assert!(
             matches!(find("first"), Lookup::Miss),
-            "it was used lately and there was room"
+            "it was used recently, and there was room"
         );
         find("one more");
         assert!(
             matches!(find("1"), Lookup::Unprepared),
-            "it was the least recent"
+            "it was the least recently used"
         );
         assert!(matches!(find("first"), Lookup::Miss));
         assert_eq!(cache.searches.len(), MAX_SEARCHES);

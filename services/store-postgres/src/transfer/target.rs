@@ -20,8 +20,8 @@ use crate::schema::{embedding_sets, owners, threads};
 use crate::settings;
 use crate::vectors::{SetState, create_set};
 
-/// Advisory lock: migrations into one database take turns. The number is arbitrary, but no other program may lock it in
-/// this database.
+/// The advisory lock that serialises migrations into one database. The number is arbitrary, but no other program may
+/// lock it in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_7665;
 
 /// A database of this service that a migration fills.

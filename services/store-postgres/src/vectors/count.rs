@@ -11,7 +11,7 @@ use context_store::{EmbeddingModel, OwnerId};
 /// Counts the entries with vectors of a model.
 pub(super) struct CountEmbedded {
     pub model: EmbeddingModel,
-    /// Only entries of these threads.
+    /// Counts only entries of these threads.
     pub threads: Option<ThreadSet>,
 }
 
@@ -36,7 +36,7 @@ impl Reading for CountEmbedded {
 }
 
 impl CountEmbedded {
-    /// Raw SQL so that the partial index of first chunks answers it.
+    /// Raw SQL, so that the partial index of first chunks can serve it.
     fn all<'a>(&'a self, owner: &'a OwnerId) -> Fragment<'a> {
         let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";

@@ -1,8 +1,8 @@
-//! The planner's recent estimates of how many entries a filter leaves. An estimate takes 0.2 ms, as long as the rest of
-//! a small search, and agents search the same thread repeatedly. The estimate only decides how to search, so a stale
+//! The planner's recent estimates of how many entries satisfy a filter. An estimate takes 0.2 ms, as long as the rest
+//! of a small search, and agents search the same thread repeatedly. The estimate only decides how to search, so a stale
 //! one costs time but does not change the result.
 
-#![expect(clippy::disallowed_methods, reason = "how long an estimate holds")]
+#![expect(clippy::disallowed_methods, reason = "the age of estimates")]
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -41,12 +41,12 @@ impl Estimates {
     /// The key of this owner and filter.
     pub fn key(&self, owner: &OwnerId, filter: &Filter) -> Key {
         let mut hashing = Hashing(self.hasher.build_hasher());
-        // The debug form holds everything that a filter holds.
+        // The debug form contains every part of a filter.
         let _ = write!(hashing, "{:?} {filter:?}", owner.as_str());
         Key(hashing.0.finish())
     }
 
-    /// How many entries the planner expected, if it was asked recently.
+    /// The number of entries that the planner expected, if there is a recent estimate.
     pub fn get(&self, key: Key) -> Option<f64> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent

@@ -1,7 +1,7 @@
-//! The HNSW index of a set of vectors, built once the set is large. Until then, comparing all vectors is as fast, and a
-//! write costs a fifth of a write with the index.
+//! The HNSW index of a set of vectors, which is built when the set is large. Before that, comparing all vectors is
+//! equally fast, and a write costs a fifth of what it costs with the index.
 
-#![expect(clippy::disallowed_methods, reason = "how long an index is built")]
+#![expect(clippy::disallowed_methods, reason = "the duration of index builds")]
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool};
@@ -15,15 +15,15 @@ use crate::pg::sql::{self, Bind, Fragment};
 const INDEXED_FROM: i64 = 10_000;
 /// pgvector's limit for an HNSW index over halfvec.
 pub(super) const MAX_DIMENSIONS: u32 = 4_000;
-/// `maintenance_work_mem` of a build, where the server's own setting is less: a graph that does not fit into it takes
-/// many times longer.
+/// `maintenance_work_mem` of a build if the server's own setting is smaller. Building a graph that does not fit into it
+/// takes many times longer.
 const BUILD_MEMORY: &str = "512MB";
 
-/// The name of a set's index, up to the set's number.
+/// The name of a set's index, without the set's number at its end.
 pub(super) const PREFIX: &str = "context.chunks_near_";
 
-/// How the statement that builds an index begins. Where Citus spreads the vectors over servers, the coordinator shows
-/// no progress of a build, only this statement.
+/// The start of the statement that builds an index. If Citus distributes the vectors over servers, the coordinator does
+/// not report the progress of a build, so a running build is recognised by this statement.
 const CREATE: &str = "CREATE INDEX CONCURRENTLY IF NOT EXISTS chunks_near_";
 
 /// The indexed expression, as searches must write it.
@@ -72,7 +72,7 @@ pub(super) async fn build_if_due(
     let vectors = if open::is_spread(conn, "context.chunks").await? {
         count_up_to_due(conn, set_id).await?
     } else {
-        // A row has its vector and some numbers.
+        // A row consists of its vector and a few numbers.
         bytes / (i64::from(dimensions) * 4 + 100)
     };
     if vectors < INDEXED_FROM {
@@ -85,13 +85,13 @@ pub(super) async fn build_if_due(
         conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
             .await?;
     }
-    // A build takes minutes, a request's statement milliseconds.
+    // A build takes minutes. The timeout is for requests, whose statements take milliseconds.
     conn.batch_execute("SET statement_timeout = 0").await?;
     if !has_memory {
         conn.batch_execute(&format!("SET maintenance_work_mem = '{BUILD_MEMORY}'"))
             .await?;
     }
-    // One process: many containers have little shared memory for several.
+    // One process, because many containers have too little shared memory for several.
     conn.batch_execute("SET max_parallel_maintenance_workers = 0")
         .await?;
     conn.batch_execute(&format!(
@@ -126,8 +126,8 @@ async fn state(conn: &mut AsyncPgConnection, name: &str) -> diesel::QueryResult<
         .pop())
 }
 
-/// Counts the entries with vectors of this set, only up to the number that an index needs. The size of the
-/// coordinator's own table says nothing about the distributed one.
+/// Counts the entries with vectors of this set, up to the number that an index requires. The size of the coordinator's
+/// own table does not reflect the size of the distributed table.
 async fn count_up_to_due(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
     let count = "SELECT count(*) FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
     let binds = vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)];

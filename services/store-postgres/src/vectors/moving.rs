@@ -1,5 +1,6 @@
-//! The change to another model. Its vectors fill a set of their own beside the current one, and become current in one
-//! transaction when all are there. The set before is retired: it still answers services that embed with its model.
+//! The change to another model. The new vectors are written to a second set, which replaces the current set in one
+//! transaction when it is complete. The previous set is retired: services that still embed with its model can search
+//! it.
 
 use context_store::{EmbeddingModel, MoveState, Moved, Once};
 
@@ -44,7 +45,7 @@ impl Writing for Begin {
     }
 }
 
-/// The set that this model's vectors fill; one of a third model is discarded.
+/// The set for this model's vectors. A set that was being filled for a third model is discarded.
 async fn building(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Result<i64, Failure> {
     if let Some((set_id, building)) = sets::find(conn, SetState::Building).await?
         && building == *model
@@ -59,10 +60,10 @@ async fn building(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Resul
     }
 }
 
-/// Ends the change to a model.
+/// Completes the change to a model.
 pub(super) struct Finish {
     pub model: EmbeddingModel,
-    /// Entries that may be left without vectors.
+    /// The number of entries that may lack vectors.
     pub at_most: u64,
 }
 

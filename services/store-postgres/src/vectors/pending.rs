@@ -1,4 +1,5 @@
-//! Entries without vectors of a model. A service claims some for two minutes, embeds their texts, and adds the vectors.
+//! Entries without vectors of a model. A service claims some of them for two minutes, embeds their texts and adds the
+//! vectors.
 
 use context_store::{
     EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
@@ -13,20 +14,20 @@ use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries read in one transaction.
 const ENTRIES_AT_ONCE: i64 = 10_000;
-/// How long a claim lasts. When a service embeds for longer, another one may do the same work.
+/// How long a claim lasts. If embedding takes longer, another service may repeat the work.
 const CLAIM_MICROS: i64 = 120_000_000;
 
 /// Claims entries without vectors.
 pub(super) struct Claim {
     pub model: EmbeddingModel,
-    /// Only entries after this owner and id.
+    /// Claims only entries after this owner and id.
     pub after: (String, i64),
     pub limit: u32,
-    /// The service that claims.
+    /// The name of the claiming service.
     pub holder: String,
 }
 
-/// The owner and the id that a cursor stands for; without a cursor, before all entries.
+/// The owner and the id that a cursor encodes. Without a cursor, the position before all entries.
 pub(super) fn from_cursor(cursor: Option<&ScanCursor>) -> (String, i64) {
     let parts = cursor.and_then(|cursor| cursor.as_str().split_once(' '));
     parts
@@ -50,7 +51,7 @@ struct Waiting {
     version: i64,
     #[diesel(sql_type = Text)]
     text: String,
-    /// Whether it is claimed now; another service came first otherwise.
+    /// Whether this transaction claimed it. Otherwise another service did so first.
     #[diesel(sql_type = Bool)]
     claimed: bool,
 }
@@ -96,7 +97,7 @@ impl Writing for Claim {
 }
 
 impl Claim {
-    /// The last entry that this transaction reads; `None` when it reads to the end.
+    /// The last entry that this transaction reads. `None` when it reads to the end.
     async fn last(&self, transaction: &mut Transaction<'_>) -> Result<Option<Last>, Failure> {
         let (owner, id) = (self.after.0.as_str(), self.after.1);
         let last = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
@@ -109,10 +110,10 @@ impl Claim {
         Ok(last.into_iter().next())
     }
 
-    /// The entries without vectors that no other service has claimed, and whether this one has claimed them now: of two
-    /// services that find the same entry at the same moment, one claims it.
+    /// The entries without vectors that no other service has claimed, and whether this service has claimed each. When
+    /// two services find the same entry at the same time, only one claims it.
     ///
-    /// The time is a bound value: where Citus spreads owners over servers, a statement must not ask several clocks.
+    /// The time is a bound value, because with Citus a statement must not read the clocks of several servers.
     async fn claim(
         &self,
         transaction: &mut Transaction<'_>,
@@ -120,8 +121,8 @@ impl Claim {
         last: Option<&Last>,
         limit: i64,
     ) -> Result<Vec<Waiting>, Failure> {
-        // Raw SQL for the CTEs and ON CONFLICT; planned each time, because the right plan depends on where the entries
-        // are.
+        // Raw SQL for the CTEs and ON CONFLICT. It is planned each time, because the best plan depends on which entries
+        // lack vectors.
         macro_rules! claim {
             ($up_to:literal) => {
                 concat!(
@@ -182,7 +183,7 @@ impl Writing for Add {
         let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
             return Ok(0);
         };
-        // As every write does, so that no entry changes from here on.
+        // Locks the threads, as every write does, so that no entry changes from here on.
         let threads = self.threads(transaction).await?;
         transaction.lock_threads(threads).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;
@@ -235,7 +236,7 @@ impl Add {
         Ok(rows.into_iter().map(|row| row.thread_id).collect())
     }
 
-    /// Those of the entries that have no vectors in the set, and their versions.
+    /// Those of the entries that have no vectors in the set, with their versions.
     async fn unembedded(
         &self,
         transaction: &mut Transaction<'_>,
@@ -262,12 +263,12 @@ impl Add {
 struct Set {
     #[diesel(sql_type = BigInt)]
     set_id: i64,
-    /// Now, by the server's clock.
+    /// The current time of the server's clock.
     #[diesel(sql_type = BigInt)]
     now: i64,
 }
 
-/// The set of a model, in whatever state.
+/// The set of a model, in any state.
 async fn set_of(
     transaction: &mut Transaction<'_>,
     model: &EmbeddingModel,

@@ -1,4 +1,5 @@
-//! The ranking of a search: by the full-text retriever, the semantic retriever, or both, on one state of the database.
+//! Ranks the results of a search with the full-text retriever, the semantic retriever or both, on one state of the
+//! database.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::ranked;
 use crate::store::Inner;
 
-/// Ranks entries. It gives `None` when the database has no vectors of the search's model.
+/// Ranks entries. Returns `None` when the database has no vectors of the search's model.
 pub(super) struct Rank {
     pub search: RankSearch,
     pub filter: Filter,
@@ -67,7 +68,7 @@ impl Reading for Rank {
                 })
             }
         };
-        // Full text first: the semantic search changes settings of the transaction.
+        // Full-text search runs first, because semantic search changes settings of the transaction.
         if let Some(fts) = &self.search.fts {
             self.full_text(conn, owner, fts, &mut ranking).await?;
         }
@@ -81,7 +82,7 @@ impl Reading for Rank {
     }
 }
 
-/// What a semantic search must know before it begins.
+/// The state that a semantic search needs before it begins.
 #[derive(QueryableByName)]
 struct State {
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -110,8 +111,8 @@ impl State {
 }
 
 impl Rank {
-    /// Reads the state of the owner and of the model's set, and how many entries the planner expects the filter to
-    /// leave.
+    /// Reads the state of the owner and of the model's set, and the planner's estimate of how many entries satisfy the
+    /// filter.
     async fn state(
         &self,
         conn: &mut AsyncPgConnection,
@@ -161,7 +162,7 @@ impl Rank {
         Ok((state, expected))
     }
 
-    /// Adds the ranking by full text.
+    /// Adds the full-text ranking.
     async fn full_text(
         &self,
         conn: &mut AsyncPgConnection,

@@ -1,4 +1,5 @@
-//! Semantic search: the nearest entries, by the HNSW index or by comparing all vectors that the filter leaves.
+//! Semantic search: finds the nearest entries with the HNSW index, or by comparing the vectors of all entries that
+//! satisfy the filter.
 
 use std::collections::HashMap;
 
@@ -14,9 +15,10 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Up to this many entries, all their vectors are compared, even if there is an index.
+/// For up to this many entries, all vectors are compared, even if there is an index.
 const ALWAYS_COMPARED: f64 = 2_000.0;
-/// Up to this many entries, the cached plan for few entries is used: planning again takes longer than it can save.
+/// For up to this many entries, the cached plan for few entries is used, because planning again takes longer than it
+/// can save.
 const FEW: f64 = 500.0;
 /// Number of vectors compared in the time in which the index returns one. Measured: see docs/benchmarks.md.
 const COMPARED_PER_CANDIDATE: f64 = 7.0;
@@ -25,16 +27,16 @@ const MAX_EF_SEARCH: u32 = 1_000;
 /// Minimum and maximum number of vectors that the index may visit in one search (`hnsw.max_scan_tuples`).
 const MAX_VISITED: (f64, f64) = (20_000.0, 400_000.0);
 
-/// What a search knows of the set of vectors that it searches.
+/// The state of the set of vectors that a search uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VectorSet {
     pub id: i64,
     pub dimensions: u32,
-    /// Vectors of all owners, by the server's estimate.
+    /// The server's estimate of the number of vectors of all owners.
     pub chunks: i64,
-    /// Entries of the owner.
+    /// The number of the owner's entries.
     pub entries: i64,
-    /// Whether it has an HNSW index that can be used.
+    /// Whether it has a usable HNSW index.
     pub indexed: bool,
 }
 
@@ -45,20 +47,20 @@ pub(super) struct Search<'s> {
     pub vector: &'s [f32],
     pub filter: &'s Filter,
     pub indexed: &'s [MetadataPath],
-    /// How many entries the planner expects the filter to leave, if there is one.
+    /// The planner's estimate of how many entries satisfy the filter. `None` without a filter.
     pub expected: Option<f64>,
-    /// Entries wanted.
+    /// The number of entries to find.
     pub depth: u32,
-    /// Candidates that the index keeps (`hnsw.ef_search`).
+    /// Search breadth of the index (`hnsw.ef_search`).
     pub ef_search: u32,
-    /// Whether the caller wants the database's plan.
+    /// Whether to return the database's plan.
     pub explain: bool,
 }
 
 /// The result of a semantic search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Nearest first, then the greater id.
+    /// The hits, nearest first. At equal distance the greater id comes first.
     pub hits: Vec<SemanticHit>,
     /// How they were found, for `explain_query`.
     pub notes: Vec<String>,
@@ -102,8 +104,9 @@ impl Search<'_> {
         self.compare_all(conn, matching).await
     }
 
-    /// Whether the index finds the nearest of `matching` entries sooner than a comparison of them all. The index visits
-    /// all vectors in the order of their distance, those that do not satisfy the filter too, until it has `depth`.
+    /// Whether the index finds the nearest of `matching` entries faster than a comparison of all of them. The index
+    /// visits vectors in the order of their distance, including those that do not satisfy the filter, until it has
+    /// found `depth`.
     fn by_index_is_faster(&self, matching: f64) -> bool {
         let break_even = (COMPARED_PER_CANDIDATE * f64::from(self.depth) * self.total()).sqrt();
         self.set.indexed
@@ -116,7 +119,7 @@ impl Search<'_> {
         self.set.chunks.max(self.set.entries).max(1) as f64
     }
 
-    /// The nearest entries by the index. `None` when the index gave up before it had enough.
+    /// The nearest entries according to the index. `None` when the index stopped before it had found enough.
     async fn by_index(
         &self,
         conn: &mut AsyncPgConnection,
@@ -147,20 +150,20 @@ impl Search<'_> {
             if chunks < wanted as usize {
                 return Ok(None);
             }
-            // Several chunks of one entry took the places of other entries.
+            // Several chunks of one entry may have displaced other entries.
             wanted = wanted.saturating_mul(2);
         }
     }
 
-    /// Sets options of the index for this transaction only. This works behind a pooler, and affects no other
-    /// statement's plan.
+    /// Sets options of the index for this transaction only. This works behind a pooler and does not affect the plans of
+    /// other statements.
     async fn set_index_options(&self, conn: &mut AsyncPgConnection, wanted: u32, matching: f64) {
         let ef_search = self.ef_search.max(wanted).min(MAX_EF_SEARCH);
         let visited = f64::from(wanted) * self.total() / matching.max(1.0);
         let max_visited = (visited * 4.0).clamp(MAX_VISITED.0, MAX_VISITED.1);
-        // With strict_order, the index leaves out candidates that it finds after a farther one; with a filter, those
-        // are many. All candidates are rescored, so their order does not matter. With enable_sort off, the planner must
-        // use the index; the decision to use it was made before.
+        // With strict_order, the index omits each candidate that it finds after a farther one. With a filter, it would
+        // omit many. All candidates are rescored, so their order does not matter. The decision to use the index was
+        // made before, and turning enable_sort off makes the planner follow it.
         let options = format!(
             "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}; \
              SET LOCAL hnsw.max_scan_tuples = {max_visited:.0}; SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
@@ -168,12 +171,12 @@ impl Search<'_> {
         conn.send_batch(options).await;
     }
 
-    /// Selects candidates by the index's halfvec distance and returns their distance by the full vectors.
+    /// Selects candidates by their halfvec distance in the index, and returns the distances of their full vectors.
     fn select_by_index(&self, wanted: u32) -> Fragment<'_> {
         let vector = || Bind::Vector(Vector::new(self.vector));
         let near = "SELECT near.id, near.embedding <-> ";
-        // A cached plan does not know the filter. It may join each candidate with all rows of the filter, which is
-        // forty times the work.
+        // A cached plan is made without the values of the filter. It may join each candidate with all rows of the
+        // filter, which takes forty times the work.
         let mut select = if self.filter.count() == 0 {
             Fragment::search(near)
         } else {
@@ -186,7 +189,8 @@ impl Search<'_> {
             .push("FROM context.chunks AS c ")
             .append(self.condition());
         let order = index::expression(self.set.dimensions);
-        // The limit is part of the text. With a bound value, a cached plan would assume a tenth of all rows.
+        // The limit is part of the text. With a bound value, a cached plan would assume that a tenth of all rows is
+        // requested.
         select
             .push(&format!(" ORDER BY c.{order} <-> "))
             .bind(vector())
@@ -205,7 +209,7 @@ impl Search<'_> {
         matching: f64,
     ) -> Result<Found, Failure> {
         let start = "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
-        // A cached plan assumes few entries and reads their vectors one by one.
+        // A cached plan assumes few entries and reads their vectors one by one, so it is only used for few entries.
         let mut select = if matching <= FEW {
             Fragment::search(start)
         } else {
@@ -239,7 +243,8 @@ impl Search<'_> {
         if self.filter.count() > 0 {
             condition.push("JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id ");
         }
-        // The set's number comes from this program. As text, it shows the planner that the set's partial index applies.
+        // The set's number comes from this program. It is part of the text, so that the planner recognises that the
+        // set's partial index applies.
         condition
             .push(&format!(
                 "WHERE c.set_id = {} AND c.owner_id = ",
@@ -256,7 +261,7 @@ impl Search<'_> {
         condition
     }
 
-    /// Each entry once, by its nearest chunk; nearest first, `depth` at most.
+    /// Each entry once, with its nearest chunk. Nearest first, at most `depth` entries.
     fn nearest_entries(&self, rows: Vec<Row>) -> Vec<SemanticHit> {
         let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
         let mut by_entry: HashMap<i64, SemanticHit> = HashMap::with_capacity(rows.len());

@@ -8,11 +8,11 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// The advisory lock of [`lock`]. The number is arbitrary, but nothing else may lock it in this database.
+/// The advisory lock of [`lock`]. The number is arbitrary, but no other code may lock it in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_6465;
 
-/// What a set is used for. The database knows two more: `retired`, which was current and still answers services that
-/// embed with its model, and `discarded`, which is to be deleted.
+/// The state of a set. The database has two more states: `retired`, for a set that was current and is still searched by
+/// services that embed with its model, and `discarded`, for a set that will be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetState {
     /// Services embed with its model and search in it.
@@ -44,7 +44,7 @@ pub(crate) async fn current(
     find(conn, SetState::Current).await
 }
 
-/// The set in this state and its model; there is at most one.
+/// The set in this state, with its model. There is at most one.
 pub(super) async fn find(
     conn: &mut AsyncPgConnection,
     state: SetState,
@@ -92,7 +92,7 @@ pub(crate) async fn create(
     model: &EmbeddingModel,
     state: SetState,
 ) -> Result<(), Failure> {
-    // An abandoned or retired set of the model is not used again: entries have changed since.
+    // An abandoned or retired set of the model is not used again, because entries have changed since.
     let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
                    WHERE model = ? AND dimensions = ?";
     let binds = vec![
@@ -100,7 +100,7 @@ pub(crate) async fn create(
         Bind::Int(i64::from(model.dimensions)),
     ];
     sql::execute(conn, Fragment::prepared(discard, binds)).await?;
-    // Numbers are not reused: chunks of a deleted set may still be there.
+    // Numbers are not reused, because chunks of a deleted set may still exist.
     let insert = "WITH counted AS (INSERT INTO context.settings AS s (key, value) VALUES ('embedding_sets', '1') \
                   ON CONFLICT (key) DO UPDATE SET value = (s.value::bigint + 1)::text RETURNING value) \
                   INSERT INTO context.embedding_sets (set_id, model, dimensions, state, since) \
@@ -122,7 +122,7 @@ pub(super) async fn discard_building(conn: &mut AsyncPgConnection) -> Result<(),
     Ok(())
 }
 
-/// Makes the set that was filled current, and retires the one before.
+/// Makes the filled set the current one and retires the previous one.
 pub(super) async fn replace_current(
     conn: &mut AsyncPgConnection,
     set_id: i64,

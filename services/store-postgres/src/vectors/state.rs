@@ -8,9 +8,9 @@ use super::estimates::Estimates;
 #[derive(Debug)]
 pub(crate) struct VectorState {
     has_tables: AtomicBool,
-    /// Candidates that the HNSW index keeps in a search (`hnsw.ef_search`).
+    /// Search breadth of the HNSW index (`hnsw.ef_search`).
     pub ef_search: u32,
-    /// How many entries recent filters leave.
+    /// The estimated numbers of entries that satisfy recent filters.
     pub estimates: Estimates,
     /// The name under which this service claims entries without vectors.
     pub holder: String,
@@ -26,12 +26,12 @@ impl VectorState {
         }
     }
 
-    /// Whether the database has tables for vectors: it has none without pgvector.
+    /// Whether the database has tables for vectors. Without pgvector it has none.
     pub fn has_tables(&self) -> bool {
         self.has_tables.load(Ordering::Relaxed)
     }
 
-    /// Notes that the tables exist now.
+    /// Records that the tables now exist.
     pub fn set_has_tables(&self) {
         self.has_tables.store(true, Ordering::Relaxed);
     }

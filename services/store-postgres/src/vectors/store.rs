@@ -1,4 +1,4 @@
-//! [`VectorStore`] of a [`PostgresStore`]: each method is one read or one write of this folder.
+//! The [`VectorStore`] methods of [`PostgresStore`]. Each runs one read or one write from this directory.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl VectorStore for PostgresStore {
     }
 
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
-        // The index is built first, so that no search has to compare all vectors.
+        // The index is built before the set becomes current, so that no search has to compare all vectors.
         self.build_index(SetState::Building).await?;
         let Once(moved) = self
             .write_aside(
@@ -165,7 +165,7 @@ impl PostgresStore {
         }
     }
 
-    /// Does work that changes neither entries nor revisions.
+    /// Runs work that changes neither entries nor revisions.
     async fn write_aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
         let options = WriteOptions {
             now: Timestamp(0),

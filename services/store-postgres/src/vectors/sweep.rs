@@ -1,4 +1,4 @@
-//! Deletes what is no longer needed: expired claims, and the sets that a change of the model left.
+//! Deletes expired claims and the sets that a change of the model left behind.
 
 use context_store::Once;
 use diesel::QueryableByName;
@@ -10,12 +10,12 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};
 
-/// How long a retired set stays, so that services can be restarted with the other model one by one.
+/// How long a retired set remains, so that services can be restarted one by one with the new model.
 const RETIRED_MICROS: i64 = 3_600_000_000;
-/// Chunks deleted in one transaction.
+/// Maximum number of chunks deleted in one transaction.
 const CHUNKS_AT_ONCE: i64 = 20_000;
 
-/// Deletes expired claims and some chunks of one set; says whether more may be left.
+/// Deletes expired claims and some chunks of one set. Returns whether more may be left.
 pub(super) struct Sweep;
 
 impl Writing for Sweep {
@@ -28,11 +28,11 @@ impl Writing for Sweep {
             set_id: i64,
         }
         let conn = &mut *transaction.conn;
-        // The time of the transaction: where Citus spreads owners over servers, a statement on many of them may not
-        // call clock_timestamp().
+        // Uses the time of the transaction, because with Citus a statement that runs on many servers may not call
+        // clock_timestamp().
         let claims = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM now()) * 1000000)::bigint";
         sql::execute(conn, Fragment::prepared(claims, Vec::new())).await?;
-        // Of two services, one deletes and the other skips the row.
+        // When two services select the same row, one locks it and the other skips it.
         let due = "SELECT set_id FROM context.embedding_sets WHERE state = 'discarded' OR (state = 'retired' AND \
                    since + ? <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ORDER BY set_id LIMIT 1 FOR UPDATE SKIP LOCKED";
         let due = Fragment::prepared(due, vec![Bind::Int(RETIRED_MICROS)]);

@@ -1,4 +1,4 @@
-//! The tables of vectors, which need pgvector: created at a start, or when a model is chosen.
+//! The tables of vectors. They need pgvector, and are created at startup or when a model is selected.
 
 use diesel::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text};
@@ -12,7 +12,7 @@ const CHUNKS: &str =
 const CHUNK_TOKENS: &str =
     include_str!("../../../../migrations/postgres/2026-11-21-000007_chunk_tokens/chunk_tokens.sql");
 
-/// The first version with `hnsw.iterative_scan`: a filtered search continues until it has enough results.
+/// The first version with `hnsw.iterative_scan`, with which a filtered search continues until it has enough results.
 const MIN_PGVECTOR: (u32, u32) = (0, 8);
 
 /// Creates the missing tables of vectors. Must be called inside a transaction that keeps other services from doing the

@@ -1,4 +1,4 @@
-//! The vectors of chunks' tokens, for reranking. `write` stores them; they are deleted with their chunk.
+//! Token vectors of chunks, for reranking. `write` stores them. They are deleted with their chunk.
 
 use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
 use diesel::QueryableByName;
@@ -9,7 +9,7 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
 
-/// Reads the tokens of these chunks that are stored for a model.
+/// Reads the stored token vectors of these chunks for a model.
 pub(super) struct ReadTokens {
     pub model: EmbeddingModel,
     pub chunks: Vec<ChunkPlace>,

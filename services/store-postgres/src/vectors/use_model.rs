@@ -1,4 +1,4 @@
-//! The choice of the model whose vectors the database stores.
+//! Selecting the model whose vectors the database stores.
 
 use context_store::{EmbeddingModel, ModelUse, Once};
 

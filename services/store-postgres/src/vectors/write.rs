@@ -1,4 +1,4 @@
-//! The chunks of a transaction's entries, written once at its end.
+//! The chunks of the entries that a transaction writes. They are written together at its end.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::pg::sql::{self, Bind, Fragment};
 
 /// Maximum number of chunks inserted by one statement.
 const CHUNKS_AT_ONCE: usize = 1_000;
-/// The same for chunks with token vectors, which take some tens of kilobytes each.
+/// The same maximum for chunks with token vectors, which take some tens of kilobytes each.
 const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
 /// A transaction's changes of `chunks`.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkChanges<'v> {
-    /// The vectors of each entry. If an entry is written more than once, the last ones.
+    /// The vectors of each entry. If an entry is written more than once, the last vectors count.
     entries: BTreeMap<i64, Option<&'v Embedded>>,
     /// Entries whose chunks are deleted first.
     stale: Vec<i64>,
@@ -40,7 +40,7 @@ impl<'v> ChunkChanges<'v> {
         fits
     }
 
-    /// Records an entry with a new text: the chunks of the old one are deleted.
+    /// Records an entry with a new text. The chunks of the old text will be deleted.
     pub fn replace(&mut self, id: i64, embedding: Option<&'v Embedding>) {
         self.stale.push(id);
         self.add(id, embedding);
@@ -103,7 +103,7 @@ struct Row<'v> {
     chunk: &'v EmbeddedChunk,
 }
 
-/// Whether all vectors have the model's dimensions; others are never stored.
+/// Whether all vectors have the model's dimensions. Others are never stored.
 fn fits(embedded: &Embedded) -> bool {
     let Embedded { model, chunks } = embedded;
     !chunks.is_empty()
@@ -112,7 +112,7 @@ fn fits(embedded: &Embedded) -> bool {
             .all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
 }
 
-/// Inserts chunks if the database has a set for the model; otherwise their entries stay without vectors.
+/// Inserts chunks if the database has a set for the model. Otherwise their entries remain without vectors.
 async fn insert(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -127,7 +127,7 @@ async fn insert(
              WHERE s.model = ? AND s.dimensions = ?"
         };
     }
-    // One statement, so that both are in the same set or in none.
+    // One statement, so that chunks and token vectors are in the same set or in none.
     const WITH_TOKENS: &str = concat!(
         "WITH stored AS (",
         insert!(),
