@@ -1,4 +1,4 @@
-//! The behaviours that every database shows, on PostgreSQL. Without a server they are skipped; see
+//! Runs the behaviours of the conformance suite on PostgreSQL. Without a server they are skipped; see
 //! `context-test-postgres`.
 
 #[path = "it/arrange.rs"]

@@ -16,7 +16,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../../../migrations/postgres/2026-11-22-000009_checksums/up.sql"),
 ];
 
-/// The settings of a test's store.
+/// The configuration of a test's store.
 pub fn config(url: &str) -> Config {
     let mut config = Config::new(Target::parse(url).expect("the tests' server has a proper URL"));
     config.pool_size = 8;

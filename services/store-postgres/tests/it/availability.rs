@@ -1,6 +1,6 @@
 //! Whether the other tests of this crate can run here.
 
-/// Its output is always shown (`.config/nextest.toml`), so that nobody takes skipped tests for passed ones.
+/// Its output is always shown (`.config/nextest.toml`), so that skipped tests are not mistaken for passed ones.
 #[test]
 fn says_whether_there_is_a_server() {
     match context_test_postgres::server() {

@@ -1,4 +1,4 @@
-//! Stores for the behaviours that every database shows.
+//! Stores for the conformance suite.
 
 use std::sync::Arc;
 

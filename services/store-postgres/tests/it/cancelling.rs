@@ -1,4 +1,4 @@
-//! Reads that take longer than they may, and reads whose caller leaves.
+//! Reads that exceed their time limit, and reads whose caller leaves.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn search(store: &PostgresStore, owner: &str) -> Result<SearchPage, StoreE
         .await
 }
 
-/// Nothing reads the entries any more, until the connection ends.
+/// Blocks all reads of the entries until the connection is closed.
 async fn lock(database: &TestDatabase) -> Client {
     let client = database.connect().await;
     client
@@ -96,7 +96,7 @@ async fn blocked(client: &Client) -> i64 {
         .get(0)
 }
 
-/// Ends when so many statements wait for the lock.
+/// Waits until `count` statements wait for the lock.
 async fn until_blocked(client: &Client, count: i64) {
     until("so many statements wait", async || {
         blocked(client).await == count
@@ -184,14 +184,14 @@ async fn an_owner_that_fills_the_queue_lets_another_one_in_between() {
         drop(lock);
     };
     futures::join!(many, note("one"), freed);
-    let place = order
+    let position = order
         .into_inner()
         .expect("no one panics")
         .iter()
         .position(|owner| *owner == "one");
     assert!(
-        place.is_some_and(|place| place <= 2),
-        "one waited for all of many: {place:?}"
+        position.is_some_and(|position| position <= 2),
+        "one waited for all of many: {position:?}"
     );
 }
 
@@ -220,7 +220,7 @@ async fn what_is_written_through_one_store_has_its_revision_through_another_at_o
             .store_contexts(&OwnerId::default(), vec![entry], true, options)
             .await
             .expect("stored");
-        // It would be refused at once: a primary does not wait.
+        // An unknown revision would be rejected at once, because a primary does not wait.
         let read = Read {
             min_revision: Some(written.revision),
             ..Read::default()

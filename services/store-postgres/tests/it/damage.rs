@@ -1,4 +1,4 @@
-//! What the server says of damage to its own files.
+//! Damage to the server's files, as reported by the server.
 
 use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
 use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, WriteOptions};
@@ -40,7 +40,7 @@ async fn damage_that_the_server_reports_stops_writes_and_not_reads() {
     write(&first, "before").await.expect("it is stored");
     assert!(
         matches!(write(&first, "XX000").await, Err(StoreError::Internal(_))),
-        "an internal error is no damage"
+        "an internal error is not damage"
     );
     write(&first, "still").await.expect("it is stored");
     assert!(matches!(
@@ -49,11 +49,11 @@ async fn damage_that_the_server_reports_stops_writes_and_not_reads() {
     ));
     assert!(
         matches!(write(&first, "after").await, Err(StoreError::Unsound)),
-        "nothing is written any more"
+        "writes are rejected"
     );
     assert!(
         matches!(first.check().await, Err(StoreError::Unsound)),
-        "and the store says so"
+        "the store reports the damage"
     );
     let selection = RowSelection {
         images: false,

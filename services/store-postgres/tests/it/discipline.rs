@@ -1,4 +1,4 @@
-//! What keeps the schema ready to be sharded by owner. `sent_sql.rs` reads the statements.
+//! Rules that keep the schema ready for sharding by owner. `sent_sql.rs` checks the statements.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
             let statement = &sql[at..at + sql[at..].find(';').expect("a statement ends")];
             let columns = &statement[statement.find('(').expect("columns")..];
             if statement.contains("api_keys_by_lookup") {
-                // Whoever brings a key has no owner yet.
+                // The owner of a caller with a key is not known before the key is found.
                 continue;
             }
             assert!(

@@ -1,4 +1,4 @@
-//! What happens to operations when connections, the server or the pool fail.
+//! Operations while connections, the server or the pool fail.
 
 use std::time::Duration;
 
@@ -171,7 +171,8 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
         .expect("stored");
     proxy.set(Mode::German);
     let mut client = database.connect().await;
-    // Whoever has waited this long looks for a deadlock and is the one that gives up: the store does after a second.
+    // A session checks for a deadlock after this time and is then the one that is aborted. The store checks after one
+    // second, so the store is aborted.
     client
         .batch_execute("SET deadlock_timeout = '1min'")
         .await
@@ -190,7 +191,7 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
         holding
             .execute(lock, &[&"a"])
             .await
-            .expect("the other one gives up");
+            .expect("the store is aborted");
         holding.rollback().await.expect("rolled back");
     };
     let (written, ()) = futures::join!(writing, crossing);
@@ -218,10 +219,10 @@ async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
         .expect("the thread is locked");
     let error = put(&store, "second", None)
         .await
-        .expect_err("somebody holds the thread");
+        .expect_err("another session holds the thread");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert_eq!(
-        all(&store).await.expect("readers wait for nobody"),
+        all(&store).await.expect("readers do not wait for locks"),
         ["first"]
     );
     holding.rollback().await.expect("rolled back");
@@ -249,7 +250,7 @@ async fn a_full_pool_refuses_after_a_while_and_recovers() {
         .expect("the thread is locked");
     let waiting = put(&store, "second", None);
     let refused = async {
-        // Until the first one has the connection.
+        // Reads succeed until the first write has the connection.
         loop {
             match all(&store).await {
                 Ok(_) => tokio::task::yield_now().await,
@@ -292,10 +293,10 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
     });
     tokio::time::timeout(Duration::from_secs(20), done)
         .await
-        .expect("the write was not given up");
+        .expect("the write was completed");
 }
 
-/// Ends when somebody in the database waits for a lock.
+/// Waits until a session of this database waits for a lock.
 async fn until_blocked(client: &context_test_postgres::Client) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("a statement waits for a lock", async || {
@@ -330,7 +331,7 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
     }
     assert!(
         proxy.connections() - before < 50,
-        "operations are refused without asking the server"
+        "operations are rejected without contacting the server"
     );
     proxy.set(Mode::Honest);
     let back = until("it comes back", async || {

@@ -146,15 +146,15 @@ async fn the_audit_log_has_changes_and_refusals_in_order() {
     };
     keys.record_denial(&owner, denial(1))
         .await
-        .expect("nobody is there");
+        .expect("there is no such owner");
     keys.create_owner(&owner, Timestamp(1)).await.expect("made");
     keys.create_owner(&owner, Timestamp(2))
         .await
-        .expect("made already");
+        .expect("it exists already");
     put(&store, &owner, "a", 10).await;
     keys.record_denial(&owner, denial(20))
         .await
-        .expect("written down");
+        .expect("it is recorded");
     put(&store, &owner, "b", 30).await;
     let lines = keys
         .audit_log(&owner, Timestamp(0), 10)

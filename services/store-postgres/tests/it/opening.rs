@@ -1,4 +1,4 @@
-//! Databases that are ours, not ours, or not yet made.
+//! Opening databases of this service, of other programs, and empty ones.
 
 use context_store::Store;
 use context_store_postgres::{OpenError, PostgresStore};
@@ -107,7 +107,7 @@ async fn another_language_indexes_every_entry_again() {
         memory: Memory::UNCOUNTED,
     };
     let mut found = Vec::new();
-    // Ours, ours, and one that only the server stems.
+    // Two languages that `context-text` stems, and one that only the server stems.
     for (language, ours, word) in [
         ("english", Language::English, "houses"),
         ("german", Language::German, "Haus"),

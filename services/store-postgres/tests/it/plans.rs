@@ -1,4 +1,4 @@
-//! Which index answers which operator.
+//! Which index serves which operator.
 
 use context_model::{Filter, FilterInput, MetadataFilter, Tags, ThreadId, Violations};
 use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store};
@@ -17,7 +17,7 @@ const EXPLAINED: RowSelection = RowSelection {
     memory: Memory::UNCOUNTED,
 };
 
-/// A store with many entries, few of which are rare, beside those of another owner.
+/// A store with many entries of two owners. Few entries have the rare values.
 async fn many_entries() -> Option<(TestDatabase, PostgresStore)> {
     let database = database().await?;
     let fields = vec!["status".to_owned(), "n".to_owned(), "sparse".to_owned()];
@@ -268,7 +268,8 @@ async fn a_rare_word_is_found_in_the_index_and_a_common_one_is_ranked_up_to_the_
     }
 }
 
-/// More often than PostgreSQL plans a prepared statement with its values in view, with values that want different plans.
+/// Runs a search more often than PostgreSQL plans a prepared statement for its actual values, with values that need
+/// different plans.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_that_is_asked_often_answers_as_the_first_time() {
     const SHORT: RowSelection = RowSelection {
@@ -292,7 +293,7 @@ async fn a_search_that_is_asked_often_answers_as_the_first_time() {
                 .await
                 .batch_execute("ANALYZE context.entries")
                 .await
-                .expect("plans are made anew");
+                .expect("cached plans are discarded");
         }
         for (status, count) in [("rare one", 4), ("open", 30), ("nothing", 0)] {
             let found = store

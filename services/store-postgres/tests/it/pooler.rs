@@ -1,4 +1,4 @@
-//! The store behind a real PgBouncer in transaction mode, where each transaction may meet another server process.
+//! The store behind a real PgBouncer in transaction mode, where each transaction may run in another server process.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn options(key: Option<String>) -> WriteOptions {
     }
 }
 
-/// Everything a client does, as one of many.
+/// The work of one of many clients: every kind of operation.
 async fn work(store: Arc<PostgresStore>, client: i64) {
     let owner = OwnerId::default();
     let page = Page {
@@ -107,7 +107,7 @@ async fn work(store: Arc<PostgresStore>, client: i64) {
             .search_contexts(&owner, Filter::default(), page, SELECTION, Read::default())
             .await
             .expect("listed");
-        // Refused in the middle of a transaction, which is then undone.
+        // Rejected in the middle of a transaction, which is then rolled back.
         let stale = EntryUpdate {
             id,
             text: None,
@@ -148,7 +148,7 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
         clients.spawn(work(Arc::clone(&store), client));
     }
     while let Some(ended) = clients.join_next().await {
-        ended.expect("a client ends well");
+        ended.expect("a client does not panic");
     }
     let statistics = store
         .statistics(&OwnerId::default(), None, Read::default())
@@ -158,7 +158,7 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
     assert_eq!(
         statistics.revision,
         CLIENTS * ROUNDS * 2,
-        "every change once, whatever was undone in between"
+        "each change once, whichever transactions were rolled back in between"
     );
     store.close().await;
     eprintln!(

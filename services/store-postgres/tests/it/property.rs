@@ -1,4 +1,4 @@
-//! PostgreSQL, SQLite and the oracle give the same entries for random filters.
+//! PostgreSQL, SQLite and the oracle select the same entries for random filters.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use context_test_support::Random;
 
 use super::arrange::{config, database};
 
-/// Owners of all the tests below together, so that there are 20 000 cases.
+/// Number of owners of all the tests below together. It gives 20 000 cases.
 const OWNERS: u64 = 390;
-/// So many tests share the work, to run beside each other.
+/// Number of tests that share the work, so that they run in parallel.
 const PARTS: u64 = 3;
 const ENTRIES: i64 = 24;
-/// Entries that are stored at the same moment.
+/// Number of entries with the same time.
 const BATCH: usize = 4;
-/// Every operator with every kind of value it takes, for each owner.
+/// Number of times that each owner is tested with every operator and every kind of value it takes.
 const ROUNDS: usize = 2;
 const ALL: Page = Page {
     limit: 100,
@@ -34,7 +34,7 @@ const PLAIN: RowSelection = RowSelection {
     memory: Memory::UNCOUNTED,
 };
 
-/// Stores an owner's entries, alike in every database.
+/// Stores an owner's entries, in the same way in every database.
 async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {
     for (batch, at) in entries.chunks(BATCH).zip(1..) {
         let new = batch
@@ -59,7 +59,7 @@ async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {
                 tags: Some(Tags::from_normalised(entry.tags.clone())),
             })
             .collect();
-        // The moments of the filters lie between 0 and 30.
+        // The times in the filters are between 0 and 30.
         let options = WriteOptions {
             now: Timestamp(at * 5),
             idempotency: None,
@@ -139,7 +139,7 @@ async fn agree(part: u64) {
         let owner = OwnerId::new(format!("owner {seed}"));
         fill(&without, &owner, &entries).await;
         fill(&sqlite, &owner, &entries).await;
-        // What is read back, newest first, is what the filters are about.
+        // The filters are generated from the entries as they are read back, newest first.
         let stored = select(&without, &owner, &Filter::default()).await;
         assert_eq!(stored.len(), entries.len());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A server that stands between the store and PostgreSQL and misbehaves on request.
+//! A proxy between the store and PostgreSQL that misbehaves on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,20 +8,20 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the proxy does.
+/// The behaviour of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Passes everything on.
+    /// Forwards everything.
     Honest,
-    /// Once: cuts the connection instead of passing a commit on.
+    /// Once: closes the connection instead of forwarding a commit.
     CutBeforeCommit,
-    /// Once: passes a commit on and cuts the connection instead of passing the answer on.
+    /// Once: forwards a commit, and closes the connection instead of forwarding the response.
     CutAfterCommit,
-    /// Passes everything on, and makes the server report deadlocks in German.
+    /// Forwards everything, and translates reports of deadlocks into German.
     German,
-    /// Passes nothing on.
+    /// Forwards nothing.
     Stalled,
-    /// Cuts every connection at once.
+    /// Closes every connection at once.
     Dead,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
         *self.mode.borrow() == mode
     }
 
-    /// Whether this is the moment the mode waits for; it happens once.
+    /// Whether the proxy has this mode. If so, it becomes honest, so that the fault happens once.
     fn once(&self, mode: Mode) -> bool {
         self.mode.send_if_modified(|now| {
             let is_now = *now == mode;
@@ -53,7 +53,7 @@ impl Shared {
         })
     }
 
-    /// Ends when the proxy has, or no longer has, this mode.
+    /// Waits until the proxy has this mode or, with `has` false, another one.
     async fn until(&self, mode: Mode, has: bool) {
         let mut modes = self.mode.subscribe();
         let changed = modes.wait_for(|now| (*now == mode) == has).await;
@@ -95,12 +95,12 @@ impl Proxy {
         self.shared.mode.send_replace(mode);
     }
 
-    /// Connections that were made so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Statements that the server was asked to parse so far, apart from those without parameters.
+    /// Number of statements sent to be parsed so far, except for those without parameters.
     pub fn parsed(&self) -> usize {
         self.shared.parsed.load(Ordering::SeqCst)
     }
@@ -117,7 +117,7 @@ pub fn authority(url: &str) -> String {
 }
 
 async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
-    // Each message is passed on at once.
+    // Messages are forwarded without delay.
     for stream in [&client, &server] {
         stream.set_nodelay(true).expect("an option of TCP");
     }
@@ -126,28 +126,28 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let mut swallow = false;
     let mut messages = Messages::default();
     loop {
-        let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
+        let (mut request, mut response) = (vec![0; 65_536], vec![0; 65_536]);
         tokio::select! {
-            read = from_client.read(&mut asked) => {
+            read = from_client.read(&mut request) => {
                 let Ok(length @ 1..) = read else { return };
-                let asked = &asked[..length];
-                shared.parsed.fetch_add(messages.parses(asked), Ordering::SeqCst);
-                if contains(asked, COMMIT) {
+                let request = &request[..length];
+                shared.parsed.fetch_add(messages.parses(request), Ordering::SeqCst);
+                if contains(request, COMMIT) {
                     if shared.once(Mode::CutBeforeCommit) {
                         return;
                     }
                     swallow = shared.once(Mode::CutAfterCommit);
                 }
-                if !pass(asked, &mut to_server, &shared).await {
+                if !pass(request, &mut to_server, &shared).await {
                     return;
                 }
             }
-            read = from_server.read(&mut answered) => {
+            read = from_server.read(&mut response) => {
                 let Ok(length @ 1..) = read else { return };
                 if shared.is(Mode::German) {
-                    translate(&mut answered[..length]);
+                    translate(&mut response[..length]);
                 }
-                if swallow || !pass(&answered[..length], &mut to_client, &shared).await {
+                if swallow || !pass(&response[..length], &mut to_client, &shared).await {
                     return;
                 }
             }
@@ -161,19 +161,19 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
 #[derive(Default)]
 struct Messages {
     has_begun: bool,
-    /// The beginning of a message whose end did not come yet.
+    /// The beginning of a message that is not complete yet.
     pending: Vec<u8>,
 }
 
 impl Messages {
-    /// How many of the messages that end with these bytes are of the kind `Parse`.
+    /// Adds received bytes. Returns the number of `Parse` messages that they complete.
     fn parses(&mut self, bytes: &[u8]) -> usize {
-        /// The code of a client that asks for TLS before it begins.
+        /// The code of an SSLRequest, which a client may send before its first message.
         const TLS: [u8; 4] = 80_877_103_u32.to_be_bytes();
         self.pending.extend_from_slice(bytes);
         let mut parses = 0;
         loop {
-            // The first message has a length alone, the others a kind before it.
+            // The first message begins with its length, the others with their kind.
             let kind = usize::from(self.has_begun);
             let Some(length) = self.pending.get(kind..kind + 4) else {
                 return parses;
@@ -190,7 +190,7 @@ impl Messages {
     }
 }
 
-/// How writes end; reads end without the first word.
+/// The end of a write. A read ends without the setting.
 const COMMIT: &[u8] = b"statement_timeout = 0; COMMIT\0";
 const ENGLISH: &[u8] = b"deadlock detected";
 const GERMAN: &[u8] = b"Deadlock entdeckt";
@@ -212,7 +212,7 @@ async fn pass(bytes: &[u8], to: &mut OwnedWriteHalf, shared: &Shared) -> bool {
     shared.is(Mode::Stalled) || !shared.is(Mode::Dead) && to.write_all(bytes).await.is_ok()
 }
 
-/// Waits while the proxy is stalled and the client is there.
+/// Waits while the proxy is stalled and the client is connected.
 async fn stalled(shared: &Shared, client: &mut OwnedReadHalf) {
     while shared.is(Mode::Stalled) {
         let mut rest = vec![0; 1024];

@@ -1,4 +1,4 @@
-//! The tables in the source and those that the migrations make.
+//! Compares the tables in the source with those that the migrations create.
 
 use std::collections::BTreeMap;
 

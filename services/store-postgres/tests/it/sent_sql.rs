@@ -1,7 +1,7 @@
-//! What the store sends to the server while it shows every behaviour of the conformance suite.
+//! The statements that the store sends to the server during the conformance suite.
 //!
-//! Joins in diesel's query language are no literals of the source, so they are read where they leave the store: its
-//! connection shows each statement, without values, as a `trace` event.
+//! Joins in diesel's query language are not literals in the source. The test therefore reads the statements that are
+//! sent: the connection logs each one, without values, as a `trace` event.
 
 mod owners;
 
@@ -20,7 +20,7 @@ use super::behaviours;
 #[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sent {
     sql: String,
-    /// The literal in the source, or the text itself; nothing when diesel wrote it.
+    /// The literal in the source, or the text itself. `None` when diesel wrote the text.
     raw: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// One line, and without the numbers of a text that is put together at run time.
+/// The raw SQL in one line. In a text that is put together at run time, numbers are replaced.
 fn shown(sent: &Sent) -> Option<String> {
     let raw = sent.raw.as_deref()?;
     if *raw != sent.sql {
@@ -93,7 +93,7 @@ fn shown(sent: &Sent) -> Option<String> {
     Some(shown)
 }
 
-/// The statements that are not written in diesel's query language: each with the reason in the line before it.
+/// The list of statements that are not written in diesel's query language. The line before each gives the reason.
 const RAW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/raw_sql.txt");
 
 /// The listed statements.

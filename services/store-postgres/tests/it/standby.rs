@@ -1,4 +1,4 @@
-//! A store on a standby: it reads, it waits for what it has not seen yet, and it refuses to write.
+//! A store on a standby: it reads, waits for revisions that have not arrived yet, and rejects writes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn put(store: &PostgresStore, text: String) -> Result<Written<StoredBatch>
         .await
 }
 
-/// A turn that notes when it is left and taken.
+/// A turn that records when it is left and taken.
 #[derive(Default)]
 struct Noted(Mutex<Vec<&'static str>>);
 
@@ -89,7 +89,7 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
             .expect("stored");
         let found = get(&written, Duration::from_secs(20))
             .await
-            .expect("the standby gets there");
+            .expect("the revision reaches the standby");
         assert_eq!(found.entries[0].text, format!("round {round}"));
     }
 
@@ -97,13 +97,13 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     control
         .batch_execute("SELECT pg_wal_replay_pause()")
         .await
-        .expect("the standby stands still");
+        .expect("the replay is paused");
     let unseen = put(&writer, "unseen".to_owned()).await.expect("stored");
     let refused = get(&unseen, Duration::from_millis(100))
         .await
         .expect_err("it is not there yet");
     assert!(matches!(refused, StoreError::Rejected(_)), "{refused:?}");
-    // While it waits others run, and it has its turn again when it goes on.
+    // While the read waits, it leaves its turn to other calls, and takes a turn again before it continues.
     let turn = Arc::new(Noted::default());
     let waiting = call::within(
         Duration::from_secs(60),
@@ -112,7 +112,7 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     );
     assert!(matches!(waiting.await, Err(StoreError::Rejected(_))));
     assert_eq!(*turn.0.lock().expect("no one panics"), ["leave", "take"]);
-    // A thousand may wait. As long as it stands still only a refusal comes back.
+    // A thousand reads may wait. While the replay is paused, the only read that returns is the one that is rejected.
     let mut many: FuturesUnordered<_> = (0..1001)
         .map(|_| get(&unseen, Duration::from_secs(300)))
         .collect();
@@ -121,9 +121,9 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     control
         .batch_execute("SELECT pg_wal_replay_resume()")
         .await
-        .expect("the standby goes on");
+        .expect("the replay is resumed");
     while let Some(found) = many.next().await {
-        found.expect("they were right to wait");
+        found.expect("the revision arrives");
     }
     let found = get(&unseen, Duration::from_secs(20))
         .await
@@ -132,6 +132,6 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
 
     let refused = put(&reader, "never".to_owned())
         .await
-        .expect_err("a standby takes no writes");
+        .expect_err("a standby rejects writes");
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused:?}");
 }

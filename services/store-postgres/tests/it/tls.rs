@@ -1,7 +1,7 @@
 //! Encrypted connections, through a server that speaks TLS before PostgreSQL.
 //!
-//! `tls/` holds the certificate of an authority that exists for these tests alone, and a certificate of it for
-//! `localhost` with its key.
+//! `tls/` holds the certificate of an authority that exists only for these tests, and a certificate that it issued for
+//! `localhost`, with its key.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn each_mode_trusts_what_it_promises() {
         store.check().await.expect("it answers");
     }
     for (host, parameters, words) in [
-        // The certificate is for localhost alone.
+        // The certificate is valid only for localhost.
         (
             "127.0.0.1",
             format!("sslmode=verify-full&{own}"),

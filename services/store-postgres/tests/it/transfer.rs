@@ -1,4 +1,4 @@
-//! Moving between the two databases, and importing an mcp-context-server's.
+//! Migrations between the two databases, and from the database of an mcp-context-server.
 
 use std::path::Path;
 use std::time::Instant;
@@ -56,14 +56,14 @@ async fn moved(mut source: Box<dyn Source>, mut target: impl Target) -> Report {
         .expect("it is moved")
 }
 
-/// Entries of the first test; more by CONTEXT_MIGRATE_ENTRIES.
+/// Number of entries in the first test. CONTEXT_MIGRATE_ENTRIES overrides it.
 fn wanted_entries() -> usize {
     std::env::var("CONTEXT_MIGRATE_ENTRIES")
         .ok()
         .map_or(300, |given| given.parse().expect("a number"))
 }
 
-/// What of the report does not depend on the direction: owners, tables, rows and checksums.
+/// The part of the report that does not depend on the direction: owners, tables, rows and checksums.
 fn checksums(report: &Report) -> Vec<String> {
     report
         .verified
@@ -72,7 +72,7 @@ fn checksums(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// The most memory this process ever had, in MiB.
+/// The peak memory of this process in MiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
@@ -131,7 +131,7 @@ async fn a_round_trip_through_postgresql_gives_the_same_database() {
     assert_eq!(
         checksums(&same),
         checksums(&here),
-        "the first and the last file hold the same"
+        "the first and the last file are equal"
     );
     let (first, last) = (sqlite(&first), sqlite(&last));
     for owner in OWNERS {
@@ -145,7 +145,7 @@ fn read() -> Read {
     Read::default()
 }
 
-/// What an owner sees of its threads, counts and newest entries.
+/// An owner's threads, counts and newest entries, as the store returns them.
 async fn seen(store: &dyn Store, owner: &str) -> String {
     let (owner, page) = (
         OwnerId::new(owner),
@@ -183,7 +183,7 @@ async fn seen(store: &dyn Store, owner: &str) -> String {
     )
 }
 
-/// Checksums of every table of the schema, derived columns included, by the server.
+/// Checksums of every table of the schema, computed by the server. They include derived columns.
 async fn sums(database: &TestDatabase) -> Vec<(String, i64, String)> {
     let client = database.connect().await;
     let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'context' AND tablename NOT IN ('schema_version', 'embedding_claims', 'embedding_sets') ORDER BY 1";
@@ -214,7 +214,7 @@ async fn what_is_derived_is_as_writes_would_have_made_it() {
     for (before, after) in sums(&from).await.into_iter().zip(sums(&to).await) {
         assert_eq!(before, after);
     }
-    // It goes on as if nothing had happened.
+    // Both databases return the same results.
     let (from, to) = (store(&from).await, store(&to).await);
     assert_eq!(seen(&from, OWNERS[0]).await, seen(&to, OWNERS[0]).await);
     from.close().await;
@@ -230,7 +230,7 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
     fill(&store, 3, 200).await;
     store.close().await;
     {
-        // The batch that is being written when a process dies is undone with its connection.
+        // When a process dies, the server rolls back the batch that was being written.
         let (mut source, mut target) =
             (from_sqlite(&path).await, into_postgres(&to).await.unwrap());
         let mut stops = StopsAfter { rows: 150 };
@@ -250,7 +250,7 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
     );
     let deadline = Deadline::new();
     let target = loop {
-        // The server notices a moment later that a connection is gone.
+        // The server detects a closed connection only after a moment.
         match into_postgres(&to).await {
             Ok(target) => break target,
             Err(error) => deadline.pause(|| error.to_string()).await,
@@ -263,7 +263,7 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
     opened.close().await;
 }
 
-/// Panics in the middle.
+/// Panics in the middle of the migration.
 struct StopsAfter {
     rows: u64,
 }
@@ -276,7 +276,7 @@ impl Observer for StopsAfter {
     fn note(&mut self, _: &str) {}
 }
 
-/// The tables of an old version: what is before and after the columns that all have.
+/// The tables of an old version. `id` is the type of the id, and `further` are its additional columns.
 fn tables(id: &str, further: &str) -> String {
     format!(
         "CREATE TABLE context_entries (id {id} PRIMARY KEY, thread_id TEXT NOT NULL, \
@@ -338,7 +338,7 @@ async fn an_old_server_s_integer_ids_are_kept_beside_a_service_that_was_started_
     let Some(database) = old_database(&sql).await else {
         return;
     };
-    // The same database: the old tables are in `public`, ours in `context`.
+    // Source and target are the same database: the old tables are in `public`, ours in `context`.
     store(&database).await.close().await;
     let report = moved(
         from_postgres(&database).await.unwrap(),

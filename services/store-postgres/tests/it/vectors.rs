@@ -1,4 +1,4 @@
-//! Vectors as PostgreSQL keeps them: the ways of a search, the index, several services, and no pgvector.
+//! Vectors in PostgreSQL: how a search finds them, the index, several services, and a server without pgvector.
 
 use std::collections::HashSet;
 
@@ -14,13 +14,13 @@ use context_test_support::Random;
 use super::arrange::{config, database, store};
 
 const DIMENSIONS: usize = 96;
-/// Entries of the large owner; beyond what a set has without an index.
+/// Number of entries of the large owner, which is enough for the set to get an index.
 const ENTRIES: usize = 20_000;
-/// Entries of the small owner, among the same vectors.
+/// Number of entries of the small owner, whose vectors are in the same set.
 const FEW: usize = 300;
 const QUERIES: usize = 40;
 const WANTED: usize = 10;
-/// What searches of ten results rank.
+/// Depth of the ranking for a page of ten results.
 const DEPTH: u32 = 64;
 
 fn model() -> EmbeddingModel {
@@ -51,7 +51,7 @@ fn entry(text: &str) -> NewEntry {
     }
 }
 
-/// Vectors in clusters of unequal sizes that lie in few of the directions, as those of texts do.
+/// Vectors in clusters of unequal sizes that vary mostly in a few directions, like those of texts.
 fn clustered(count: usize, random: &mut Random) -> Vec<Vec<f32>> {
     let spread: Vec<f32> = (0..DIMENSIONS)
         .map(|axis| 1.0 / (1.0 + axis as f32 / 12.0))
@@ -81,7 +81,7 @@ fn squared(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// How many entries of the large owner a tag leaves: every so-manieth has it.
+/// Tags. Every n-th entry of the large owner has the tag with the number n.
 const SHARES: [(&str, usize); 5] = [
     ("half", 2),
     ("third", 3),
@@ -90,7 +90,7 @@ const SHARES: [(&str, usize); 5] = [
     ("thousandth", 1000),
 ];
 
-/// Two owners' entries with their vectors, and the index of the set.
+/// A store with two owners' entries and their vectors, and with the index of the set.
 async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
     let database = database().await?;
     let store = store(&database).await;
@@ -188,7 +188,7 @@ fn between() -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// Queries that are near to nothing.
+/// Queries that are close to no vector.
 fn anywhere(seed: u64) -> Vec<Vec<f32>> {
     let mut random = Random::new(seed);
     (0..QUERIES)
@@ -196,7 +196,7 @@ fn anywhere(seed: u64) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// The share of the nearest that are found.
+/// Recall@10 against an exact scan.
 async fn recall(
     store: &PostgresStore,
     owner: &str,
@@ -228,7 +228,7 @@ async fn recall(
             };
             assert!(
                 (hit.distance - f64::from(squared.sqrt())).abs() < 1e-4,
-                "distances are those of the vectors themselves"
+                "distances are those of the full vectors"
             );
         }
         found += exact.iter().filter(|(_, id)| nearest.contains(id)).count();
@@ -256,11 +256,11 @@ async fn the_nearest_are_found_whatever_share_of_the_entries_a_filter_leaves() {
         ));
     }
     found.push((
-        "an owner of few",
+        "an owner with few entries",
         recall(&store, "few", few, &queries, all).await,
     ));
     found.push((
-        "a tenth of few",
+        "a tenth of few entries",
         recall(&store, "few", few, &queries, (&tagged("tenth"), 10)).await,
     ));
     eprintln!("recall@10: {found:?}");
@@ -314,7 +314,7 @@ async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
             by_index,
             "{owner} {filter:?}:\n{plan}"
         );
-        // Nothing may read the vectors of everybody.
+        // No plan may read the vectors of all owners.
         assert!(
             !plan.contains("Seq Scan on chunks") || owner == "default",
             "{owner} {filter:?}:\n{plan}"
@@ -329,7 +329,7 @@ async fn an_index_that_was_interrupted_is_made_again() {
         return;
     };
     let client = database.connect().await;
-    // What is left when the making of it is killed.
+    // The state after an index build was killed.
     let broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'context.chunks_near_1'::regclass";
     client
         .batch_execute(broken)
@@ -413,10 +413,10 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
     assert_eq!(
         of(&all(&services[0]).await),
         of(&first),
-        "asked again, a service finds its own"
+        "a service that repeats the request gets its own claims"
     );
 
-    // The first embeds its share; the second has died, and its time runs out.
+    // The first service embeds its share. The second has died, and its claims expire.
     for entry in &first {
         let late = LateEmbedding {
             id: entry.id,
@@ -541,7 +541,7 @@ async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_d
             chunks: vec![chunk],
         })
     };
-    // More than go with one statement, and one without.
+    // More chunks with token vectors than one statement inserts, and one entry without an embedding.
     let mut embeddings: Vec<Embedding> =
         clustered(249, &mut random).iter().map(embedding).collect();
     embeddings.push(Embedding::Later);
@@ -575,6 +575,6 @@ async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_d
             .await
             .expect("asked")
             .get::<_, bool>(0),
-        "no time is lost with compressing"
+        "no time is spent on compression"
     );
 }

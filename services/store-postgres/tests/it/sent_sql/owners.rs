@@ -1,8 +1,8 @@
-//! Whether a statement names the owner of every row that it touches: what sharding by owner needs.
+//! Checks that a statement restricts every table it accesses to one owner, as sharding by owner requires.
 
 use std::collections::BTreeSet;
 
-/// Statements over all owners, by a part of their text.
+/// Statements over all owners: a part of their text, and what they are for.
 pub const OVER_ALL_OWNERS: [(&str, &str); 9] = [
     (
         r#"WHERE ("context"."api_keys"."lookup" = $1)"#,
@@ -15,15 +15,15 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 9] = [
     (r#"FROM "context"."owners" ORDER BY"#, "the owners"),
     (
         "SELECT coalesce(sum(entry_count), 0)::bigint FROM context.owners",
-        "what a move of vectors has to do",
+        "the number of entries that a move of vectors has to embed",
     ),
     (
         "LIMIT $2) AS waiting",
-        "whether a move of vectors has more to do",
+        "whether entries wait in a move of vectors",
     ),
     (
         "SELECT count(*) FROM context.chunks WHERE set_id = $1 AND position = 0",
-        "how far a move of vectors is",
+        "the progress of a move of vectors",
     ),
     (
         "FROM context.chunks WHERE set_id = $1 LIMIT 1) AS found",
@@ -31,11 +31,11 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 9] = [
     ),
     (
         "DELETE FROM context.chunks WHERE (owner_id, id, set_id, position) IN",
-        "a set that was given up",
+        "deletion of a discarded set",
     ),
     (
         "DELETE FROM context.embedding_claims WHERE until",
-        "claims that are over",
+        "deletion of expired claims",
     ),
 ];
 
@@ -45,7 +45,7 @@ enum Token {
     Word(String),
     /// A parameter, a number or a string.
     Value,
-    /// A subquery, which is checked by itself.
+    /// A subquery, which is checked separately.
     Query,
     Operator(String),
     Sign(char),
@@ -95,7 +95,7 @@ fn tokens(sql: &str) -> Vec<Token> {
     tokens
 }
 
-/// The statement and its subqueries, each without those within it; those that are combined by UNION one by one.
+/// The statement and its subqueries, each without the subqueries in it. The parts of a UNION are separate.
 fn queries(sql: &str) -> Vec<Vec<Token>> {
     let mut open: Vec<(Vec<Token>, usize)> = vec![(Vec::new(), 0)];
     let mut done = Vec::new();
@@ -130,7 +130,7 @@ fn queries(sql: &str) -> Vec<Vec<Token>> {
     done.into_iter().flat_map(alone).collect()
 }
 
-/// A table that a query touches.
+/// A table that a query accesses.
 #[derive(Debug, Clone)]
 struct Touched {
     table: String,
@@ -138,7 +138,7 @@ struct Touched {
     inserts_owner: Option<bool>,
 }
 
-/// What may follow a table, and is no alias of it.
+/// Words that may follow a table without being its alias.
 const KEYWORDS: [&str; 17] = [
     "where",
     "set",
@@ -166,7 +166,7 @@ fn touched(query: &[Token], owned: &BTreeSet<String>) -> Vec<Touched> {
         else {
             continue;
         };
-        // Behind a column's table stands the column.
+        // With a column after it, this is the table of a column.
         if schema != "context" || !owned.contains(table) || query.get(at + 3) == Some(&Sign('.')) {
             continue;
         }
@@ -189,7 +189,7 @@ fn touched(query: &[Token], owned: &BTreeSet<String>) -> Vec<Touched> {
     found
 }
 
-/// The alias before a column's name, and where the whole begins.
+/// The alias before a column's name, and the start of the qualified name.
 fn qualified(query: &[Token], at: usize) -> (Option<&str>, usize) {
     match query[..at] {
         [.., Sign('.'), Word(_), Sign('.')] if at >= 4 && query[at - 4].is("context") => {
@@ -208,7 +208,7 @@ fn qualified(query: &[Token], at: usize) -> (Option<&str>, usize) {
     }
 }
 
-/// With what a column is compared: an alias, or a value.
+/// What a column is compared with: the column of an alias, or a value (`None`).
 enum Compared<'q> {
     With(Option<&'q str>),
     Not,
@@ -232,7 +232,7 @@ fn compared(query: &[Token], from: usize, at: usize) -> Compared<'_> {
             false => Compared::With(None),
         };
     }
-    // The first of a row: `(owner_id, id) > ($1, $2)`.
+    // The first column of a row: `(owner_id, id) > ($1, $2)`.
     if from >= 1 && query[from - 1] == Sign('(') {
         let close = (at..query.len()).find(|at| query[*at] == Sign(')'));
         if close.is_some_and(|close| query.get(close + 1).is_some_and(Token::compares)) {
@@ -242,7 +242,7 @@ fn compared(query: &[Token], from: usize, at: usize) -> Compared<'_> {
     Compared::Not
 }
 
-/// The tables whose owner the query leaves open.
+/// The tables that the query does not restrict to an owner.
 fn open_tables(query: &[Token], owned: &BTreeSet<String>) -> Vec<String> {
     let tables = touched(query, owned);
     let mut kept: BTreeSet<&str> = BTreeSet::new();
@@ -259,7 +259,7 @@ fn open_tables(query: &[Token], owned: &BTreeSet<String>) -> Vec<String> {
         };
         match compared(query, from, at) {
             Compared::Not => {}
-            // A table outside this query, or what a query before it gave, is kept by itself.
+            // A table of an outer query or of an earlier CTE is checked there.
             Compared::With(Some(other)) if tables.iter().any(|table| table.alias == other) => {
                 equal.push((alias, other));
             }
@@ -279,7 +279,7 @@ fn open_tables(query: &[Token], owned: &BTreeSet<String>) -> Vec<String> {
     open.map(|table| table.table.clone()).collect()
 }
 
-/// The joins that do not name the owner on both sides, and give no value for it.
+/// Number of joins that neither compare the owners of both sides nor give a value for the owner.
 fn open_joins(query: &[Token]) -> usize {
     let ends = [
         "join", "left", "inner", "cross", "where", "order", "group", "limit",
@@ -289,7 +289,7 @@ fn open_joins(query: &[Token]) -> usize {
         .filter(|at| {
             let end = (at + 1..query.len()).find(|end| query[*end].is_one_of(&ends));
             let join = &query[at + 1..end.unwrap_or(query.len())];
-            // A lateral query and values are of the row beside them.
+            // LATERAL queries and values belong to the row that they are joined with.
             let has_no_owner = query[at - 1].is("cross")
                 || join[0].is_one_of(&["lateral", "unnest", "pg_class", "pg_catalog"]);
             let mut owners = (0..join.len()).filter(|at| join[*at].is("owner_id"));
@@ -300,7 +300,7 @@ fn open_joins(query: &[Token]) -> usize {
         .count()
 }
 
-/// What is wrong with a statement.
+/// The violations in a statement.
 pub fn faults(sql: &str, owned: &BTreeSet<String>) -> Vec<String> {
     if OVER_ALL_OWNERS.iter().any(|(part, _)| sql.contains(part)) {
         return Vec::new();
