@@ -1,11 +1,12 @@
-//! Dependencies of a crate that its source never names. The compiler's own lint asks this of each target alone, so that it
-//! reports what only some of a crate's tests use.
+//! Finds dependencies of a crate that its source never names. The compiler's own lint checks each target separately, so
+//! it also reports dependencies that only some of a crate's tests use.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// The dependencies of the crate in this folder that none of its files names, build script, tests and examples included.
+/// The dependencies of the crate in this folder that none of its files names. The files include the build script, tests
+/// and examples.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -30,7 +31,7 @@ pub fn unused_dependencies(folder: &Path) -> io::Result<Vec<String>> {
     Ok(unused)
 }
 
-/// Every word in the Rust files below a folder, those of comment lines apart.
+/// Adds every word in the Rust files below a folder, except for words in comment lines.
 fn words_of(folder: &Path, words: &mut BTreeSet<String>) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

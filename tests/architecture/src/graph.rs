@@ -1,4 +1,4 @@
-//! The modules of a crate and which of them imports which.
+//! The modules of a crate and their imports of each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,7 +13,7 @@ pub struct Import {
     pub from: String,
     /// The module that is imported.
     pub to: String,
-    /// The path that stands in the source.
+    /// The path as written in the source.
     pub path: String,
 }
 
@@ -21,7 +21,7 @@ pub struct Import {
 #[derive(Debug, Default)]
 pub struct Graph {
     modules: BTreeMap<String, Source>,
-    /// The module of the file, for each module in braces: a file is one node.
+    /// For each inline module, the module of its file, because a file is one node.
     in_braces: BTreeMap<String, String>,
 }
 
@@ -29,7 +29,7 @@ impl Graph {
     /// Reads the crate with this root file.
     ///
     /// # Errors
-    /// A file of a module is missing, or is not Rust.
+    /// A module's file is missing or is not valid Rust.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut graph = Self::default();
         let folder = root.parent().unwrap_or(Path::new("."));
@@ -42,7 +42,7 @@ impl Graph {
         self.modules.keys().map(String::as_str)
     }
 
-    /// Every import, one for each pair of modules.
+    /// All imports, one for each pair of modules.
     #[must_use]
     pub fn imports(&self) -> Vec<Import> {
         let mut imports: BTreeMap<(&str, &str), String> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl Graph {
                     imports.entry((from, to)).or_insert_with(|| path.join("::"));
                 }
             };
-            // A single name may be a variable that is called like a child.
+            // A single name may be a variable with the same name as a child module.
             let is_child = |name: &str| self.modules.contains_key(&format!("{from}::{name}"));
             for path in &source.paths {
                 if path.len() > 1 || !path.first().is_some_and(|name| is_child(name)) {
@@ -75,12 +75,12 @@ impl Graph {
             .collect()
     }
 
-    /// The module of the file that this module stands in.
+    /// The module of the file that contains this module.
     fn file_of<'g>(&'g self, module: &'g str) -> &'g str {
         self.in_braces.get(module).map_or(module, String::as_str)
     }
 
-    /// Reads a module from its file; `folder` is where its children are.
+    /// Reads a module from its file. `folder` contains its children.
     fn read_file(&mut self, name: &str, file: &Path, folder: &Path) -> io::Result<()> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
@@ -113,7 +113,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The module that defines what a path in this module names; `None` for another crate's.
+    /// The module that defines the item named by a path in this module. `None` for an item of another crate.
     fn definer<'g>(
         &'g self,
         module: &'g str,
@@ -141,7 +141,7 @@ impl Graph {
         self.member(at, rest, seen).or(Some(at))
     }
 
-    /// The module that defines what this path names, which begins with a name of `module`.
+    /// The module that defines the item named by this path. The path begins with a name in `module`.
     fn member<'g>(
         &'g self,
         module: &'g str,
@@ -155,7 +155,7 @@ impl Graph {
         let (name, source) = self.modules.get_key_value(module)?;
         let child = format!("{module}::{first}");
         if let Some((child, _)) = self.modules.get_key_value(&child) {
-            // A name that the child does not show may come from a macro in it.
+            // A name that was not found in the child may be defined by a macro in it.
             return if rest.is_empty() {
                 Some(child)
             } else {

@@ -1,4 +1,4 @@
-//! One module as its source has it: what it defines, what it imports, and the paths in its code.
+//! The source of one module: the items it defines, its imports, and the paths in its code.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ pub(crate) type Names = Vec<String>;
 /// A `use` declaration of one name.
 #[derive(Debug, Clone)]
 pub(crate) struct Use {
-    /// The name in this module; `*` for a glob.
+    /// The name in this module. `*` for a glob.
     pub name: String,
-    /// What it stands for.
+    /// The path that it refers to.
     pub target: Names,
     /// Whether other modules can import it from here.
     pub is_public: bool,
@@ -22,13 +22,13 @@ pub(crate) struct Use {
 /// A module without its children.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// The names of what it defines itself.
+    /// The names of the items that it defines itself.
     pub items: BTreeSet<String>,
     /// Its `use` declarations.
     pub uses: Vec<Use>,
-    /// The paths in its code, macros included.
+    /// The paths in its code, including macro calls.
     pub paths: Vec<Names>,
-    /// Its children; `None` for those in files of their own.
+    /// Its child modules. `None` for a child in its own file.
     pub children: Vec<(String, Option<Self>)>,
 }
 
@@ -78,7 +78,7 @@ impl<'ast> Visit<'ast> for Source {
         }
     }
 
-    // The path of `pub(super)` says who may import, and imports nothing.
+    // The path in `pub(super)` restricts visibility and is not an import.
     fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -109,7 +109,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether this is compiled for tests alone: `#[cfg(test)]`.
+/// Whether this is compiled only for tests (`#[cfg(test)]`).
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -186,7 +186,7 @@ fn paths_in(tokens: &str) -> Vec<Names> {
     paths
 }
 
-/// Where the string literal at the start of this text ends.
+/// The end of the string literal at the start of this text.
 fn end_of_string(text: &str) -> usize {
     let mut is_escaped = false;
     for (place, c) in text.char_indices().skip(1) {

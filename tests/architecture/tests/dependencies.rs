@@ -1,12 +1,12 @@
-//! Every crate uses what it depends on.
+//! Every crate uses its dependencies.
 
 use std::path::Path;
 
 use context_architecture::{unused_dependencies, workspace_members};
 
-/// Dependencies that no source of ours names, and what they are for.
+/// Dependencies that our source does not name, each with its reason.
 const UNNAMED: &[(&str, &str)] = &[
-    // Pins the version without tables of Unicode for reqwest.
+    // Selects the version without Unicode tables for reqwest.
     ("services/http", "idna_adapter"),
     // Generated code names it.
     ("services/proto", "tonic-prost"),

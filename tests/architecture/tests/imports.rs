@@ -1,14 +1,14 @@
-//! No modules of a crate import each other in a circle.
+//! No modules of a crate import each other in a cycle.
 
 use std::path::{Path, PathBuf};
 
-use context_architecture::{Circle, Graph, circles, folder_circles, workspace_crates};
+use context_architecture::{Cycle, Graph, cycles, folder_cycles, workspace_crates};
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Crates whose folders import each other in a circle; single modules of theirs do not.
+/// Crates with import cycles between folders, but not between single modules.
 const FLAT: &[&str] = &["services/store-sqlite", "services/store-postgres"];
 
 #[test]
@@ -16,12 +16,8 @@ fn no_modules_of_a_crate_import_each_other_in_a_circle() {
     let mut found = Vec::new();
     for root in workspace_crates(&workspace()).expect("the workspace is read") {
         let graph = Graph::read(&root.file).expect("the crate is read");
-        let circles = circles(&graph);
-        found.extend(
-            circles
-                .iter()
-                .map(|circle| format!("{}: {circle}", root.name)),
-        );
+        let cycles = cycles(&graph);
+        found.extend(cycles.iter().map(|cycle| format!("{}: {cycle}", root.name)));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
@@ -31,14 +27,12 @@ fn folders_import_each_other_in_one_direction() {
     let mut found = Vec::new();
     for root in workspace_crates(&workspace()).expect("the workspace is read") {
         let graph = Graph::read(&root.file).expect("the crate is read");
-        let circles = folder_circles(&graph);
+        let cycles = folder_cycles(&graph);
         if FLAT.contains(&root.name.as_str()) {
-            assert!(!circles.is_empty(), "{} can go from the list", root.name);
+            assert!(!cycles.is_empty(), "{} can go from the list", root.name);
             continue;
         }
-        let lines = circles
-            .iter()
-            .map(|circle| format!("{}: {circle}", root.name));
+        let lines = cycles.iter().map(|cycle| format!("{}: {cycle}", root.name));
         found.extend(lines);
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -81,7 +75,7 @@ fn every_crate_is_read_whole() {
     ));
 }
 
-/// A made-up crate, read from a folder.
+/// The graph of a crate with these files.
 fn made_up(files: &[(&str, &str)]) -> Graph {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
@@ -92,8 +86,8 @@ fn made_up(files: &[(&str, &str)]) -> Graph {
     Graph::read(&folder.path().join("lib.rs")).expect("the crate is read")
 }
 
-fn modules(circles: &[Circle]) -> Vec<&[String]> {
-    circles.iter().map(|circle| &circle.modules[..]).collect()
+fn modules(cycles: &[Cycle]) -> Vec<&[String]> {
+    cycles.iter().map(|cycle| &cycle.modules[..]).collect()
 }
 
 #[test]
@@ -101,16 +95,16 @@ fn a_circle_of_three_modules_is_found_through_every_kind_of_path() {
     let graph = made_up(&[
         ("lib.rs", "mod a; mod b; mod c; mod d; pub use c::C;"),
         ("a.rs", "use crate::b::B; pub struct A(B);"),
-        // Through the facade, in a type.
+        // Through a re-export, in a type.
         ("b.rs", "pub struct B(Box<crate::C>);"),
-        // In a macro, and relative.
+        // In a macro, with a relative path.
         (
             "c.rs",
             "pub struct C; fn show() { println!(\"{}\", super::a::A::NAME) }",
         ),
         ("d.rs", "use crate::a::A; pub struct D(A);"),
     ]);
-    let found = circles(&graph);
+    let found = cycles(&graph);
     assert_eq!(modules(&found), [["crate::a", "crate::b", "crate::c"]]);
     let shown = found[0].to_string();
     assert!(
@@ -127,7 +121,7 @@ fn a_module_and_its_parent_make_a_circle() {
         ("outer/inner.rs", "use super::Outer; pub struct Inner;"),
     ]);
     assert_eq!(
-        modules(&circles(&graph)),
+        modules(&cycles(&graph)),
         [["crate::outer", "crate::outer::inner"]]
     );
 }
@@ -145,7 +139,7 @@ fn facades_tests_and_other_crates_make_no_circle() {
             "use crate::A; pub struct B(A); impl B { #[cfg(test)] fn new() { crate::b::x() } }",
         ),
     ]);
-    assert_eq!(circles(&graph), []);
+    assert_eq!(cycles(&graph), []);
     assert_eq!(graph.imports().len(), 1, "{:?}", graph.imports());
 }
 
@@ -160,6 +154,6 @@ fn folders_in_a_circle_are_found_when_their_modules_are_not_in_one() {
         ("b/three.rs", "pub struct Three;"),
         ("b/four.rs", "use crate::a::two::Two;"),
     ]);
-    assert_eq!(circles(&graph), []);
-    assert_eq!(modules(&folder_circles(&graph)), [["crate::a", "crate::b"]]);
+    assert_eq!(cycles(&graph), []);
+    assert_eq!(modules(&folder_cycles(&graph)), [["crate::a", "crate::b"]]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Client;
 
-/// A client that follows the test alone, not the environment's proxies.
+/// A client that ignores the proxy settings of the environment.
 ///
 /// # Panics
 /// When this machine has no sockets.

@@ -1,8 +1,8 @@
-//! Watching a value while an attack goes on.
+//! Observing a value during an attack.
 
 use std::time::{Duration, Instant};
 
-/// Watches a value until `done` is true, and gives the largest that was seen.
+/// Samples a value until `done` returns true. Returns the maximum.
 pub async fn highest(mut value: impl FnMut() -> u64, mut done: impl FnMut() -> bool) -> u64 {
     let mut highest = value();
     while !done() {
@@ -12,8 +12,8 @@ pub async fn highest(mut value: impl FnMut() -> u64, mut done: impl FnMut() -> b
     highest.max(value())
 }
 
-/// Whether this time has passed since the call.
-#[expect(clippy::disallowed_methods, reason = "an attack goes on for a while")]
+/// Returns a function that reports whether this time has passed since the call.
+#[expect(clippy::disallowed_methods, reason = "the duration of an attack")]
 pub fn passed(time: Duration) -> impl FnMut() -> bool {
     let started = Instant::now();
     move || started.elapsed() > time

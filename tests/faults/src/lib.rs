@@ -1,9 +1,9 @@
 //! The guarantees of the service under faults: processes killed at any moment, power failures, full disks, damaged
 //! files, too many requests, clients that disappear.
 //!
-//! [`Ledger`](ledger::Ledger) remembers what was acknowledged, [`load`] makes the requests of many writers,
-//! [`audit`](audit::audit) recounts a database from its entries, and [`Disk`](disk::Disk) loses what was not synced. The
-//! real binaries are run by `context-test-support`.
+//! [`Ledger`](ledger::Ledger) records what was acknowledged, [`load`] sends the requests of many writers,
+//! [`audit`](audit::audit) recounts a database from its entries, and [`Disk`](disk::Disk) loses data that was not
+//! synced. The real binaries are run by `context-test-support`.
 //!
 //! Every test prints its seed. `CONTEXT_FAULTS_SEED` repeats a run.
 

@@ -60,7 +60,7 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
     let home = Home::new().with("SQLITE_BUSY_TIMEOUT_MS", "600000");
     let service = home.start().await;
     let grpc = Grpc::of(&home);
-    // So that the database has an owner, whose statistics tell what is queued.
+    // The owner must exist, because its statistics show the number of queued requests.
     grpc.store_batch(batch(CLIENTS)).await.expect("it works");
     let blocker = Blocker::hold(&home.database());
     let mut staying = JoinSet::new();

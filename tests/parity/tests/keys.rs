@@ -198,7 +198,7 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
         "diff_artifact_versions" => {
             json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1})
         }
-        other => panic!("say how {other} could ask for what others have"),
+        other => panic!("say how {other} could request what others have"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! A PostgreSQL database for each test.
 //!
-//! The server is the one of `CONTEXT_TEST_POSTGRES_URL`, which `scripts/test` starts, else of `DATABASE_URL`. Only
-//! databases named `ctxt_…` are made and dropped there. Without a server a test is skipped, and says so; with
-//! `CONTEXT_TEST_POSTGRES_REQUIRED` or `CI` set it fails. A [`Server`] is one of the test's own.
+//! The server is the one in `CONTEXT_TEST_POSTGRES_URL`, which `scripts/test` starts, or else the one in
+//! `DATABASE_URL`. Only databases named `ctxt_…` are created and dropped there. Without a server, a test prints that it
+//! is skipped. If `CONTEXT_TEST_POSTGRES_REQUIRED` or `CI` is set, it fails instead. A [`Server`] belongs to one test.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -27,13 +27,13 @@ pub use pgbouncer::{PgBouncer, pgbouncers};
 pub use server::{Server, programs};
 pub use url::with_database;
 
-/// Databases of tests that were killed are dropped after this long.
+/// Age after which the database of a killed test is dropped.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Any number that nobody else locks.
+/// An advisory lock. The number is arbitrary, but no other program may lock it.
 const TEMPLATE_LOCK: i64 = 0x6374_7874_746d_706c;
 
-/// A database that lives as long as this value.
+/// A database that is dropped together with this value.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: String,
@@ -41,10 +41,10 @@ pub struct TestDatabase {
     url: String,
 }
 
-/// Where the tests' server is, if there is one.
+/// The URL of the tests' server, if there is one.
 ///
 /// # Panics
-/// When there is none and a test run must not go without.
+/// When there is none and the test run requires one.
 #[must_use]
 pub fn server() -> Option<String> {
     let found = set("CONTEXT_TEST_POSTGRES_URL").or_else(|| set("DATABASE_URL"));
@@ -64,7 +64,7 @@ fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether a test that needs a server fails without one.
+/// Whether a test that needs a server fails if there is none.
 fn is_required() -> bool {
     set("CONTEXT_TEST_POSTGRES_REQUIRED")
         .or_else(|| set("CI"))
@@ -72,11 +72,12 @@ fn is_required() -> bool {
 }
 
 impl TestDatabase {
-    /// A new database, copied from a template. The first caller of a template's name makes it: `prepare` gets the URL
-    /// of an empty database and leaves no connection behind. The name must change with what `prepare` does.
+    /// Creates a database as a copy of a template. The first call with a template's name creates the template:
+    /// `prepare` gets the URL of an empty database, and must close its connections. The name must change when `prepare`
+    /// changes.
     ///
     /// # Panics
-    /// When the server does not do what it is asked.
+    /// When the server rejects a statement.
     pub async fn create(template: &str, prepare: impl AsyncFnOnce(&str)) -> Option<Self> {
         let server = server()?;
         let client = connect(&server).await;
@@ -88,10 +89,10 @@ impl TestDatabase {
         Some(Self { server, name, url })
     }
 
-    /// A new database without anything in it.
+    /// Creates an empty database.
     ///
     /// # Panics
-    /// When the server does not do what it is asked.
+    /// When the server rejects a statement.
     pub async fn empty() -> Option<Self> {
         let server = server()?;
         let client = connect(&server).await;
@@ -101,13 +102,13 @@ impl TestDatabase {
         Some(Self { server, name, url })
     }
 
-    /// How to connect to it.
+    /// The URL of the database.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A connection to it, for what a test looks at or breaks.
+    /// A connection to it, for tests that inspect or change the database directly.
     ///
     /// # Panics
     /// When the server cannot be reached.
@@ -122,7 +123,7 @@ impl Drop for TestDatabase {
             self.server.clone(),
             format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name),
         );
-        // Whatever runtime this is dropped in, it cannot be waited in.
+        // A runtime cannot be awaited inside another one, so this uses its own thread.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -162,7 +163,8 @@ async fn run(client: &Client, statement: &str) {
         .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
 }
 
-/// Tests run in many processes at once: one of them makes the template, the others wait for it.
+/// Creates the template unless it exists. Tests run in many processes at once: one of them creates the template, and
+/// the others wait.
 async fn make_template(
     client: &Client,
     server: &str,
@@ -198,7 +200,7 @@ async fn make_template(
     .await;
 }
 
-/// A closed connection's process ends a moment later.
+/// Waits until the database has no connections. The server's process for a closed connection ends a moment later.
 async fn wait_until_alone(client: &Client, database: &str) {
     let deadline = Deadline::new();
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
@@ -214,7 +216,8 @@ async fn wait_until_alone(client: &Client, database: &str) {
     }
 }
 
-/// The server refuses to copy a template that another process copies in that moment by some ways of copying.
+/// Creates a copy of the template. Depending on the copy strategy, the server rejects the copy while another process
+/// copies the same template.
 async fn create_copy(client: &Client, name: &str, template: &str) {
     let deadline = Deadline::new();
     let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");

@@ -9,7 +9,8 @@ use tokio_postgres::NoTls;
 
 use crate::server::{command_at, free_port, hand_over};
 
-/// The programs there are: `CONTEXT_TEST_PGBOUNCER`, between colons, which `scripts/test` sets. Without one it says so.
+/// The PgBouncer programs in `CONTEXT_TEST_PGBOUNCER`, separated by colons. `scripts/test` sets the variable. If there
+/// is none, it prints that the test is skipped.
 #[must_use]
 pub fn pgbouncers() -> Vec<PathBuf> {
     let found: Vec<PathBuf> = crate::set("CONTEXT_TEST_PGBOUNCER")
@@ -24,7 +25,7 @@ pub fn pgbouncers() -> Vec<PathBuf> {
     found
 }
 
-/// A PgBouncer in transaction mode; it ends with this value, or with the test.
+/// A PgBouncer in transaction mode. It is terminated when this value is dropped or the test ends.
 #[derive(Debug)]
 pub struct PgBouncer {
     port: u16,
@@ -34,8 +35,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts this program in front of the server of this URL, with so few connections to it that clients share them.
-    /// Where it can, it carries prepared statements.
+    /// Starts this program in front of the server with this URL, with so few connections to the server that clients
+    /// share them. Versions that support prepared statements use them.
     ///
     /// # Panics
     /// When it does not start.
@@ -92,27 +93,27 @@ impl PgBouncer {
         {
             let ended = started.child.try_wait().expect("a child");
             let log = || std::fs::read_to_string(started.home.path().join("log"));
-            let what = || format!("PgBouncer does not answer: {}", log().unwrap_or_default());
+            let what = || format!("PgBouncer does not respond: {}", log().unwrap_or_default());
             assert!(ended.is_none(), "{}", what());
             deadline.pause(what).await;
         }
         started
     }
 
-    /// The URL of this database through it.
+    /// The URL that reaches the database of this URL through the PgBouncer.
     #[must_use]
     pub fn url(&self, url: &str) -> String {
         let database = url.rsplit('/').next().unwrap_or_default();
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Whether it carries prepared statements from one connection of the server to another.
+    /// Whether it supports prepared statements across connections to the server.
     #[must_use]
     pub fn carries_prepared_statements(&self) -> bool {
         self.version >= (1, 21)
     }
 
-    /// Its version, for people.
+    /// Its version, for messages.
     #[must_use]
     pub fn version(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)

@@ -1,4 +1,5 @@
-//! Servers of a test's own, for what the shared one must not suffer: being stopped, and being replaced by a standby.
+//! PostgreSQL servers that belong to one test. Such a server can be stopped or replaced by a standby without affecting
+//! other tests.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -13,9 +14,9 @@ use tokio_postgres::NoTls;
 
 use crate::Client;
 
-/// `nobody`: PostgreSQL refuses to run as root.
+/// The user `nobody`, because PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
-/// What makes a server small and quick. Nothing here outlives the machine.
+/// Settings for a small and fast server. Its data need not survive a crash of the machine.
 const SETTINGS: [&str; 6] = [
     "fsync=off",
     "shared_buffers=16MB",
@@ -25,7 +26,7 @@ const SETTINGS: [&str; 6] = [
     "unix_socket_directories=",
 ];
 
-/// Where PostgreSQL's programs are: `CONTEXT_TEST_POSTGRES_BIN`, which `scripts/test` sets.
+/// The directory of PostgreSQL's programs: `CONTEXT_TEST_POSTGRES_BIN`, which `scripts/test` sets.
 ///
 /// # Panics
 /// When there are none and `CI` is set.
@@ -46,7 +47,7 @@ pub fn programs() -> Option<PathBuf> {
     found
 }
 
-/// A server process with data of its own; it ends with this value, or with the test.
+/// A server process with its own data. It is terminated when this value is dropped or the test ends.
 #[derive(Debug)]
 pub struct Server {
     programs: PathBuf,
@@ -57,7 +58,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A new server with an empty database `postgres`.
+    /// Starts a new server with an empty database `postgres`.
     ///
     /// # Panics
     /// When it does not start.
@@ -83,10 +84,11 @@ impl Server {
         Self::serve(programs.to_owned(), Arc::new(home), data).await
     }
 
-    /// A standby of this server, without which this one acknowledges no commit from now on.
+    /// Starts a synchronous standby of this server. From now on, this server acknowledges a commit only after the
+    /// standby has received it.
     ///
     /// # Panics
-    /// When it does not start or does not keep up.
+    /// When it does not start or does not become synchronous.
     pub async fn synchronous_standby(&self) -> Self {
         let data = self.home.path().join("standby");
         let mut copy = command(&self.programs, "pg_basebackup");
@@ -160,7 +162,7 @@ impl Server {
         server
     }
 
-    /// How to connect to it.
+    /// The URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
@@ -184,7 +186,8 @@ impl Server {
         crate::connect(&self.url()).await
     }
 
-    /// Stops it as a crash does: every connection breaks, nothing is finished. Waits for its end.
+    /// Stops the server without a shutdown, like a crash: connections break and transactions are lost. Waits until the
+    /// process has ended.
     ///
     /// # Panics
     /// When it does not end.
@@ -198,7 +201,7 @@ impl Server {
         }
     }
 
-    /// Makes a standby a primary, and waits until it is one.
+    /// Promotes a standby, and waits until it is the primary.
     ///
     /// # Panics
     /// When it does not become one.
@@ -228,7 +231,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago, for programs that do not choose one themselves.
+/// A port that is currently free, for programs that do not choose one themselves.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|socket| socket.local_addr())
@@ -240,11 +243,11 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Makes the user that the server runs as the owner of a directory.
+/// Gives a directory to the user that the server runs as.
 pub(crate) fn hand_over(directory: &Path) {
     if is_root() {
         std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))
-            .expect("root gives directories away");
+            .expect("root may change the owner");
     }
 }
 
@@ -252,7 +255,7 @@ fn command(programs: &Path, name: &str) -> Command {
     command_at(&programs.join(name))
 }
 
-/// A program, run as a user that may run a server.
+/// The command of a program, which runs as a user that is allowed to run a server.
 pub(crate) fn command_at(program: &Path) -> Command {
     let mut command = Command::new(program);
     command

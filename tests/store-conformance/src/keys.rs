@@ -173,7 +173,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
         keys(store)
             .touch_key(&owner, id, at(7))
             .await
-            .expect("nothing to note");
+            .expect("nothing to record");
     }
     assert_eq!(revision(store).await, 0, "keys are no changes of entries");
 }
@@ -188,7 +188,7 @@ async fn owners_are_counted(store: &dyn Store) {
     keys(store)
         .create_owner(&OwnerId::new("b"), at(1))
         .await
-        .expect("made already");
+        .expect("it exists already");
     keys(store)
         .list_keys(&OwnerId::new("nobody"))
         .await
@@ -331,7 +331,7 @@ async fn the_audit_log_has_changes_and_refusals(store: &dyn Store) {
     keys(store)
         .record_denial(&OwnerId::new("nobody"), denial(4))
         .await
-        .expect("nobody to write it for");
+        .expect("there is no such owner");
     assert_eq!(keys(store).list_owners().await.expect("listed").len(), 1);
 }
 behaviour!(the_audit_log_has_changes_and_refusals(store));
@@ -488,7 +488,7 @@ async fn a_key_without_a_digest_gets_one_once(store: &dyn Store) {
     keys(store)
         .store_digest(&OwnerId::new("nobody"), "k", "third", at(3))
         .await
-        .expect("nobody has such a key");
+        .expect("no one has such a key");
     let found = keys(store).keys_by_lookup([7; 32]).await.expect("read");
     assert_eq!(
         found

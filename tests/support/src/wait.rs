@@ -1,15 +1,13 @@
 //! Waiting for a condition.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the deadline of what is waited for"
-)]
+#![expect(clippy::disallowed_methods, reason = "the deadlines of waits")]
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum time for anything that should be immediate. A loaded machine may need a while; a minute is a defect.
+/// Maximum time for anything that should be immediate. A loaded machine may need several seconds, but a minute
+/// indicates a defect.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Interval between checks of a condition.
 const POLL: Duration = Duration::from_millis(5);

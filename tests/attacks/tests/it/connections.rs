@@ -54,7 +54,7 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
         .assert_bystander_is_served("while reflection streams are held")
         .await;
     let healthy = Request::get(target.address(), "/healthz").send().await;
-    // This address has used up its part of what needs no key, and is told so.
+    // This address has used up its share of requests without a key, and its requests are rejected.
     assert!([200, 503].contains(&healthy.status.as_u16()));
 }
 
@@ -142,7 +142,10 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_its_memory_comes_back()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_says_nothing_is_closed() {
     let target = Target::start(&[]).await;
-    #[expect(clippy::disallowed_methods, reason = "a connection is given time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time before a silent connection is closed"
+    )]
     let started = Instant::now();
     let mut silent = TcpStream::connect(target.address())
         .await
@@ -154,6 +157,6 @@ async fn a_connection_that_says_nothing_is_closed() {
     assert!(matches!(read, Ok(0) | Err(_)));
     assert!(
         started.elapsed() > Duration::from_secs(5),
-        "it is given time to speak"
+        "it is not closed at once"
     );
 }

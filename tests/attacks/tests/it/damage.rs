@@ -213,7 +213,7 @@ async fn start(home: &Home) -> Option<Process> {
     None
 }
 
-/// Asserts that everything which is served is what was stored, and gives the paths that were refused.
+/// Asserts that everything that is served equals what was stored. Returns the paths that were rejected.
 async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
     let mut refused = Vec::new();
     for Stored { path, body } in &sound.stored {
@@ -234,7 +234,7 @@ async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
             refused.push(path.clone());
         }
     }
-    // Searches show openings of texts, and metadata: nothing there may differ either.
+    // Searches show the beginnings of texts, and metadata. These must not differ either.
     let request = client(REPLY_WITHIN)
         .post(format!("http://{}/v1/contexts/search", service.address()))
         .json(&json!({"limit": 100}));

@@ -344,7 +344,7 @@ async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing(
             }
         }
     });
-    // Until it takes no more, and holds no more.
+    // Sends until the gateway stops reading and its memory stops growing.
     const STILL: Duration = Duration::from_secs(3);
     let (mut last, mut still) = ((0, 0), passed(STILL));
     let stopped = || {

@@ -84,7 +84,7 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
         .keys()
         .create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
         .await
-        .expect("the owner is made");
+        .expect("the owner is created");
 }
 
 struct Content<'s> {
@@ -351,10 +351,10 @@ impl Content<'_> {
                 };
                 keys.update_key(&self.owner, &id, off, event("deactivate_api_key", 9))
                     .await
-                    .expect("the key is switched off");
+                    .expect("the key is deactivated");
                 keys.touch_key(&self.owner, &id, Timestamp(START + 5))
                     .await
-                    .expect("the use is noted");
+                    .expect("the use is recorded");
             }
             // Some are equal, which is allowed.
             for _ in 0..=place {
@@ -368,7 +368,7 @@ impl Content<'_> {
                 };
                 keys.record_denial(&self.owner, denial)
                     .await
-                    .expect("the refusal is noted");
+                    .expect("the denial is recorded");
             }
         }
     }

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::{Graph, Import};
 
-/// The two nodes of an import, and the import.
+/// The two nodes that an import connects, and the import.
 type Edge<'i> = ((String, String), &'i Import);
 
-/// Modules that import each other in a circle, and the imports between them.
+/// Modules that import each other, directly or indirectly, and the imports between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Circle {
-    /// The modules; with [`folder_circles`] a module stands for all below it too.
+pub struct Cycle {
+    /// The modules. With [`folder_cycles`], each module stands for itself and all modules below it.
     pub modules: Vec<String>,
-    /// The imports that make the circle.
+    /// The imports that form the cycle.
     pub imports: Vec<Import>,
 }
 
-impl std::fmt::Display for Circle {
+impl std::fmt::Display for Cycle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.modules.join(" ↔ "))?;
         for Import { from, to, path } in &self.imports {
@@ -26,21 +26,21 @@ impl std::fmt::Display for Circle {
     }
 }
 
-/// The circles of imports between single modules.
+/// The import cycles between single modules.
 #[must_use]
-pub fn circles(graph: &Graph) -> Vec<Circle> {
+pub fn cycles(graph: &Graph) -> Vec<Cycle> {
     let imports = graph.imports();
     let edges = imports.iter().map(|import| {
         let ends = (import.from.clone(), import.to.clone());
         (ends, import)
     });
-    circles_of(&edges.collect::<Vec<_>>())
+    cycles_of(&edges.collect::<Vec<_>>())
 }
 
-/// The circles of imports between modules that stand side by side, each taken with everything below
-/// it. A crate without any can be read room by room.
+/// The import cycles between sibling modules, where each module includes all modules below it. A crate without such
+/// cycles can be read one folder at a time.
 #[must_use]
-pub fn folder_circles(graph: &Graph) -> Vec<Circle> {
+pub fn folder_cycles(graph: &Graph) -> Vec<Cycle> {
     let imports = graph.imports();
     let mut folders: BTreeMap<String, Vec<Edge<'_>>> = BTreeMap::new();
     for import in &imports {
@@ -55,12 +55,12 @@ pub fn folder_circles(graph: &Graph) -> Vec<Circle> {
     }
     folders
         .values()
-        .flat_map(|edges| circles_of(edges))
+        .flat_map(|edges| cycles_of(edges))
         .collect()
 }
 
-/// The groups of nodes each of which reaches all others of its group.
-fn circles_of(edges: &[Edge<'_>]) -> Vec<Circle> {
+/// The strongly connected groups of nodes: within a group, every node reaches all others.
+fn cycles_of(edges: &[Edge<'_>]) -> Vec<Cycle> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for ((from, to), _) in edges {
         next.entry(from).or_default().insert(to);
@@ -70,7 +70,7 @@ fn circles_of(edges: &[Edge<'_>]) -> Vec<Circle> {
         .map(|from| (*from, reachable(from, &next)))
         .collect();
     let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|all| all.contains(to));
-    let mut circles = Vec::new();
+    let mut cycles = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for node in next.keys().copied() {
         if !reaches(node, node) || seen.contains(node) {
@@ -84,13 +84,13 @@ fn circles_of(edges: &[Edge<'_>]) -> Vec<Circle> {
         let imports = edges
             .iter()
             .filter(|((from, to), _)| group.contains(from.as_str()) && group.contains(to.as_str()));
-        circles.push(Circle {
+        cycles.push(Cycle {
             modules: group.iter().map(ToString::to_string).collect(),
             imports: imports.map(|(_, import)| (*import).clone()).collect(),
         });
         seen.extend(group);
     }
-    circles
+    cycles
 }
 
 fn reachable<'g>(from: &str, next: &BTreeMap<&'g str, BTreeSet<&'g str>>) -> BTreeSet<&'g str> {
