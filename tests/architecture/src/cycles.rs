@@ -1,4 +1,4 @@
-//! Circles of imports.
+//! Import cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
