@@ -1,4 +1,4 @@
-//! Tokens that are really signed, against an issuer that answers over HTTP.
+//! Tokens with real signatures, verified with the keys of an issuer over HTTP.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn issuer(server: &TestIssuer) -> Arc<Issuer> {
 
 #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
 fn after(passed: Duration) -> Now {
-    // The token's time stands still, so that it is the keys which grow old.
+    // Only the keys age: the time that the token is compared with does not change.
     Now {
         unix_seconds: now(),
         instant: Instant::now() + passed,
@@ -67,7 +67,7 @@ async fn tokens_of_every_kind_of_key_are_accepted() {
         json!({"alg": "PS256", "kid": "r"}),
         json!({"alg": "RS512", "kid": "r"}),
         json!({"alg": "RS256", "kid": "r", "typ": "at+JWT"}),
-        // Without a name every key that fits is tried.
+        // Without a key id, every suitable key is tried.
         json!({"alg": "RS256"}),
     ] {
         assert!(
@@ -158,7 +158,7 @@ async fn a_token_that_is_not_signed_by_the_issuers_key_is_refused() {
             ec.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims),
         ),
         (
-            "an algorithm the key has not",
+            "an algorithm that the key does not support",
             rsa.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims),
         ),
         ("none", unsigned("none", &claims)),
@@ -191,7 +191,7 @@ async fn a_token_that_is_not_signed_by_the_issuers_key_is_refused() {
             ),
         ),
         (
-            "a token of logging out",
+            "a logout token",
             rsa.token_with(
                 &json!({"alg": "RS256", "kid": "r", "typ": "logout+jwt"}),
                 &claims,
@@ -288,7 +288,7 @@ async fn keys_are_used_for_a_while_when_the_issuer_is_away() {
     );
     assert!(
         is_unavailable(&verify(&issuer, &unknown).await),
-        "nobody can tell whether it is good"
+        "it cannot be verified while the keys are unavailable"
     );
     server.publish(&[&key]);
     assert!(
@@ -296,7 +296,7 @@ async fn keys_are_used_for_a_while_when_the_issuer_is_away() {
             .verify(&token, after(Duration::from_secs(4000)))
             .await
             .is_ok(),
-        "it is back"
+        "it is accepted again"
     );
 }
 

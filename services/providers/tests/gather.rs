@@ -1,5 +1,5 @@
-//! Callers that share requests. The server holds its answers back until the test lets them go, so that callers meet for
-//! certain.
+//! Callers that share requests. The server withholds its responses until the test releases them, so that requests are
+//! certain to overlap.
 
 mod server;
 
@@ -15,12 +15,12 @@ use tokio::sync::Semaphore;
 
 use server::{Reply, Seen, Server};
 
-/// Requests that may be under way at a time.
-const PLACES: usize = 4;
-/// More than any test needs.
+/// Maximum number of concurrent requests.
+const SLOTS: usize = 4;
+/// More permits than any test needs.
 const ALL: usize = 1_000;
 
-/// The number in a text makes its vector, so that nobody can get another one's unnoticed.
+/// The vector of a text. It contains the number in the text, so that a caller with another text's vector is detected.
 fn vector(text: &Value) -> Vec<f32> {
     let number = text
         .as_str()
@@ -62,8 +62,8 @@ async fn connect(server: &Server, dialect: Dialect) -> Arc<HttpEmbedder> {
     Arc::new(HttpEmbedder::connect(&access, remote).await.unwrap())
 }
 
-/// An embedder whose provider holds its answers back, apart from the first that says how long vectors are, and refuses
-/// requests for `bad` texts.
+/// An embedder whose provider rejects requests with `bad` texts and withholds all other responses, except for the
+/// first, which shows the length of vectors.
 async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(1));
     let of_server = Arc::clone(&gate);
@@ -90,13 +90,13 @@ async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
     (server, embedder, gate)
 }
 
-/// Requests of one text each that take every place.
-async fn take_all_places(
+/// Starts requests of one text each until every slot is in use.
+async fn take_all_slots(
     server: &Server,
     embedder: &Arc<HttpEmbedder>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let mut tasks = Vec::new();
-    for n in 0..PLACES {
+    for n in 0..SLOTS {
         let own = Arc::clone(embedder);
         tasks.push(tokio::spawn(async move {
             assert_eq!(
@@ -104,7 +104,7 @@ async fn take_all_places(
                 [[n as f32, 1.0]]
             );
         }));
-        // The first request was the one that asked for the length of vectors.
+        // The first request was the one for the length of vectors.
         server.until(n + 2).await;
     }
     tasks
@@ -119,27 +119,27 @@ async fn finish(tasks: Vec<tokio::task::JoinHandle<()>>) {
 #[tokio::test]
 async fn callers_that_come_while_every_place_is_taken_share_a_request_and_get_their_own_vectors() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
-    let first = take_all_places(&server, &embedder).await;
+    let first = take_all_slots(&server, &embedder).await;
     let mut others = std::pin::pin!(join_all(
-        (PLACES..32).map(|n| embedder.embed(text(n), Role::Document))
+        (SLOTS..32).map(|n| embedder.embed(text(n), Role::Document))
     ));
     assert!(futures::poll!(others.as_mut()).is_pending());
     gate.add_permits(ALL);
-    for (n, vectors) in (PLACES..).zip(others.await) {
+    for (n, vectors) in (SLOTS..).zip(others.await) {
         assert_eq!(vectors.unwrap(), [[n as f32, 1.0]]);
     }
     finish(first).await;
-    assert_eq!(server.count(), 1 + PLACES + 1, "32 callers, five requests");
+    assert_eq!(server.count(), 1 + SLOTS + 1, "32 callers, five requests");
 }
 
 #[tokio::test]
 async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_provider_takes() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
-    let first = take_all_places(&server, &embedder).await;
+    let first = take_all_slots(&server, &embedder).await;
     assert_eq!(
         server.count(),
-        1 + PLACES,
-        "each went alone, while those before it were not answered"
+        1 + SLOTS,
+        "each was sent alone, before the previous ones had a response"
     );
     let mut others = std::pin::pin!(join_all((0..30).map(|n| {
         let texts: Vec<String> = (0..3).flat_map(|part| text(n * 3 + part)).collect();
@@ -155,7 +155,7 @@ async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_
         );
     }
     finish(first).await;
-    let sizes: Vec<usize> = server.seen.lock().await[1 + PLACES..]
+    let sizes: Vec<usize> = server.seen.lock().await[1 + SLOTS..]
         .iter()
         .map(|seen| inputs(seen).len())
         .collect();
@@ -170,7 +170,7 @@ async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_
 #[tokio::test]
 async fn a_bad_text_fails_its_caller_alone() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
-    let first = take_all_places(&server, &embedder).await;
+    let first = take_all_slots(&server, &embedder).await;
     let calls = (0..28).map(|n| {
         embedder.embed(
             vec![format!("{} {n}", if n == 17 { "bad" } else { "good" })],
@@ -190,7 +190,7 @@ async fn a_bad_text_fails_its_caller_alone() {
         }
     }
     finish(first).await;
-    let asked = server.count() - 1 - PLACES;
+    let asked = server.count() - 1 - SLOTS;
     assert!(
         (3..=11).contains(&asked),
         "28 callers, one of them bad: {asked} requests"
@@ -205,7 +205,7 @@ async fn a_key_that_is_refused_is_not_tried_for_each_caller() {
     })
     .await;
     let embedder = connect(&server, Dialect::Ollama).await;
-    // The callers stand in the queue before any request begins, because this test has one thread.
+    // All callers are queued before any request begins, because this test has one thread.
     for outcome in join_all((0..30).map(|n| embedder.embed(text(n), Role::Document))).await {
         assert!(matches!(outcome, Err(ProviderError::Refused(_))));
     }
@@ -215,7 +215,7 @@ async fn a_key_that_is_refused_is_not_tried_for_each_caller() {
 #[tokio::test]
 async fn queries_and_documents_go_in_requests_of_their_own() {
     let (server, embedder, gate) = held(Dialect::Voyage).await;
-    let first = take_all_places(&server, &embedder).await;
+    let first = take_all_slots(&server, &embedder).await;
     let role = |n| {
         if n % 2 == 0 {
             Role::Query
@@ -231,7 +231,7 @@ async fn queries_and_documents_go_in_requests_of_their_own() {
     }
     finish(first).await;
     let seen = server.seen.lock().await;
-    let kinds: Vec<(&Value, usize)> = seen[1 + PLACES..]
+    let kinds: Vec<(&Value, usize)> = seen[1 + SLOTS..]
         .iter()
         .map(|seen| (&seen.body["input_type"], inputs(seen).len()))
         .collect();
@@ -245,7 +245,7 @@ async fn queries_and_documents_go_in_requests_of_their_own() {
 #[tokio::test]
 async fn callers_that_go_away_leave_nothing_behind() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
-    let first = take_all_places(&server, &embedder).await;
+    let first = take_all_slots(&server, &embedder).await;
     {
         let mut gone = std::pin::pin!(join_all(
             (10..20).map(|n| embedder.embed(text(n), Role::Document))
@@ -257,13 +257,14 @@ async fn callers_that_go_away_leave_nothing_behind() {
     for task in first {
         task.abort();
     }
-    // Nobody lets the requests under way go: they end because nobody waits for them, or there would be no place.
-    server.until(1 + PLACES + 1).await;
+    // The requests in flight are never released. They must end because no caller waits for them. Otherwise there would
+    // be no free slot.
+    server.until(1 + SLOTS + 1).await;
     gate.add_permits(ALL);
     assert_eq!(stays.await.unwrap(), [[20.0, 1.0]]);
     assert_eq!(
         inputs(&server.last().await),
         &[json!("text 20")],
-        "what waited for those who left is not sent"
+        "the queued texts of callers that left are not sent"
     );
 }

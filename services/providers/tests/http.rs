@@ -1,4 +1,4 @@
-//! Providers over HTTP, against a server that answers as their documentation records it, and against one that fails.
+//! Providers over HTTP: with a server that responds as the providers' documentation describes, and with one that fails.
 
 mod server;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use server::{Reply, Seen, Server};
 
-/// So patient that a busy machine fails no test.
+/// The timeout is long, so that tests do not fail on a busy machine.
 fn access(url: &str) -> Access {
     Access {
         url: url.to_owned(),
@@ -42,7 +42,7 @@ fn vectors(count: usize) -> Vec<Value> {
     (0..count).map(vector).collect()
 }
 
-/// The same as base64 of its bytes.
+/// The vector as base64 of its bytes.
 fn base64_of(vector: &Value) -> Value {
     let numbers = vector
         .as_array()
@@ -52,7 +52,7 @@ fn base64_of(vector: &Value) -> Value {
     json!(STANDARD.encode(numbers.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()))
 }
 
-/// An answer in the recorded shape of the provider; lists with an index come in reverse.
+/// A response in the documented form of the provider. Lists whose items have an index are reversed.
 fn recorded(dialect: Dialect, request: &Value) -> Value {
     let count = |key: &str| request[key].as_array().map_or(0, Vec::len);
     let encoded = |n| {
@@ -304,14 +304,14 @@ async fn what_is_no_base64_of_numbers_is_not_used() {
     }
 }
 
-/// An embedder whose server answers well once and then as told.
+/// An embedder whose server responds correctly to the first request, and with `reply` to the later ones.
 async fn faulty(
     reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
 ) -> (Server, HttpEmbedder) {
     faulty_for(access("").timeout, reply).await
 }
 
-/// As [`faulty`], with an embedder that waits this long.
+/// Like [`faulty`], with this timeout.
 async fn faulty_for(
     timeout: Duration,
     reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
@@ -378,7 +378,7 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
     assert_eq!(
         server.count(),
         10,
-        "one to connect, and three attempts of each call"
+        "one request to connect, and three attempts for each call"
     );
     let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
     assert!(
@@ -389,7 +389,7 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
         "{error}"
     );
     assert_eq!(server.count(), 10);
-    // As if the pause had passed.
+    // Simulates the end of the pause.
     tokio::time::pause();
     tokio::time::advance(Duration::from_millis(2_100)).await;
     tokio::time::resume();

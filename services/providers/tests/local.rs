@@ -33,7 +33,7 @@ async fn one_pass_gives_what_two_give() {
         .token_vectors(texts.clone(), Role::Document)
         .await
         .expect("embedded")
-        .expect("a model inside gives them");
+        .expect("a local model returns them");
     let together = embedder
         .embed_with_tokens(texts, Role::Document)
         .await
@@ -46,7 +46,10 @@ async fn one_pass_gives_what_two_give() {
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f32::max);
         assert!(difference < 1e-5, "{difference}");
-        let codes = together.tokens.as_ref().expect("they come along");
+        let codes = together
+            .tokens
+            .as_ref()
+            .expect("they are returned together");
         assert_eq!(codes.tokens(), tokens.ids.len());
         assert_eq!(
             codes.tokens(),

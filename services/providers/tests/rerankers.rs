@@ -1,5 +1,4 @@
-//! Reranking over HTTP, against a server that answers as the providers' documentation records it, and against one that
-//! fails.
+//! Reranking over HTTP: with a server that responds as the providers' documentation describes, and with one that fails.
 
 mod server;
 
@@ -41,7 +40,7 @@ fn score(text: &Value) -> f64 {
         .map_or(0.0, |n| n / 1_000.0)
 }
 
-/// An answer in the recorded shape of the provider, best first as all of them answer.
+/// A response in the documented form of the provider, best first, as every provider returns it.
 fn recorded(dialect: RerankDialect, request: &Value) -> Value {
     let texts = request[if dialect == RerankDialect::Tei {
         "texts"
@@ -209,7 +208,7 @@ async fn several_requests_of_a_call_fail_and_come_back_as_one() {
         );
     }
     is_back.store(true, Ordering::SeqCst);
-    // As if the pause had passed.
+    // Simulates the end of the pause.
     tokio::time::pause();
     tokio::time::advance(Duration::from_millis(2_100)).await;
     tokio::time::resume();

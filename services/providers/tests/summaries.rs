@@ -1,5 +1,4 @@
-//! Summaries over HTTP, against a server that answers as the providers' documentation records it, and against one that
-//! fails.
+//! Summaries over HTTP: with a server that responds as the providers' documentation describes, and with one that fails.
 
 mod server;
 
@@ -27,7 +26,7 @@ fn summarizer(url: &str, dialect: SummaryDialect) -> HttpSummarizer {
     HttpSummarizer::new(&access, dialect, "m", 77).unwrap()
 }
 
-/// An answer in the recorded shape of the provider.
+/// A response in the documented form of the provider.
 fn recorded(dialect: SummaryDialect, text: &str) -> Value {
     match dialect {
         SummaryDialect::Ollama => {

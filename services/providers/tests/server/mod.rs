@@ -1,6 +1,6 @@
-//! A server of the tests' own, which answers or fails as it is told.
+//! An HTTP server that responds or fails as the test specifies.
 
-#![allow(dead_code, reason = "each file of tests uses a part of it")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Semaphore};
 
-/// A request as the server saw it.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub path: String,
@@ -22,19 +22,19 @@ pub struct Seen {
 
 pub type Answer = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
 
-/// What the server does with a request.
+/// The reaction to a request.
 pub enum Reply {
     Json(Value),
-    /// What no JSON library writes.
+    /// A body that a JSON library would not write.
     Raw(&'static str),
-    /// The answer, once the test gives a permit for it.
+    /// The response, as soon as the test gives a permit for it.
     Held(Arc<Semaphore>, Value),
     Status(u16, &'static [(&'static str, &'static str)], Value),
-    /// This many bytes of a longer answer, then the end of the connection.
+    /// The beginning of a longer response, then the end of the connection.
     Truncated,
-    /// A byte now and then, for ever.
+    /// One byte from time to time, without end.
     Trickle,
-    /// Nothing.
+    /// No response.
     Hang,
 }
 
@@ -77,10 +77,10 @@ impl Server {
             .await
             .last()
             .cloned()
-            .expect("a request came")
+            .expect("a request was received")
     }
 
-    /// Waits until this many requests came.
+    /// Waits until this many requests have been received.
     pub async fn until(&self, requests: usize) {
         wait_for("so many requests", || {
             (self.count() >= requests).then_some(())

@@ -1,4 +1,4 @@
-//! Files of the repository that are printed by the service.
+//! Files of the repository that the service generates.
 
 use std::path::Path;
 

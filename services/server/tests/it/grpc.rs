@@ -120,7 +120,7 @@ async fn a_deadline_is_honoured() {
     let mut body = vec![0];
     body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend(message);
-    // tonic's client would end the call itself.
+    // Not sent with tonic's client, which would end the call at the deadline itself.
     let request = service
         .request("POST", "/context.v1.ContextService/SearchContext")
         .header("content-type", "application/grpc")
@@ -193,7 +193,7 @@ async fn a_message_beyond_the_limit_is_refused() {
         (status.code(), error_from_status(&status).reason.as_str()),
         (Code::ResourceExhausted, "REQUEST_TOO_LARGE")
     );
-    // The same in 70 kB, which are unpacked no further than that.
+    // The same message compressed to 70 kB. Decompression stops at the limit.
     let mut packed = client.clone().send_compressed(CompressionEncoding::Gzip);
     let status = packed
         .store_context(entry(&"x".repeat(70 << 20)))

@@ -1,4 +1,4 @@
-//! Keys: made, listed, changed, switched off; verified once; limited in their rate.
+//! Keys: creating, listing, changing and deactivating them, caching of verified keys, and rate limits.
 
 use std::time::{Duration, Instant};
 
@@ -189,7 +189,10 @@ async fn a_revoked_key_stops_within_a_second() {
         })
         .await
         .unwrap();
-    #[expect(clippy::disallowed_methods, reason = "a promise: within a second")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the documented limit of one second"
+    )]
     let revoked = Instant::now();
     while with(service.get("/v1/threads"), &key.text)
         .send()
@@ -369,7 +372,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
         let actor = lines[1]["key_id"].clone();
         assert_eq!(
             lines[0]["entity_id"], actor,
-            "the first key was made by nobody and makes the others: {log}"
+            "the first key has no actor and creates the others: {log}"
         );
         let shown: Vec<_> = lines[1..]
             .iter()

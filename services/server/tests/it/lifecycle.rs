@@ -175,7 +175,7 @@ async fn a_start_that_fails_late_leaves_the_database_to_the_next_one() {
         .await
         .expect("it starts now")
     else {
-        panic!("nobody else serves this database");
+        panic!("no other service uses this database");
     };
     running.stop().cancel();
     running.run().await;
@@ -228,7 +228,7 @@ async fn a_request_that_does_not_end_holds_the_stop_up_no_longer_than_set() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_without_a_request_do_not_hold_the_stop_up() {
-    // Were one of them waited for, it would be for a minute.
+    // If the service waited for one of the connections, it would take a minute.
     let service = Service::start_with(&["--drain-timeout-seconds=60"]).await;
     let _silent = TcpStream::connect(service.address).await.unwrap();
     let mut kept_alive = TcpStream::connect(service.address).await.unwrap();

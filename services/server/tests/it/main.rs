@@ -1,4 +1,4 @@
-//! The service as its clients see it: each test starts one on a free port and talks to it.
+//! Tests of the service through its public interfaces. Each test starts a service on a free port.
 
 mod conditional;
 mod contexts;

@@ -25,7 +25,8 @@ async fn filled(home: &Home, entries: usize) -> String {
     format!("sqlite://{}", path.display())
 }
 
-/// Starts a migration, kills it when it has copied something, and looks at what a service and the next run make of that.
+/// Starts a migration and kills it after it has copied some rows. Then a service must reject the database, and the next
+/// run must finish the migration.
 async fn killed_and_resumed(home: &Home, from: &str, to: &str, serve: &[String]) {
     let mut child = migration(home, from, to)
         .stdout(Stdio::null())
@@ -53,7 +54,7 @@ async fn killed_and_resumed(home: &Home, from: &str, to: &str, serve: &[String])
         if code == 0 {
             break (stdout, stderr);
         }
-        // A server notices a moment later that a process is gone.
+        // The server detects only after a moment that a process has ended.
         assert!(stderr.contains("another migration"), "{stderr}");
         deadline.pause(|| stderr).await;
     };

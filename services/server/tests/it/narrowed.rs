@@ -1,4 +1,5 @@
-//! Keys that are narrowed to threads, on both databases: what lies in other threads is neither seen, counted nor changed.
+//! Keys that are narrowed to threads, on both databases: entries in other threads are neither returned, counted nor
+//! changed.
 
 use context_model::CreateApiKeyRequest;
 use context_test_postgres::TestDatabase;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// What only entries in other threads say.
+/// A word that occurs only in entries of other threads.
 const CANARY: &str = "canary";
 
 /// A service with entries in three threads, and two keys of one owner.
@@ -72,7 +73,7 @@ impl House {
         houses
     }
 
-    /// What one of the keys gets.
+    /// The reply to a request with one of the keys.
     async fn with(&self, request: Request, narrowed: bool) -> Reply {
         let key = if narrowed { &self.narrowed } else { &self.all };
         let reply = request
@@ -257,7 +258,7 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
             "{some}"
         );
 
-        // The same answer as for an entry that does not exist.
+        // The same response as for an entry that does not exist.
         for request in [json!({"text": "changed"}), json!({"tags": []})] {
             let detail = async |id: i64| {
                 let reply = house

@@ -1,4 +1,4 @@
-//! Owners never see anything of each other, whatever they do.
+//! No operation shows an owner anything of another owner.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ fn canary(owner: usize) -> String {
     format!("canary{}x", "abcdefghij".as_bytes()[owner] as char)
 }
 
-/// What one owner made, to be asked for by all.
+/// The artifacts and the number of entries that one owner has created. All owners request them.
 #[derive(Default)]
 struct Made {
     artifacts: Vec<String>,
     contexts: i64,
 }
 
-/// One caller of an owner whom all share, narrowed to the thread that is called like the canary.
+/// A caller that is narrowed to the thread named after its canary. All these callers have the same owner.
 fn narrowed(number: usize) -> Caller {
     let threads = m::ThreadSet::from_shown(&[format!("thread {}", canary(number))]).unwrap();
     Caller {
@@ -70,7 +70,7 @@ async fn step(
     };
     let text = format!("{word} common words {}", random.below(1_000_000));
     let context_id = i64::try_from(random.below(50) + 1).unwrap();
-    /// What came back, as anybody on the wire would see it.
+    /// The reply or the error in the form that the caller receives.
     fn shown<T: Serialize>(outcome: m::Result<T>) -> String {
         match outcome {
             Ok(reply) => serde_json::to_string(&reply).unwrap(),
@@ -303,7 +303,7 @@ async fn ten_owners_never_see_anything_of_each_other() {
                 .and_then(|made: &Made| made.artifacts.last())
                 .map(|id| (id.clone(), owner)),
         );
-        // A refusal repeats the id that was asked for.
+        // An error repeats the requested id, so only replies are checked.
         if seen.starts_with(['{', '[']) {
             let foreign = seen
                 .split('"')

@@ -18,7 +18,7 @@ async fn replica(database: &TestDatabase) -> Service {
     .await
 }
 
-/// Two services that make the schema at the same moment.
+/// Two services that create the schema at the same time.
 async fn replicas(database: &TestDatabase) -> [Arc<Service>; 2] {
     let (one, other) = futures::join!(replica(database), replica(database));
     [Arc::new(one), Arc::new(other)]
@@ -112,10 +112,10 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
             }
         })
     };
-    // All of them at once, then their ends.
+    // Starts all writers at once, then waits for each.
     let writers: Vec<_> = (0..WRITERS).map(write).collect();
     for writer in writers {
-        writer.await.expect("the writer ends well");
+        writer.await.expect("the writer does not panic");
     }
     let end = services[1]
         .get(&format!("/v1/contexts/{counter}"))
@@ -213,7 +213,10 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
         json!({}),
     );
     assert_eq!(off.header("authorization", &first).send().await.status, 200);
-    #[expect(clippy::disallowed_methods, reason = "a promise: within a second")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the documented limit of one second"
+    )]
     let switched_off = std::time::Instant::now();
     while threads().send().await.status == 200 {
         assert!(

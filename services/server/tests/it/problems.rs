@@ -1,4 +1,4 @@
-//! Every failure has the same form.
+//! Every error response has the same form.
 
 use context_test_support::http::Request;
 use serde_json::json;

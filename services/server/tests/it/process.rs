@@ -1,4 +1,4 @@
-//! The program itself: its command line, and how one process gives way to another.
+//! The program itself: its command line, and how one process yields the database to another.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ pub fn program(home: &Home) -> Command {
     home.command_at(Path::new(PROGRAM))
 }
 
-/// Runs it to its end and gives exit code, stdout and stderr.
+/// Runs a command to its end. Returns its exit code, stdout and stderr.
 pub fn run(command: &mut Command) -> (i32, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -73,7 +73,7 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
             && help.contains("[default: ~/.mcp/context_storage.db]"),
         "{help}"
     );
-    // The port cannot be listened on, so that the start ends with a sentence that shows which value won.
+    // The service cannot listen on this port, so it ends with a message that shows which value took precedence.
     let (code, _, stderr) = run(program(&home)
         .env("CONTEXT_LISTEN", "${NOT_SET:-192.0.2.7:1}")
         .env("AUTH", "")
@@ -163,7 +163,7 @@ async fn one_started_by_hand_takes_over_from_one_that_a_gateway_started() {
     let banner = started.log();
     assert!(
         !banner.contains("http://"),
-        "it opens the socket alone: {banner}"
+        "it listens only on the socket: {banner}"
     );
     let by_hand = home.start_as(program(&home)).await;
     assert!(started.ended().await.success(), "it drained");

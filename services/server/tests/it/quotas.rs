@@ -1,4 +1,4 @@
-//! How much an owner may have, on both databases.
+//! Quotas of owners, on both databases.
 
 use context_test_postgres::TestDatabase;
 use context_test_support::http::Reply;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// A service with these flags on each database; PostgreSQL when there is a server.
+/// A service with these flags on each database. PostgreSQL only if there is a server.
 pub async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     let mut services = vec![(Service::start_with(flags).await, None)];
     if let Some(database) = TestDatabase::empty().await {
@@ -70,7 +70,7 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
                 .json()["deleted_count"],
             1
         );
-        // It is counted again within a second.
+        // The usage is counted again within a second.
         until("it is counted again", async || {
             let fourth = service.post("/v1/contexts", entry("fourth"));
             fourth.send().await.status == StatusCode::CREATED
@@ -167,7 +167,7 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
     for (service, _database) in services(&["--idempotency-mb=1"]).await {
-        // Of entries that do not exist, so that all that is stored are outcomes.
+        // The entries do not exist, so only outcomes are stored.
         let updates: Vec<Value> = (1..=100)
             .map(|id| json!({"context_id": id, "text": "x"}))
             .collect();

@@ -1,4 +1,4 @@
-//! Results that change between their ranking and the reading of them.
+//! Results that change after they were ranked and before they are read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// Changes an entry whenever results are reranked, which is after they were ranked and before they are read.
+/// A reranker that changes an entry. Reranking runs after results were ranked and before they are read.
 #[derive(Default)]
 struct Changing {
-    /// Where to change it, and how; the count of changes takes the place of `null`.
+    /// The URL and the body of the change. `metadata` is replaced by the number of the change.
     change: OnceLock<(String, Value)>,
     changes: AtomicU64,
     at_most: u64,
@@ -54,7 +54,8 @@ fn model() -> String {
     .to_owned()
 }
 
-/// Services on each database, whose results change `at_most` so often while they are searched, and the entry that does.
+/// A service on each database, with an entry that changes during the first `at_most` rerankings, and the id of the
+/// entry.
 async fn services(at_most: u64, change: Value) -> Vec<(Service, i64, Option<TestDatabase>)> {
     let mut started = Vec::new();
     for database in [None, TestDatabase::empty().await] {

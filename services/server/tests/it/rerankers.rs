@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::service::{Service, settings};
 
-/// A server that reranks as Cohere's does: the longer a text, the worse. That is the reverse of what words say here.
+/// A server with the API of Cohere. It scores longer texts lower, which reverses the full-text order of these entries.
 async fn cohere(listener: TcpListener) {
     let rerank = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["authorization"], "Bearer key-of-the-test");
@@ -72,10 +72,10 @@ fn ids(found: &Value) -> Vec<i64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_order() {
     let provider = Reserved::new();
-    // Nobody answers there yet, and no embedding model is needed for it.
+    // The provider does not respond yet. Reranking with it needs no embedding model.
     let service = Service::start_with(&as_strs(&flags(provider.address()))).await;
     let mut stored = Vec::new();
-    // In a thread each: the words of neighbours would count too.
+    // Each in its own thread, because words of the context window would count too.
     for (thread, text) in [
         ("a", "tags tags tags of every kind"),
         ("b", "tags and tags of a kind"),
@@ -131,7 +131,7 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&statistics["reranking"][key], value, "{key}");
     }
-    // Gone again, with its connections.
+    // The provider becomes unavailable again, and its connections are closed.
     server.abort();
     let _ = server.await;
 }

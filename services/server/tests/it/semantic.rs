@@ -1,5 +1,5 @@
-//! Semantic search, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
-//! On every database there is.
+//! Semantic search on each available database, with a small network of random weights. Equal texts are near each other,
+//! and no model has to be downloaded.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::service::Service;
 
-/// The network that the tests of `context-bert` compare with.
+/// The network that the tests of `context-bert` use as reference.
 fn model() -> String {
     concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -32,7 +32,7 @@ fn with_model() -> Vec<String> {
     ]
 }
 
-/// A database on which services of a test start, one after the other or together.
+/// A database for the services of a test, which run one after the other or at the same time.
 struct Database {
     flags: Vec<String>,
     _file: TempDir,
@@ -68,7 +68,7 @@ impl Database {
         })
     }
 
-    /// Without a server, SQLite alone.
+    /// All databases. Without a PostgreSQL server, only SQLite.
     async fn all() -> Vec<Self> {
         [Some(Self::sqlite()), Self::postgres().await]
             .into_iter()
@@ -85,7 +85,7 @@ async fn start(flags: &[String]) -> Service {
     Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// Waits until so many entries have their vectors.
+/// Waits until this many entries have vectors.
 async fn until_embedded(service: &Service, entries: u64) {
     until("all are embedded", async || {
         let statistics = service.get("/v1/statistics").send().await.json();
@@ -359,7 +359,7 @@ async fn a_long_text_is_found_by_any_part_of_it() {
     }
 }
 
-/// A server that embeds as Ollama does: a text's vector depends on its letters. It fails at texts with poison.
+/// A server with the API of Ollama. A text's vector depends on its letters. Requests with the word poison fail.
 async fn ollama(listener: tokio::net::TcpListener) {
     let embed = |axum::Json(request): axum::Json<Value>| async move {
         let vector = |text: &Value| {
@@ -436,7 +436,7 @@ async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answer
             (&json!("aaaa"), &json!("embeddinggemma:latest"))
         );
 
-        // Gone again, with its connections.
+        // The provider becomes unavailable again, and its connections are closed.
         server.abort();
         let _ = server.await;
     }
@@ -518,7 +518,7 @@ async fn a_retry_gets_its_reply_while_the_provider_is_away() {
         let first = async {
             loop {
                 let reply = store("aaaa", "k").await;
-                // Until the provider has been reached.
+                // Waits until the provider was reached.
                 if reply.status.as_u16() == 201 {
                     return reply;
                 }
@@ -670,7 +670,7 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
         service.begin_stop();
         service.stopped().await;
 
-        // Off, nothing is read and nothing written.
+        // With the setting off, token vectors are neither read nor written.
         let service = database.start(&with_model()).await;
         for (n, text) in &second {
             service.store(&format!("t{}", n % 2), text).await;
@@ -730,7 +730,7 @@ async fn a_text_of_very_many_chunks_is_stored_without_token_vectors() {
         .concat();
         let service = database.start(&flags).await;
         let book = "the database stores tags. ".repeat(400);
-        // Together, so that they must not take each other's vectors.
+        // In one batch, so that mixed-up vectors would be detected.
         let entries: Vec<Value> = [TEXTS[1], &book, TEXTS[2]]
             .iter()
             .map(|text| json!({"thread_id": "t", "source": "user", "text": text}))
@@ -829,7 +829,7 @@ async fn what_one_service_embeds_another_one_finds_at_once() {
     }
 }
 
-/// The same network under another name: another model, as far as anybody can tell.
+/// The same network under another name, which the service treats as another model.
 fn named(name: &str) -> Vec<String> {
     [with_model(), vec![format!("--embedding-model={name}")]].concat()
 }
@@ -919,7 +919,7 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
         service.begin_stop();
         service.stopped().await;
 
-        // Nobody serves the database: the command does it by itself.
+        // No service uses the database, so the command does the work itself.
         let elsewhere = TempDir::new().unwrap();
         let flags = [named("second"), database.flags.clone()].concat();
         let config = crate::service::settings(
@@ -944,10 +944,10 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
     }
 }
 
-/// An embedder that notes each query as it is encoded.
+/// An embedder that records each encoded query.
 struct Noting {
     embedder: LocalEmbedder,
-    /// Whether it makes a query's vector and those of its tokens in one pass.
+    /// Whether it returns a query's vector and its token vectors from one pass.
     in_one_pass: bool,
     queries: Arc<Mutex<Vec<String>>>,
 }
@@ -1031,7 +1031,8 @@ async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
         ),
     ];
     let mut scores = Vec::new();
-    // One that cannot give both at once is asked for each, apart from the search that needs no vector of the query.
+    // An embedder that cannot return both in one pass encodes the query twice, except in the search that needs no
+    // vector of the query.
     for (in_one_pass, encodings) in [(true, [1, 1, 1, 1]), (false, [2, 2, 2, 1])] {
         let queries = Arc::default();
         let embedder = LocalEmbedder::load(

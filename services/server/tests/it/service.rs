@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A key as its holder has it.
+/// A key: the secret and the id.
 pub struct Key {
     pub text: String,
     pub id: String,
 }
 
-/// A service with a database of its own; both go away with it.
+/// A service with its own database. Both are removed when this value is dropped.
 pub struct Service {
     pub address: SocketAddr,
     pub grpc_address: Option<SocketAddr>,
@@ -39,12 +39,12 @@ impl Service {
         Self::start_with(&[]).await
     }
 
-    /// With flags beside the ones every test needs.
+    /// Starts a service with these flags in addition to those that every test needs.
     pub async fn start_with(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let config = settings(directory.path(), flags);
         let Started::Running(running) = start(&config).await.expect("the service starts") else {
-            panic!("nobody else serves this database");
+            panic!("no other service uses this database");
         };
         Self {
             address: running.address().expect("an address"),
@@ -78,7 +78,7 @@ impl Service {
         Request::new(method, format!("http://{}{path}", self.address))
     }
 
-    /// Stores an entry and gives its id.
+    /// Stores an entry and returns its id.
     pub async fn store(&self, thread: &str, text: &str) -> i64 {
         let body = serde_json::json!({"thread_id": thread, "source": "user", "text": text});
         let reply = self.post("/v1/contexts", body).send().await;
@@ -86,13 +86,13 @@ impl Service {
         reply.json()["context_id"].as_i64().expect("an id")
     }
 
-    /// Makes a key of this owner.
+    /// Creates a key of this owner.
     pub async fn key(&self, owner: &str, scopes: &[&str]) -> Key {
         self.key_with(owner, scopes, CreateApiKeyRequest::default())
             .await
     }
 
-    /// Makes a key of this owner, with what else is given.
+    /// Creates a key of this owner with these options.
     pub async fn key_with(&self, owner: &str, scopes: &[&str], more: CreateApiKeyRequest) -> Key {
         let scopes = Some(scopes.iter().map(ToString::to_string).collect());
         let key = CreateApiKeyRequest {
@@ -123,12 +123,12 @@ impl Service {
         Key { text, id }
     }
 
-    /// A search that takes as long as it may, on SQLite. Each condition goes through a long array up to its end.
+    /// A search that reaches its time limit on SQLite. Each condition scans a long array to its end.
     pub async fn endless_search(&self) -> Request {
         self.post("/v1/contexts/search", self.endless_search_body().await)
     }
 
-    /// What such a search asks for.
+    /// Stores the entries, and returns the body of such a search.
     pub async fn endless_search_body(&self) -> serde_json::Value {
         let mut labels = vec![0; 150_000];
         labels.push(1);
@@ -141,7 +141,7 @@ impl Service {
         json!({"metadata_filters": vec![condition; 100]})
     }
 
-    /// Waits until an operation runs. The metrics themselves need no turn.
+    /// Waits until an operation runs. The request for metrics does not count as an operation.
     pub async fn until_busy(&self) {
         until("an operation runs", async || {
             let metrics = self.get("/metrics").send().await.body;
@@ -150,7 +150,7 @@ impl Service {
         .await;
     }
 
-    /// Tells it to stop.
+    /// Requests the service to stop.
     pub fn begin_stop(&self) {
         self.stop.cancel();
     }

@@ -1,4 +1,4 @@
-//! Summaries, which follow their entries in the background. On every database there is.
+//! Summaries, which are created in the background, on each available database.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::service::Service;
 
-/// A server that summarizes as Anthropic's does: the first two words, of a text that may be summarized.
+/// A server with the API of Anthropic. The summary of a text is its first two words.
 async fn anthropic(listener: TcpListener) {
     let summarize = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["x-api-key"], "sk-of-the-test");

@@ -1,5 +1,5 @@
-//! Every operation against every kind of credentials, on both wires. The operations are those of the service descriptor and of
-//! the OpenAPI document, so that a new one cannot be forgotten.
+//! Every operation with every kind of credentials, over gRPC and REST. The operations are those of the service
+//! descriptor and of the OpenAPI document, so that a new one cannot be forgotten.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::service::Service;
 
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 
-/// The scope that an operation needs, by its documented name; `None`: any key will do.
+/// The scope that an operation needs, by its documented name. `None` if any key is sufficient.
 fn scope(operation: &str) -> Option<Scope> {
     let has = |words: &[&str]| {
         words
@@ -33,7 +33,7 @@ fn scope(operation: &str) -> Option<Scope> {
     })
 }
 
-/// What kind of things an operation is about, for keys that are narrowed.
+/// The kind of resource that an operation concerns, for narrowed keys.
 fn about(operation: &str) -> &'static str {
     if operation.contains("artifact") {
         "artifacts"
@@ -53,13 +53,13 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// One operation on one wire.
+/// One operation over one transport.
 enum Call {
     Grpc { path: String },
     Rest { method: String, path: String },
 }
 
-/// Every operation of both wires with its name.
+/// Every operation of both transports with its name.
 fn operations() -> Vec<(String, Call)> {
     let mut operations = Vec::new();
     let descriptors = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
@@ -119,7 +119,7 @@ impl Call {
         .await
     }
 
-    /// What came back: `Some((code, sentence))` when it is about who called.
+    /// The code and the message if the request was rejected because of its credentials, else `None`.
     async fn refusal(
         &self,
         service: &Service,
@@ -224,7 +224,7 @@ async fn walk(service: &Service) {
         .expect("the first start makes a key");
 
     let unknown = format!("Bearer sk_prod_{}", "x".repeat(32));
-    // The same first 16 characters as a key that exists, so that it is compared to the end.
+    // It shares the first 16 characters with an existing key, so that the whole key is compared.
     let near = format!(
         "{}{}",
         &good[..39],
@@ -412,7 +412,7 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
     }
 }
 
-/// An expiry that comes at once, but not before the key is made.
+/// An expiry that is imminent, but later than the key's creation.
 fn soon() -> CreateApiKeyRequest {
     CreateApiKeyRequest {
         expires_at: Some(from_now(Duration::from_millis(1_500)).to_string()),
