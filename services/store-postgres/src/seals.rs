@@ -133,13 +133,13 @@ struct At {
 
 impl At {
     /// The owner comes last, because its name may contain spaces.
-    fn to_place(&self) -> ScanCursor {
+    fn to_cursor(&self) -> ScanCursor {
         let (id, number) = self.after.clone().unwrap_or_else(|| ("-".to_owned(), 0));
         ScanCursor::new(format!("{} {id} {number} {}", self.table, self.owner))
     }
 
-    fn parse(place: &ScanCursor) -> Option<Self> {
-        let mut parts = place.as_str().splitn(4, ' ');
+    fn parse(cursor: &ScanCursor) -> Option<Self> {
+        let mut parts = cursor.as_str().splitn(4, ' ');
         let (table, id, number, owner) = (
             parts.next()?.parse().ok()?,
             parts.next()?,
@@ -163,7 +163,7 @@ fn compared<'v>(
     let number = || Bind::Int(*number);
     let entry_id = || {
         let id = id.parse().map(Bind::Int);
-        id.map_err(|_| StoreError::Internal("a place of sealing cannot be read".into()))
+        id.map_err(|_| StoreError::Internal("a cursor of sealing cannot be parsed".into()))
     };
     let operator = Fragment::new(operator);
     Ok(match table.name {
@@ -347,7 +347,7 @@ impl SealStore for PostgresStore {
         lease.give_back();
         Ok(SealedPage {
             sealed,
-            next: next.map(|at| at.to_place()),
+            next: next.map(|at| at.to_cursor()),
         })
     }
 }
@@ -364,7 +364,7 @@ mod tests {
                 owner: "an owner - 4 2".to_owned(),
                 after,
             };
-            assert_eq!(At::parse(&at.to_place()), Some(at));
+            assert_eq!(At::parse(&at.to_cursor()), Some(at));
         }
     }
 }

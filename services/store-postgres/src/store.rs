@@ -312,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision. The call gives up its turn meanwhile, so that other calls can run.
+    /// Waits until this standby has the revision. The call releases its turn meanwhile, so that other calls can run.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let _waiting = self
             .waiting

@@ -21,7 +21,7 @@ use crate::store::PostgresStore;
 use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries checked in one read.
-const LOOKED_AT: i64 = 2_000;
+const MAX_CHECKED: i64 = 2_000;
 
 #[async_trait]
 impl SummaryStore for PostgresStore {
@@ -33,7 +33,7 @@ impl SummaryStore for PostgresStore {
         limit: u32,
     ) -> Result<UnsummarizedPage> {
         let after = after
-            .and_then(|place| place.as_str().split_once(' '))
+            .and_then(|cursor| cursor.as_str().split_once(' '))
             .and_then(|(id, owner)| Some((owner.to_owned(), id.parse().ok()?)));
         let page = Page {
             after: after.unwrap_or_default(),
@@ -111,7 +111,7 @@ impl Reading for Page {
             Bind::Int(i64::from(self.min_chars)),
             Bind::text(owner_id),
             Bind::Int(*id),
-            Bind::Int(LOOKED_AT),
+            Bind::Int(MAX_CHECKED),
             Bind::Int(i64::from(self.limit)),
             Bind::Int(i64::from(self.max_chars)),
         ];
@@ -119,10 +119,10 @@ impl Reading for Page {
         let Some(last) = rows.pop() else {
             return Ok(Some((0, self.empty())));
         };
-        let place = |row: &Row| ScanCursor::new(format!("{} {}", row.id, row.owner_id));
+        let cursor = |row: &Row| ScanCursor::new(format!("{} {}", row.id, row.owner_id));
         let next = match rows.last() {
-            Some(row) if rows.len() == self.limit as usize => Some(place(row)),
-            _ => (last.looked_at == LOOKED_AT).then(|| place(&last)),
+            Some(row) if rows.len() == self.limit as usize => Some(cursor(row)),
+            _ => (last.looked_at == MAX_CHECKED).then(|| cursor(&last)),
         };
         let entry = |row: Row| Unsummarized {
             owner: OwnerId::new(row.owner_id),

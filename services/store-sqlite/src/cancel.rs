@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(
             count_to(&mut conn, 100_000),
             Ok(100_000),
-            "outside of a read nothing is given up"
+            "nothing is cancelled outside of a read"
         );
         let next = Waiting::default();
         assert_eq!(

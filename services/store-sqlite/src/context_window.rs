@@ -64,14 +64,14 @@ impl ContextWindows {
     pub fn of_new(
         &mut self,
         conn: &mut SqliteConnection,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
         newest: Option<i64>,
         keywords: impl FnOnce(&Self) -> String,
     ) -> QueryResult<String> {
         if self.reach() == 0 {
             return Ok(String::new());
         }
-        let key = (place.owner, place.thread_id.to_owned());
+        let key = (position.owner, position.thread_id.to_owned());
         let kept = self.young.remove(&key).or_else(|| self.old.remove(&key));
         let mut turns = match (kept, newest) {
             (_, None) => VecDeque::new(),
@@ -79,17 +79,17 @@ impl ContextWindows {
             // that the cached entry was stored with a wrong clock.
             (Some(turns), Some(newest))
                 if turns.back().is_some_and(|turn| {
-                    turn.row_id == newest && turn.created_at <= place.created_at
+                    turn.row_id == newest && turn.created_at <= position.created_at
                 }) =>
             {
                 turns
             }
-            (_, Some(_)) => self.read_before(conn, place)?,
+            (_, Some(_)) => self.read_before(conn, position)?,
         };
-        let words = self.words(&turns, place.created_at);
+        let words = self.words(&turns, position.created_at);
         turns.push_back(Turn {
-            row_id: place.row_id,
-            created_at: place.created_at,
+            row_id: position.row_id,
+            created_at: position.created_at,
             keywords: keywords(self),
         });
         while turns.len() > self.reach() as usize {
@@ -106,10 +106,10 @@ impl ContextWindows {
     pub fn of_next(
         &mut self,
         conn: &mut SqliteConnection,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
         text: &str,
     ) -> QueryResult<String> {
-        let key = (place.owner, place.thread_id.to_owned());
+        let key = (position.owner, position.thread_id.to_owned());
         let newest = self
             .young
             .get(&key)
@@ -117,7 +117,7 @@ impl ContextWindows {
             .and_then(VecDeque::back)
             .map(|turn| turn.row_id);
         // A thread that is not in the cache is read from the database.
-        self.of_new(conn, place, newest.or(Some(0)), |context_windows| {
+        self.of_new(conn, position, newest.or(Some(0)), |context_windows| {
             context_windows.keywords(text)
         })
     }
@@ -126,36 +126,36 @@ impl ContextWindows {
     pub fn of_old(
         &self,
         conn: &mut SqliteConnection,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
     ) -> QueryResult<String> {
         if self.reach() == 0 {
             return Ok(String::new());
         }
-        Ok(self.words(&self.read_before(conn, place)?, place.created_at))
+        Ok(self.words(&self.read_before(conn, position)?, position.created_at))
     }
 
     /// The rows after this position whose context window may contain it, each with its creation time.
     pub fn after(
         &self,
         conn: &mut SqliteConnection,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
     ) -> QueryResult<Vec<(i64, i64)>> {
         if self.reach() == 0 {
             return Ok(Vec::new());
         }
-        let later = entries::created_at.gt(place.created_at);
+        let later = entries::created_at.gt(position.created_at);
         let beside = entries::created_at
-            .eq(place.created_at)
-            .and(entries::row_id.gt(place.row_id));
+            .eq(position.created_at)
+            .and(entries::row_id.gt(position.row_id));
         entries::table
             .filter(
                 entries::owner
-                    .eq(place.owner)
-                    .and(entries::thread_id.eq(place.thread_id)),
+                    .eq(position.owner)
+                    .and(entries::thread_id.eq(position.thread_id)),
             )
             .filter(
                 entries::created_at
-                    .ge(place.created_at)
+                    .ge(position.created_at)
                     .and(later.or(beside)),
             )
             .order((entries::created_at, entries::row_id))
@@ -174,26 +174,26 @@ impl ContextWindows {
     fn read_before(
         &self,
         conn: &mut SqliteConnection,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
     ) -> QueryResult<VecDeque<Turn>> {
-        let earlier = entries::created_at.lt(place.created_at);
+        let earlier = entries::created_at.lt(position.created_at);
         let beside = entries::created_at
-            .eq(place.created_at)
-            .and(entries::row_id.lt(place.row_id));
+            .eq(position.created_at)
+            .and(entries::row_id.lt(position.row_id));
         let chars = i64::try_from(CONTEXT_KEYWORDS_BYTES).unwrap_or(i64::MAX);
         let rows: Vec<(i64, i64, String)> = entries::table
             .filter(
                 entries::owner
-                    .eq(place.owner)
-                    .and(entries::thread_id.eq(place.thread_id)),
+                    .eq(position.owner)
+                    .and(entries::thread_id.eq(position.thread_id)),
             )
             .filter(
                 entries::created_at
-                    .le(place.created_at)
+                    .le(position.created_at)
                     .and(earlier.or(beside)),
             )
             .filter(
-                entries::created_at.ge(place
+                entries::created_at.ge(position
                     .created_at
                     .saturating_sub(self.context_window.gap_micros())),
             )

@@ -105,13 +105,13 @@ fn reindex(
     let Some(row) = entries::find(conn, row_id)? else {
         return Ok(());
     };
-    let place = EntryPosition {
+    let position = EntryPosition {
         owner,
         thread_id: &row.thread_id,
         created_at: row.created_at,
         row_id,
     };
-    let context = context_windows.of_old(conn, &place)?;
+    let context = context_windows.of_old(conn, &position)?;
     let unreadable =
         |_| diesel::result::Error::DeserializationError("a stored entry cannot be read".into());
     let document = Document {

@@ -118,14 +118,14 @@ mod tests {
         assert_eq!(
             inline.try_read(|_| slow()),
             Some(2),
-            "its own answer counts"
+            "a slow lookup still returns its result"
         );
         assert_eq!(inline.try_read(|_| Ok(Some(3))), None);
         inline.paused_until.store(0, Ordering::Relaxed);
         assert_eq!(
             inline.try_read(|_| Ok(Some(4))),
             Some(4),
-            "they go on when the rest is over"
+            "lookups resume after the pause"
         );
     }
 

@@ -170,8 +170,8 @@ fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) ->
 }
 
 /// Parses a cursor into an index of [`TABLES`] and a key in that table.
-fn parse(place: &ScanCursor) -> Option<(usize, [i64; 3])> {
-    let mut parts = place
+fn parse(cursor: &ScanCursor) -> Option<(usize, [i64; 3])> {
+    let mut parts = cursor
         .as_str()
         .split(' ')
         .map(|part| part.parse::<i64>().ok());

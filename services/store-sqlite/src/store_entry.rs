@@ -103,7 +103,7 @@ pub(crate) fn store(
     tags::add(transaction, row_id, given_tags)?;
     images::insert(transaction.conn, owner, row_id, given_images)?;
     vectors::insert(transaction, row_id, embedding)?;
-    let place = EntryPosition {
+    let position = EntryPosition {
         owner,
         thread_id,
         created_at,
@@ -111,7 +111,7 @@ pub(crate) fn store(
     };
     let context = transaction
         .context_windows
-        .of_new(transaction.conn, &place, before, |_| keywords.to_owned())?;
+        .of_new(transaction.conn, &position, before, |_| keywords.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,

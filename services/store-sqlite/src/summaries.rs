@@ -56,7 +56,7 @@ impl SummaryStore for SqliteStore {
         limit: u32,
     ) -> Result<UnsummarizedPage> {
         let after = after
-            .and_then(|place| place.as_str().parse().ok())
+            .and_then(|cursor| cursor.as_str().parse().ok())
             .unwrap_or(0);
         self.searches
             .read(None, move |conn| {

@@ -210,7 +210,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Passes a token on. Returns false when SQLite wants no more.
+    /// Passes a token to SQLite. Returns false when SQLite accepts no more.
     fn emit(&mut self, flags: c_int, token: &str, start: usize, end: usize) -> bool {
         let int = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
         // SAFETY: the callback copies the token before it returns. Context and callback belong to the same call.

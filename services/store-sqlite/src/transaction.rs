@@ -117,11 +117,11 @@ impl<'c> Transaction<'c> {
     /// deleted. Returns the creation time and row id of the first of them.
     pub fn schedule_following(
         &mut self,
-        place: &EntryPosition<'_>,
+        position: &EntryPosition<'_>,
     ) -> QueryResult<Option<(i64, i64)>> {
         self.context_windows.forget();
-        let after = self.context_windows.after(self.conn, place)?;
-        let owner = place.owner;
+        let after = self.context_windows.after(self.conn, position)?;
+        let owner = position.owner;
         self.full_text.extend(
             after
                 .iter()

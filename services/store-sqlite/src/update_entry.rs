@@ -78,7 +78,7 @@ pub(crate) fn update(
     transaction.owner.count(merged.counts);
     update_thread(transaction, &stored, id, text.as_deref(), &merged)?;
     if text.is_some() || new_tags.is_some() || merged.counts.multimodal != 0 {
-        let place = EntryPosition {
+        let position = EntryPosition {
             owner,
             thread_id: &stored.thread_id,
             created_at: stored.created_at,
@@ -86,9 +86,9 @@ pub(crate) fn update(
         };
         let context = transaction
             .context_windows
-            .of_old(transaction.conn, &place)?;
+            .of_old(transaction.conn, &position)?;
         if text.is_some() {
-            transaction.schedule_following(&place)?;
+            transaction.schedule_following(&position)?;
         }
         transaction.full_text(FullTextChange::Delete { owner, row_id });
         transaction.full_text(FullTextChange::Insert {

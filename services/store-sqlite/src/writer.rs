@@ -133,7 +133,7 @@ impl Writer {
                 ),
                 (
                     "PRAGMA wal_checkpoint(TRUNCATE)",
-                    "Could not checkpoint the log; the next start does it",
+                    "Could not checkpoint the log; the next start will do it",
                 ),
             ] {
                 if let Err(error) = conn.batch_execute(statement) {
@@ -149,7 +149,7 @@ impl Writer {
     fn idle(&mut self) {
         let Some(conn) = &mut self.conn else { return };
         if let Err(error) = conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE)") {
-            tracing::warn!(error = %error, "Could not checkpoint the log; a later commit does it");
+            tracing::warn!(error = %error, "Could not checkpoint the log; a later commit will do it");
         }
         connection::release_memory(conn);
     }

@@ -1,4 +1,4 @@
-//! The behaviours that every database shows, on the embedded one.
+//! Runs the behaviours of the conformance suite on SQLite.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,9 +20,9 @@ impl Tamper for File {
             SqliteConnection::establish(self.0.to_str().expect("UTF-8")).expect("the file opens");
         conn.batch_execute("PRAGMA busy_timeout = 10000")
             .expect("a setting");
-        // As in a database from before checksums: the note that every row has checksums does not exist yet.
+        // As in a database from before checksums: the record that every row has checksums does not exist yet.
         conn.batch_execute("DELETE FROM meta WHERE key = 'sealed'")
-            .expect("the note is taken away");
+            .expect("the record is deleted");
         conn.batch_execute(sql)
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
     }

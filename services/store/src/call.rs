@@ -25,10 +25,10 @@ struct Call {
     turn: Option<Arc<dyn Turn>>,
 }
 
-/// A turn among the operations that may run at the same time. An operation gives it up while it only waits.
+/// A turn among the operations that may run at the same time. An operation releases it while it only waits.
 #[async_trait]
 pub trait Turn: Send + Sync {
-    /// Gives up the turn, so that another operation can run.
+    /// Releases the turn, so that another operation can run.
     fn leave(&self);
 
     /// Waits for a turn again.
@@ -55,7 +55,7 @@ pub fn deadline() -> Option<Instant> {
     CALL.try_with(|call| call.deadline).ok()
 }
 
-/// Awaits something other than the call's own work, and gives up its turn in the meantime.
+/// Awaits something other than the call's own work, and releases its turn in the meantime.
 ///
 /// # Errors
 /// The errors of [`Turn::take`].

@@ -137,7 +137,7 @@ mod tests {
         let mut shares = shares(1, &[("a", 1), ("a", 2), ("a", 3), ("b", 10), ("b", 11)]);
         let mut order = Vec::new();
         while let Some((sharer, item)) = shares.grant_next() {
-            assert!(shares.grant_next().is_none(), "the place is taken");
+            assert!(shares.grant_next().is_none(), "no slot is free");
             order.push(item);
             shares.give_back(&sharer);
         }

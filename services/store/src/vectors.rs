@@ -1,4 +1,4 @@
-//! Embeddings: what a store keeps of an entry's vectors, and the semantic searches that use them.
+//! Embeddings: the stored vectors of entries, and the semantic searches that use them.
 
 use async_trait::async_trait;
 use context_model::{Filter, ThreadSet};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FtsSearch, OwnerId, Read, Result};
 
-/// The model that made vectors. Vectors of models that differ in any field are never compared.
+/// The model that created vectors. Vectors of models that differ in any field are never compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddingModel {
     /// The model's name, plus whatever distinguishes models of the same name.
@@ -31,7 +31,7 @@ pub struct EmbeddedChunk {
 /// The embedding of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedded {
-    /// The model that made them.
+    /// The model that created the vectors.
     pub model: EmbeddingModel,
     /// The vectors of the parts of the text, in order. Not empty.
     pub chunks: Vec<EmbeddedChunk>,
@@ -114,8 +114,8 @@ pub struct ScanCursor(String);
 impl ScanCursor {
     /// A cursor in the store's own notation.
     #[must_use]
-    pub fn new(place: impl Into<String>) -> Self {
-        Self(place.into())
+    pub fn new(notation: impl Into<String>) -> Self {
+        Self(notation.into())
     }
 
     /// The notation.
@@ -139,7 +139,7 @@ pub struct LateEmbedding {
 /// A semantic search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SemanticSearch {
-    /// The model that made the vector.
+    /// The model that created the vector.
     pub model: EmbeddingModel,
     /// The query vector, of length 1.
     pub vector: Vec<f32>,
@@ -268,8 +268,8 @@ pub trait VectorStore: Send + Sync {
         read: Read,
     ) -> Result<Ranking>;
 
-    /// The token vectors of these chunks, made by this model. Chunks without token vectors are omitted. The vectors are
-    /// large, so no other method reads them.
+    /// The token vectors of these chunks, created by this model. Chunks without token vectors are omitted. The vectors
+    /// are large, so no other method reads them.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

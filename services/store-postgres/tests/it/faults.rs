@@ -127,14 +127,14 @@ async fn a_commit_without_an_answer_is_reported_as_such_and_never_repeated() {
     proxy.set(Mode::CutAfterCommit);
     let error = put(&store, "committed", None)
         .await
-        .expect_err("nobody knows");
+        .expect_err("the outcome is unknown");
     assert!(matches!(error, StoreError::OutcomeUnknown(_)), "{error:?}");
     let sentence = error.into_error("entries").message;
     assert!(sentence.contains("may have happened or not"), "{sentence}");
     proxy.set(Mode::CutBeforeCommit);
     let error = put(&store, "not committed", None)
         .await
-        .expect_err("nobody knows");
+        .expect_err("the outcome is unknown");
     assert!(matches!(error, StoreError::OutcomeUnknown(_)), "{error:?}");
     assert_eq!(all(&store).await.expect("read"), ["committed"]);
 }

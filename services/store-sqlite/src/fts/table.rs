@@ -277,13 +277,13 @@ fn index_slice(
             let tags: Vec<String> = serde_json::from_str(&tags)
                 .map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
             let content_type = ContentType::of(usize::from(image_count > 0));
-            let place = EntryPosition {
+            let position = EntryPosition {
                 owner,
                 thread_id: &thread_id,
                 created_at,
                 row_id,
             };
-            let context = context_windows.of_next(conn, &place, &text)?;
+            let context = context_windows.of_next(conn, &position, &text)?;
             let text = Indexable::plain(&text);
             let document = Document {
                 row_id,

@@ -65,7 +65,7 @@ impl VectorStore for SqliteStore {
             });
         };
         let after = after
-            .and_then(|place| place.as_str().parse().ok())
+            .and_then(|cursor| cursor.as_str().parse().ok())
             .unwrap_or(0);
         self.searches
             .read(None, move |conn| pending::page(conn, set_id, after, limit))
@@ -138,9 +138,9 @@ impl VectorStore for SqliteStore {
             return Ok(());
         }
         let mut after = Some(0);
-        while let Some(place) = after {
+        while let Some(start) = after {
             after = self
-                .write_without_owner(move |conn, _| moving::sweep(conn, place))
+                .write_without_owner(move |conn, _| moving::sweep(conn, start))
                 .await?;
         }
         Ok(())
@@ -203,16 +203,16 @@ fn rank(
             depth,
         };
         let found = semantic.run(conn).map_err(store_error)?;
-        let place = |at: i64| u32::try_from(at).unwrap_or(0);
+        let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
         ranking.semantic = found
             .hits
             .iter()
             .map(|hit| SemanticHit {
                 id: id_of_row(hit.row_id),
                 distance: hit.distance,
-                position: place(hit.position),
-                start: place(hit.start),
-                end: place(hit.end),
+                position: unsigned(hit.position),
+                start: unsigned(hit.start),
+                end: unsigned(hit.end),
             })
             .collect();
         if search.explain {

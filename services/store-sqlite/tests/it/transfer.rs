@@ -73,7 +73,7 @@ fn content(path: &Path) -> Vec<String> {
             "SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1"
         )));
     }
-    // The note that every row has checksums belongs to each database. A moved row is checked again.
+    // Each database has its own record that every row has checksums. A moved row is checked again.
     all.retain(|line| !line.starts_with("meta 'sealed'"));
     all
 }

@@ -254,7 +254,7 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
     assert_eq!(
         stored_tokens(&path),
         0,
-        "those of the model before are gone with its vectors"
+        "the token vectors of the previous model were deleted with its vectors"
     );
     let after = store
         .rank(&OwnerId::default(), search(9007), Filter::default(), read())

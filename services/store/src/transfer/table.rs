@@ -55,10 +55,10 @@ const SLOT_NAMES: [(Slot, usize, &str); 13] = [
     (Slot::Bytes, 1, "b1"),
 ];
 
-fn slot_name(slot: Slot, place: usize) -> &'static str {
+fn slot_name(slot: Slot, index: usize) -> &'static str {
     SLOT_NAMES
         .iter()
-        .find(|(of, at, _)| *of == slot && *at == place)
+        .find(|(of, at, _)| *of == slot && *at == index)
         .map_or("none", |(_, _, name)| name)
 }
 
@@ -295,16 +295,16 @@ impl Table {
         let mut used = [0_usize; 3];
         for column in columns {
             let slot = column.kind.slot();
-            let place = &mut used[slot as usize];
+            let index = &mut used[slot as usize];
             parts.push(format!(
                 "{} AS {}",
                 expression(column),
-                slot_name(slot, *place)
+                slot_name(slot, *index)
             ));
-            *place += 1;
+            *index += 1;
         }
-        for (slot, place, name) in SLOT_NAMES {
-            if place >= used[slot as usize] {
+        for (slot, index, name) in SLOT_NAMES {
+            if index >= used[slot as usize] {
                 parts.push(format!("{} AS {name}", nothing(slot)));
             }
         }
@@ -327,8 +327,8 @@ mod tests {
                     .count()
             };
             for slot in [Slot::Int, Slot::Text, Slot::Bytes] {
-                let places = SLOT_NAMES.iter().filter(|(of, _, _)| *of == slot).count();
-                assert!(count(slot) <= places, "{}: {slot:?}", table.name);
+                let slots = SLOT_NAMES.iter().filter(|(of, _, _)| *of == slot).count();
+                assert!(count(slot) <= slots, "{}: {slot:?}", table.name);
             }
             let list = table.select_list(|column| column.name.to_owned(), |_| "NULL");
             assert_eq!(list.matches(" AS ").count(), SLOT_NAMES.len(), "{list}");

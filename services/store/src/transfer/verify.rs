@@ -83,13 +83,13 @@ fn differing<'h>(
 }
 
 async fn sum(
-    place: &mut dyn Source,
+    source: &mut dyn Source,
     owner: &OwnerId,
     table: &'static Table,
 ) -> Result<(u64, String), TransferError> {
     let (mut sum, mut rows, mut after) = (Sha256::new(), 0, Vec::new());
     loop {
-        let batch = place.read(owner, table, &after).await?;
+        let batch = source.read(owner, table, &after).await?;
         let Some(last) = batch.last() else { break };
         after = last.key(table);
         rows += batch.len() as u64;
