@@ -1,9 +1,9 @@
-//! The id generator: ids that sort by the time at which they were made (RFC 9562, version 7).
+//! The id generator: ids that sort by their creation time (RFC 9562, version 7).
 
 use context_model::{ArtifactId, Timestamp};
 use uuid::{NoContext, Uuid};
 
-/// An id that no other has. It sorts after those that this process made before it.
+/// A unique id. It sorts after the ids that this process generated before it.
 #[expect(clippy::disallowed_methods, reason = "this is the id generator")]
 pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()

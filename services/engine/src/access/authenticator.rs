@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long what is known of a key holds, and its rate"
+    reason = "the age of cached keys, and their rates"
 )]
 
 use std::collections::HashMap;
@@ -106,8 +106,7 @@ impl Authenticator {
         self.verifier.verifications()
     }
 
-    /// The caller of the value of an `Authorization` header: `Bearer` and a key or token, or the
-    /// key alone.
+    /// Authenticates the value of an `Authorization` header: `Bearer` and a key or token, or only the key.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` if it is not a valid key or token; `OVERLOADED`; `ISSUER_UNAVAILABLE`; the
@@ -177,7 +176,7 @@ impl Authenticator {
         let name = Sha256::digest(caller.key_id.as_deref().unwrap_or_default().as_bytes()).into();
         let mut holders = locked(&self.holders);
         if holders.len() >= MAX_KNOWN && !holders.contains_key(&name) {
-            // This forgets only how much of their rate the holders have left.
+            // This only resets the rates of the holders.
             holders.clear();
         }
         holders.entry(name).or_default().clone()
@@ -187,7 +186,7 @@ impl Authenticator {
     fn remember(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
         let mut remembered = locked(&self.known);
         if remembered.len() >= MAX_KNOWN && !remembered.contains_key(&fingerprint) {
-            // Forgotten keys that are in use return after one more verification, which is cheap.
+            // Keys that are still in use are cached again after one more verification, which is cheap.
             remembered.clear();
         }
         let slot = remembered.entry(fingerprint).or_default().clone();

@@ -162,8 +162,8 @@ impl Caller {
         }
     }
 
-    /// The filter of a search by this caller, including its thread restriction, and how many
-    /// filters the caller gave. Every operation with filters goes through here.
+    /// The filter of a search by this caller, including its thread restriction, and the number of filters in the
+    /// request. Every operation with filters calls this.
     pub(crate) fn filter(
         &self,
         given: FilterInput,

@@ -4,7 +4,7 @@
 //! is added. So most writes cost no count, and writes of other services are seen within a minute. A
 //! write is never refused on the basis of an old count.
 
-#![expect(clippy::disallowed_methods, reason = "how long a count holds")]
+#![expect(clippy::disallowed_methods, reason = "the age of counts")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -57,7 +57,7 @@ mod tests {
             per_minute: 60,
             burst: 3,
         };
-        #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
+        #[expect(clippy::disallowed_methods, reason = "a start time")]
         let (mut bucket, start) = (Bucket::default(), Instant::now());
         for _ in 0..3 {
             bucket.take(&rate, start).unwrap();

@@ -8,7 +8,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "pauses between requests to the issuer"
+    reason = "the pauses after wrong secrets"
 )]
 
 use std::collections::HashMap;

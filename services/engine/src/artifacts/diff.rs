@@ -47,7 +47,7 @@ mod tests {
                 .map(|i| format!("{letter}{}\n", i % 7))
                 .collect::<String>()
         };
-        #[expect(clippy::disallowed_methods, reason = "a bound on the work, in time")]
+        #[expect(clippy::disallowed_methods, reason = "the time limit of a diff")]
         let started = std::time::Instant::now();
         let diff = unified(&lines('a'), &lines('b'), 1, 2);
         assert!(diff.lines().count() > 100_000, "{}", diff.len());

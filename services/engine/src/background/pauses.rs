@@ -5,7 +5,8 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 /// The maximum pause, also when a provider asks for a longer one.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Pauses while the provider or the database is away: 1 s, doubled after each failure, at most a minute, without end.
+/// The pauses while the provider or the database is unavailable: 1 s, doubled after each failure up to a minute,
+/// without end.
 pub(super) fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_secs(1))

@@ -82,8 +82,8 @@ impl Summaries {
         lock::read(&self.summarizer).clone()
     }
 
-    /// Whether this text should get a summary.
-    pub(crate) fn wants(&self, text: &str) -> bool {
+    /// Whether this text should have a summary.
+    pub(crate) fn needs_summary(&self, text: &str) -> bool {
         let least = self.config.min_content_length as usize;
         // A character has at least one byte, so the cheap test comes first.
         text.len() >= least
@@ -223,7 +223,7 @@ impl Summaries {
             Some(entry)
                 if entry.damage.is_none()
                     && entry.summary.is_empty()
-                    && self.wants(&entry.text) =>
+                    && self.needs_summary(&entry.text) =>
             {
                 let unsummarized = Unsummarized {
                     owner,

@@ -72,7 +72,7 @@ impl Contexts {
     ) -> Result<(Vec<Embedding>, BatchTexts)> {
         let want_summaries = texts
             .iter()
-            .map(|text| text.is_some_and(|text| self.summaries.wants(text)))
+            .map(|text| text.is_some_and(|text| self.summaries.needs_summary(text)))
             .collect();
         let owned = || {
             texts

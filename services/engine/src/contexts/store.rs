@@ -34,7 +34,7 @@ impl Contexts {
             .writes
             .admit(caller, &options, 1, of_entry(&entry))
             .await?;
-        let wants_summary = self.summaries.wants(&entry.text);
+        let needs_summary = self.summaries.needs_summary(&entry.text);
         let WriteEmbeddings { items, pending } = self
             .embeddings
             .of_write(admitted, || vec![Some(entry.text.clone())])
@@ -54,7 +54,7 @@ impl Contexts {
             },
             revision,
         ) = single(written)?;
-        if wants_summary && !duplicate {
+        if needs_summary && !duplicate {
             self.summaries.add(&caller.owner, id);
         }
         let message = if duplicate {

@@ -46,7 +46,7 @@ impl Contexts {
         let wants_summary = update
             .text
             .as_deref()
-            .is_some_and(|text| self.summaries.wants(text));
+            .is_some_and(|text| self.summaries.needs_summary(text));
         let WriteEmbeddings { items, pending } = self
             .embeddings
             .of_write(admitted, || vec![update.text.clone()])
