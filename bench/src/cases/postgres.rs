@@ -148,7 +148,7 @@ async fn measure(
             );
             if raw != store {
                 return Err(format!(
-                    "SQL answers {operation:?} with {raw:?}, the store with {store:?}"
+                    "SQL returns {raw:?} for {operation:?}, the store returns {store:?}"
                 )
                 .into());
             }

@@ -152,7 +152,7 @@ async fn check(
             };
             if !same {
                 return Err(format!(
-                    "{} answers {operation:?} with {reply:?}, SQL with {expected:?}",
+                    "{} returns {reply:?} for {operation:?}, SQL returns {expected:?}",
                     lane.name
                 )
                 .into());

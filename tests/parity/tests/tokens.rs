@@ -170,7 +170,7 @@ async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_say
         service
             .grpc(Some(&bearer))
             .await
-            .expect_err("nobody can tell")
+            .expect_err("it cannot be verified")
             .code(),
         Code::Unavailable
     );

@@ -13,7 +13,7 @@ use crate::service::Service;
 const CANARY: &str = "canary";
 
 /// A service with entries in three threads, and two keys of one owner.
-struct House {
+struct Fixture {
     service: Service,
     all: String,
     narrowed: String,
@@ -22,7 +22,7 @@ struct House {
     _database: Option<TestDatabase>,
 }
 
-impl House {
+impl Fixture {
     async fn build(database: Option<TestDatabase>) -> Self {
         let mut flags = vec!["--auth=keys".to_owned()];
         if let Some(database) = &database {
@@ -44,7 +44,7 @@ impl House {
             .first_key
             .clone()
             .expect("the first start makes a key");
-        let mut house = Self {
+        let mut fixture = Self {
             service,
             all,
             narrowed,
@@ -56,21 +56,21 @@ impl House {
             let image = json!([{"data": "iVBORw0KGgo=", "mime_type": "image/png"}]);
             let entry = json!({"thread_id": thread, "source": "user", "text": format!("{word} words"), "tags": [word],
                 "metadata": {"word": word}, "images": image});
-            let reply = house
-                .with(house.service.post("/v1/contexts", entry), false)
+            let reply = fixture
+                .with(fixture.service.post("/v1/contexts", entry), false)
                 .await;
-            house.ids[i] = reply.json()["context_id"].as_i64().expect("an id");
+            fixture.ids[i] = reply.json()["context_id"].as_i64().expect("an id");
         }
-        house
+        fixture
     }
 
-    /// Both databases; PostgreSQL when there is a server.
+    /// One fixture for each database. PostgreSQL only if there is a server.
     async fn both() -> Vec<Self> {
-        let mut houses = vec![Self::build(None).await];
+        let mut fixtures = vec![Self::build(None).await];
         if let Some(database) = TestDatabase::empty().await {
-            houses.push(Self::build(Some(database)).await);
+            fixtures.push(Self::build(Some(database)).await);
         }
-        houses
+        fixtures
     }
 
     /// The reply to a request with one of the keys.
@@ -103,24 +103,24 @@ fn entry(thread: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
-    for house in House::both().await {
-        let service = &house.service;
-        let [billing, team, secret] = house.ids;
+    for fixture in Fixture::both().await {
+        let service = &fixture.service;
+        let [billing, team, secret] = fixture.ids;
         assert_eq!(
-            house
+            fixture
                 .narrowed(service.get(&format!("/v1/contexts/{team}")))
                 .await
                 .status,
             StatusCode::OK
         );
-        let gone = house
+        let gone = fixture
             .narrowed(service.get(&format!("/v1/contexts/{secret}")))
             .await;
         assert_eq!(
             (gone.status, gone.reason().as_str()),
             (StatusCode::NOT_FOUND, "CONTEXT_NOT_FOUND")
         );
-        let listed = house
+        let listed = fixture
             .narrowed(service.get(&format!("/v1/contexts?ids={billing},{team},{secret}")))
             .await
             .json();
@@ -158,14 +158,14 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             ),
             ("/v1/contexts/search/hybrid", json!({"query": "words"}), 2),
         ] {
-            let reply = house
+            let reply = fixture
                 .narrowed(service.post(path, body.clone()))
                 .await
                 .json();
             assert_eq!(reply["count"], found, "{path} {body}: {reply}");
         }
 
-        let threads = house.narrowed(service.get("/v1/threads")).await.json();
+        let threads = fixture.narrowed(service.get("/v1/threads")).await.json();
         let names: Vec<_> = threads["threads"]
             .as_array()
             .expect("threads")
@@ -176,7 +176,7 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             (json!(names), &threads["total_threads"]),
             (json!(["team-a/x", "billing"]), &json!(2))
         );
-        let page = house
+        let page = fixture
             .narrowed(service.get("/v1/threads?limit=1&offset=1"))
             .await
             .json();
@@ -184,7 +184,7 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             (&page["threads"][0]["thread_id"], &page["total_threads"]),
             (&json!("billing"), &json!(2))
         );
-        let counts = house.narrowed(service.get("/v1/statistics")).await.json();
+        let counts = fixture.narrowed(service.get("/v1/statistics")).await.json();
         assert_eq!(
             json!([
                 counts["total_entries"],
@@ -202,36 +202,36 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             (&json!(2), &json!(2))
         );
         for path in ["/v1/artifacts", "/v1/api-keys"] {
-            assert!(refused(&house.narrowed(service.get(path)).await), "{path}");
+            assert!(refused(&fixture.narrowed(service.get(path)).await), "{path}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
-    for house in House::both().await {
-        let service = &house.service;
-        let [billing, _, secret] = house.ids;
+    for fixture in Fixture::both().await {
+        let service = &fixture.service;
+        let [billing, _, secret] = fixture.ids;
         let unknown = 4_000_000;
         assert_eq!(
-            house
+            fixture
                 .narrowed(service.post("/v1/contexts", entry("team-a/new")))
                 .await
                 .status,
             StatusCode::CREATED
         );
         assert!(refused(
-            &house
+            &fixture
                 .narrowed(service.post("/v1/contexts", entry("secret")))
                 .await
         ));
         assert!(refused(
-            &house
+            &fixture
                 .narrowed(service.post("/v1/contexts", entry("team-a")))
                 .await
         ));
         let both = json!([entry("billing"), entry("secret")]);
-        let all = house
+        let all = fixture
             .narrowed(service.post("/v1/contexts/batch", json!({"entries": both})))
             .await;
         assert!(
@@ -242,7 +242,7 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
             "{}",
             all.body
         );
-        let some = house
+        let some = fixture
             .narrowed(service.post(
                 "/v1/contexts/batch",
                 json!({"entries": both, "atomic": false}),
@@ -261,7 +261,7 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
         // The same response as for an entry that does not exist.
         for request in [json!({"text": "changed"}), json!({"tags": []})] {
             let detail = async |id: i64| {
-                let reply = house
+                let reply = fixture
                     .narrowed(service.patch(&format!("/v1/contexts/{id}"), request.clone()))
                     .await;
                 assert_eq!(reply.status, StatusCode::NOT_FOUND);
@@ -273,11 +273,11 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
             assert_eq!(detail(secret).await, detail(unknown).await);
         }
         let updates = json!([{"context_id": billing, "tags": ["new"]}, {"context_id": secret, "tags": ["new"]}]);
-        let all = house
+        let all = fixture
             .narrowed(service.patch("/v1/contexts/batch", json!({"updates": updates})))
             .await;
         assert_eq!(all.status, StatusCode::NOT_FOUND, "{}", all.body);
-        let some = house
+        let some = fixture
             .narrowed(service.patch(
                 "/v1/contexts/batch",
                 json!({"updates": updates, "atomic": false}),
@@ -294,18 +294,18 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
         );
 
         assert!(refused(
-            &house
+            &fixture
                 .narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "secret"})))
                 .await
         ));
         let threads = json!({"thread_ids": ["billing", "secret"]});
         assert!(refused(
-            &house
+            &fixture
                 .narrowed(service.post("/v1/contexts/batch-delete", threads))
                 .await
         ));
         assert_eq!(
-            house
+            fixture
                 .narrowed(service.delete(&format!("/v1/contexts/{secret}")))
                 .await
                 .json()["deleted_count"],
@@ -321,11 +321,11 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
                 "/v1/contexts/delete"
             };
             assert_eq!(
-                house.narrowed(service.post(path, body)).await.json()["deleted_count"],
+                fixture.narrowed(service.post(path, body)).await.json()["deleted_count"],
                 0
             );
         }
-        let still = house
+        let still = fixture
             .with(service.get(&format!("/v1/contexts/{secret}")), false)
             .await
             .json();
@@ -333,7 +333,7 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
             (&still["version"], &still["text_content"]),
             (&json!(1), &json!("canary words"))
         );
-        let deleted = house
+        let deleted = fixture
             .narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "billing"})))
             .await
             .json();
@@ -343,10 +343,10 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same() {
-    let house = House::build(None).await;
-    let service = &house.service;
+    let fixture = Fixture::build(None).await;
+    let service = &fixture.service;
     let body = json!({"name": "bot", "threads": ["b", "a*", "ab"]});
-    let made = house
+    let made = fixture
         .with(service.post("/v1/api-keys", body), false)
         .await
         .json();
@@ -388,7 +388,7 @@ async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same(
             "threads",
         ),
     ] {
-        let reply = house.with(service.post("/v1/api-keys", body), false).await;
+        let reply = fixture.with(service.post("/v1/api-keys", body), false).await;
         assert_eq!(
             (
                 reply.status,

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 
 use crate::service::Service;
 
-/// A server with the API of Anthropic. The summary of a text is its first two words.
+/// A server with the API of Anthropic. The summary of a text is its first two words. Texts with the word refuse are
+/// rejected.
 async fn anthropic(listener: TcpListener) {
     let summarize = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["x-api-key"], "sk-of-the-test");
