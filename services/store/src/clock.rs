@@ -1,4 +1,4 @@
-//! Creation times within a thread, decided alike for both databases.
+//! Creation times within a thread. Both databases use these rules.
 
 use context_model::Timestamp;
 

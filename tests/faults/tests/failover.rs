@@ -13,7 +13,7 @@ use context_test_support::{Home, wait_for};
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 16;
-/// This many of them send an idempotency key and repeat a request until it is answered.
+/// This many of them send an idempotency key and repeat a request until they receive a reply.
 const WITH_KEY: usize = 4;
 /// Number of acknowledgements before the crash, and of each writer after the promotion.
 const BEFORE: usize = 300;
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-/// What one writer was told about each text it sent.
+/// The outcomes that one writer received, for each text it sent.
 #[derive(Default)]
 struct Told {
     acknowledged: BTreeMap<i64, String>,
@@ -197,7 +197,7 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
     .await;
     shared.crashed.store(true, Ordering::SeqCst);
     primary.crash().await;
-    // Writing is impossible now, and every caller is told so at once.
+    // Writing is impossible now, and every write is rejected at once.
     wait_for("writers are refused", || {
         (shared.refused.load(Ordering::SeqCst) >= WRITERS).then_some(())
     })
@@ -256,7 +256,7 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
     assert!(service.terminate().await.success());
 }
 
-/// Compares the content of the new primary with what the writers were told.
+/// Compares the content of the new primary with the outcomes that the writers received.
 async fn check(standby: &Server, told: &Told) {
     let client = standby.connect().await;
     let rows = client

@@ -58,7 +58,8 @@ async fn a_full_queue_refuses_with_retry_after_and_recovers() {
         check(text, outcome.expect_err("the writer is stopped"));
     }
 
-    // While writes are refused: reads go on, REST says the same, the service reports ready to read.
+    // While writes are rejected, reads continue, REST returns the same error, and the service reports that it can serve
+    // reads.
     assert_eq!(client.everything().await.expect("reads go on").len(), 1);
     let body = json!(Content::new(2, 0, 0, "overload").request());
     let reply = Request::post(service.address(), "/v1/contexts", &body)

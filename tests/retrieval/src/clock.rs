@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use context_engine::Clock;
 use context_model::Timestamp;
 
-/// A clock that only moves when the set says so.
+/// A clock that advances only by the minutes in the set.
 #[derive(Debug, Default)]
 pub struct SetClock {
     micros: AtomicI64,

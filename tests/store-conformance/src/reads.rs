@@ -59,7 +59,7 @@ async fn images_come_only_when_selected(store: &dyn Store) {
 }
 behaviour!(images_come_only_when_selected(store));
 
-/// The error says what helps.
+/// The error explains how to make the result smaller.
 async fn a_page_over_its_bytes_is_refused_but_a_single_entry_never(store: &dyn Store) {
     let big = vec![7u8; 5000];
     let text = entry(&"x".repeat(3000)).store(store, 0).await.id;

@@ -180,8 +180,7 @@ impl Access {
             .await
     }
 
-    /// Deactivates a key. `actor` is the id of the credentials that ask for it, `None` for the
-    /// operator.
+    /// Deactivates a key. `actor` is the id of the credentials that request it, `None` for the operator.
     pub(super) async fn switch_off(
         &self,
         owner: &OwnerId,
@@ -227,8 +226,7 @@ impl Access {
         }
     }
 
-    /// Creates a key and stores it. `actor` is the id of the credentials that ask for it, `None`
-    /// for the operator.
+    /// Creates a key and stores it. `actor` is the id of the credentials that request it, `None` for the operator.
     pub(super) async fn make_key(
         &self,
         owner: &OwnerId,

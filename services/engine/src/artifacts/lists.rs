@@ -179,7 +179,7 @@ impl Artifacts {
     }
 
     fn artifact_page(&self, limit: u32, start: PageStart, more: u32) -> ArtifactPage {
-        // One character more than is shown tells whether the preview is cut.
+        // Reads one character more than is shown, to detect whether the preview is cut.
         ArtifactPage {
             limit: limit + more,
             start,

@@ -103,8 +103,8 @@ impl Background {
                         (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                     }
                 }
-                // An unavailable provider usually says when to retry. Otherwise the batch may be
-                // too large, or the provider fails on one entry in it.
+                // An unavailable provider usually returns a time for the retry. Otherwise the batch may be too large,
+                // or the provider fails on one entry in it.
                 Err(failure) if failure.retry_after.is_none() && at_once > 1 => {
                     tracing::debug!(error = %failure.error, at_once, "Reduced the number of entries embedded at a time");
                     (at_once, done_in_a_row) = (at_once / 2, 0);
@@ -180,7 +180,7 @@ pub(super) async fn slice(
                 retry_after,
             });
         }
-        // One entry cannot be embedded. Alone, the others can.
+        // One of the entries cannot be embedded. One by one, the others can be.
         Err(error) if entries.len() > 1 => {
             tracing::debug!(error = %error, "Embedding entries one by one");
             for entry in entries {

@@ -96,7 +96,7 @@ pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     ]
 }
 
-/// The name of an index. PostgreSQL cuts names at 63 bytes and ignores case, so a hash tells fields apart.
+/// The name of an index. PostgreSQL truncates names to 63 bytes and ignores case, so a hash distinguishes the fields.
 fn name(path: &MetadataPath, kind: &str) -> String {
     let joined = path.segments().join(".");
     let readable: String = joined

@@ -31,7 +31,8 @@ impl std::fmt::Display for DriverError {
 
 impl std::error::Error for DriverError {}
 
-/// Wraps the driver's error as a diesel error. diesel has no variant for other errors; this one holds it whole.
+/// Wraps the driver's error as a diesel error. diesel has no variant for other errors, but this variant can hold the
+/// complete error.
 pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
     DieselError::QueryBuilderError(Box::new(DriverError(error)))
 }

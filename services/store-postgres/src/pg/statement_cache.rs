@@ -55,7 +55,7 @@ impl StatementId {
 pub(crate) struct StatementCache {
     by_text: HashMap<String, Statement>,
     by_id: HashMap<StatementId, Statement>,
-    /// The text of each id, to detect an id that stands for two texts.
+    /// The text of each id, to detect an id that is used for two texts.
     #[cfg(debug_assertions)]
     texts: HashMap<StatementId, String>,
     searches: Vec<CachedSearch>,

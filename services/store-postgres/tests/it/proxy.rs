@@ -168,7 +168,7 @@ struct Messages {
 impl Messages {
     /// Adds received bytes. Returns the number of `Parse` messages that they complete.
     fn parses(&mut self, bytes: &[u8]) -> usize {
-        /// The code of an SSLRequest, which a client may send before its first message.
+        /// The code of an `SSLRequest`, which a client may send before its first message.
         const TLS: [u8; 4] = 80_877_103_u32.to_be_bytes();
         self.pending.extend_from_slice(bytes);
         let mut parses = 0;

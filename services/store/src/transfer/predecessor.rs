@@ -4,7 +4,7 @@
 //! from 1 in the order of their creation. The UUID is stored in the metadata under [`ID_KEY`], and UUIDs in
 //! `references.context_ids` of the metadata are replaced by the new numbers. Each entry gets the one change that its
 //! creation would have written. Vectors are not copied, because that server does not record precisely enough which
-//! model made them.
+//! model created them.
 
 mod convert;
 mod old;

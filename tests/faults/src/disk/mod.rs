@@ -21,7 +21,7 @@ use context_test_support::Random;
 use cut::Medium;
 use event::Event;
 
-/// What the disk answers to writes.
+/// The result of writes to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
     /// Writes succeed.
