@@ -46,14 +46,17 @@ pub(crate) fn portable(block: &[u64], query: &[u64], counts: &mut Counts) {
     count(block, query, counts);
 }
 
+/// The loops use a counter and a constant length, for the reason given at `exact::LANES`.
 #[inline(always)]
 fn count(block: &[u64], query: &[u64], counts: &mut Counts) {
+    let (words, _) = block.as_chunks::<BLOCK>();
     let mut sums = [0; BLOCK];
-    for (words, query) in block.chunks_exact(BLOCK).zip(query) {
-        for (sum, word) in sums.iter_mut().zip(words) {
+    for word in 0..words.len().min(query.len()) {
+        let (words, query) = (&words[word], query[word]);
+        for slot in 0..BLOCK {
             // The sum cannot overflow: it grows by at most 64 for each of a code's few words. An overflow check would
             // prevent the compiler from using one instruction for eight codes.
-            *sum = u64::wrapping_add(*sum, u64::from((word ^ query).count_ones()));
+            sums[slot] = u64::wrapping_add(sums[slot], u64::from((words[slot] ^ query).count_ones()));
         }
     }
     *counts = sums;

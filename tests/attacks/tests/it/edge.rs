@@ -138,7 +138,7 @@ async fn a_failure_names_its_request_in_the_log_at_every_level() {
             .with("LOG_LEVEL", "ERROR")
             .with("LOG_FORMAT", format);
         let service = home.start().await;
-        // Fields 1 to 3. The write is still queued when its deadline passes.
+        // Fields 1 to 3. The deadline has passed before the write could start.
         let entry = b"\x0a\x01t\x12\x04user\x1a\x04text";
         let body = [
             &[0, 0, 0, 0, u8::try_from(entry.len()).expect("short")],
