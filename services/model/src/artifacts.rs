@@ -57,13 +57,13 @@ pub struct ListArtifactsRequest {
     /// Maximum number of artifacts, 1 to 50; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
-    /// Artifacts to skip; default 0.
+    /// Number of artifacts to skip; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<i64>,
     /// `next_cursor` of the previous reply; not together with an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -110,7 +110,7 @@ pub struct SearchArtifactsRequest {
     /// Maximum number of artifacts, 1 to 50; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -150,7 +150,7 @@ pub struct GetArtifactRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -176,7 +176,7 @@ pub struct Artifact {
     pub version: i64,
 }
 
-/// An artifact, and the revision of the reply.
+/// An artifact in full, and the revision of the reply.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct GetArtifactReply {
     /// The artifact.
@@ -210,7 +210,7 @@ pub struct UpdateArtifactRequest {
     pub expected_version: Option<i64>,
 }
 
-/// [`UpdateArtifactRequest`] without the id, which is in the REST path.
+/// Changes to an artifact. At least one of title, content, metadata and edits is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateArtifactBody {
@@ -226,7 +226,7 @@ pub struct UpdateArtifactBody {
     /// 1 to 100 edits of single places in the content; not together with `content`.
     #[schema(min_items = 1, max_items = 100)]
     pub edits: Option<Vec<ArtifactEdit>>,
-    /// The version that the caller read; the same as `If-Match`.
+    /// The version that the caller read. It has the same effect as `If-Match`.
     pub expected_version: Option<i64>,
 }
 
@@ -252,14 +252,14 @@ impl UpdateArtifactBody {
     }
 }
 
-/// A change of one place in the content: exactly one of `old_str` and `insert_line`.
+/// A change at one place of the content. Exactly one of `old_str` and `insert_line` is required.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactEdit {
     /// The text to replace; it must occur exactly once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_str: Option<String>,
-    /// The line after which to insert, from 0 (before the first).
+    /// The number of the line after which the text is inserted; 0 inserts it before the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub insert_line: Option<i64>,
@@ -309,7 +309,7 @@ pub struct ListArtifactVersionsRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -353,7 +353,7 @@ pub struct GetArtifactVersionRequest {
     /// The version's number, from 1.
     #[serde(default)]
     pub version_number: i64,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -419,7 +419,7 @@ pub struct DiffArtifactVersionsRequest {
     /// The newer version; default: the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_version: Option<i64>,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }

@@ -45,8 +45,7 @@ fn optional_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec
 }
 
 /// An entry to store.
-///
-/// Required strings default to "" so that a missing one is reported by the same rule on every wire.
+// Required strings default to "", so that the same rule reports a missing one on every transport.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoreContextRequest {
@@ -74,7 +73,7 @@ pub struct StoreContextRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// Up to 100 tags; trimmed, lower-cased, repeats dropped.
+    /// Up to 100 tags of up to 128 characters. They are trimmed and lower-cased, and duplicates are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
 }
@@ -82,7 +81,7 @@ pub struct StoreContextRequest {
 /// The result of storing one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct StoreContextReply {
-    /// True.
+    /// Always true.
     pub success: bool,
     /// The entry's id.
     pub context_id: i64,
@@ -94,7 +93,7 @@ pub struct StoreContextReply {
     pub version: i64,
     /// The owner's revision after the write.
     pub revision: i64,
-    /// True when the request repeated the thread's newest entry, so that no second entry was made.
+    /// True if the request repeated the thread's newest entry, so that no second entry was stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
 }
@@ -107,7 +106,7 @@ pub struct StoreContextBatchRequest {
     #[serde(default)]
     #[schema(required, min_items = 1, max_items = 100)]
     pub entries: Vec<StoreContextRequest>,
-    /// Whether all are stored or none; absent: true.
+    /// If true, either all entries are stored or none. If false, each is stored or fails alone. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atomic: Option<bool>,
 }
@@ -115,13 +114,13 @@ pub struct StoreContextBatchRequest {
 /// The result of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct BatchReply {
-    /// Whether no item failed.
+    /// True if no item failed.
     pub success: bool,
-    /// Items in the request.
+    /// Number of items in the request.
     pub total: i64,
-    /// Items that succeeded.
+    /// Number of items that succeeded.
     pub succeeded: i64,
-    /// Items that failed.
+    /// Number of items that failed.
     pub failed: i64,
     /// One result for each item, in the order of the request.
     pub results: Vec<BatchResult>,
@@ -134,20 +133,20 @@ pub struct BatchReply {
 /// The result of one item of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct BatchResult {
-    /// The item's place in the request, from 0.
+    /// The item's position in the request, from 0.
     pub index: i64,
     /// Whether it succeeded.
     pub success: bool,
-    /// The entry's id; null for an entry that was not stored.
+    /// The entry's id; null if no entry was stored.
     pub context_id: Option<i64>,
-    /// Why it failed; null when it succeeded.
+    /// Why it failed; null if it succeeded.
     pub error: Option<String>,
-    /// The fields an update changed; absent for stores.
+    /// The fields that an update changed; absent in the result of a store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_fields: Option<Vec<String>>,
 }
 
-/// Changes to one entry; at least one of text, metadata, metadata_patch, tags and images.
+/// Changes to one entry. At least one of text, metadata, metadata_patch, tags and images is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateContextRequest {
@@ -162,7 +161,7 @@ pub struct UpdateContextRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
+    /// An RFC 7396 merge patch on the stored metadata. A null deletes its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata_patch: Option<JsonObject>,
@@ -173,12 +172,12 @@ pub struct UpdateContextRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 10)]
     pub images: Option<Vec<ImageInput>>,
-    /// The version the caller read; the update is refused when the entry changed since.
+    /// The version that the caller read. The update is refused if the entry has changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
 }
 
-/// [`UpdateContextRequest`] without the id, which REST has in the path.
+/// Changes to one entry. At least one of text, metadata, metadata_patch, tags and images is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateContextBody {
@@ -187,7 +186,7 @@ pub struct UpdateContextBody {
     /// Metadata that replaces the stored object; not together with `metadata_patch`.
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
+    /// An RFC 7396 merge patch on the stored metadata. A null deletes its key.
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata_patch: Option<JsonObject>,
     /// Tags that replace the stored ones; `[]` clears them.
@@ -195,7 +194,7 @@ pub struct UpdateContextBody {
     /// Images that replace the stored ones; `[]` clears them.
     #[schema(max_items = 10)]
     pub images: Option<Vec<ImageInput>>,
-    /// The version the caller read; the same as `If-Match`.
+    /// The version that the caller read. It has the same effect as `If-Match`.
     pub expected_version: Option<i64>,
 }
 
@@ -226,11 +225,11 @@ impl UpdateContextBody {
 /// The result of updating one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct UpdateContextReply {
-    /// True.
+    /// Always true.
     pub success: bool,
     /// The entry's id.
     pub context_id: i64,
-    /// What the caller gave: of `text_content`, `metadata`, `tags`, `images`.
+    /// The fields that the request gave: any of `text_content`, `metadata`, `tags` and `images`.
     pub updated_fields: Vec<String>,
     /// What happened, as a sentence.
     pub message: String,
@@ -248,7 +247,7 @@ pub struct UpdateContextBatchRequest {
     #[serde(default)]
     #[schema(required, min_items = 1, max_items = 100)]
     pub updates: Vec<UpdateContextRequest>,
-    /// Whether all are made or none; absent: true.
+    /// If true, either all updates are made or none. If false, each is made or fails alone. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub atomic: Option<bool>,
 }
@@ -257,14 +256,14 @@ pub struct UpdateContextBatchRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GetContextByIdsRequest {
-    /// 1 to 100 ids; unknown ones are skipped.
+    /// 1 to 100 ids. Ids that do not exist are skipped.
     #[serde(default, deserialize_with = "ids")]
     #[schema(required, min_items = 1, max_items = 100)]
     pub context_ids: Vec<i64>,
-    /// Whether images come along; absent: true.
+    /// Whether the reply includes images; default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_images: Option<bool>,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -278,11 +277,11 @@ pub struct GetContextByIdsReply {
     pub revision: i64,
 }
 
-/// Which entries to delete: exactly one of the two.
+/// Which entries to delete. Exactly one of `context_ids` and `thread_id` is required.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteContextRequest {
-    /// 1 to 1000 ids; unknown ones count 0.
+    /// 1 to 1000 ids. Ids that do not exist are not counted in `deleted_count`.
     #[serde(
         default,
         deserialize_with = "optional_ids",
@@ -298,9 +297,9 @@ pub struct DeleteContextRequest {
 /// The result of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct DeleteContextReply {
-    /// True.
+    /// Always true.
     pub success: bool,
-    /// Entries deleted.
+    /// Number of deleted entries.
     pub deleted_count: i64,
     /// What happened, as a sentence.
     pub message: String,
@@ -308,7 +307,7 @@ pub struct DeleteContextReply {
     pub revision: i64,
 }
 
-/// Which entries to delete; all that is given must hold. `source` alone is refused.
+/// Which entries to delete. An entry must meet every given criterion. `source` alone is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteContextBatchRequest {
@@ -320,7 +319,7 @@ pub struct DeleteContextBatchRequest {
     )]
     #[schema(min_items = 1, max_items = 1000)]
     pub context_ids: Option<Vec<i64>>,
-    /// 1 to 1000 threads.
+    /// 1 to 1000 thread ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 1000)]
     pub thread_ids: Option<Vec<String>>,
@@ -336,11 +335,11 @@ pub struct DeleteContextBatchRequest {
 /// The result of a deletion by criteria.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct DeleteContextBatchReply {
-    /// True.
+    /// Always true.
     pub success: bool,
-    /// Entries deleted.
+    /// Number of deleted entries.
     pub deleted_count: i64,
-    /// The criteria that were given.
+    /// The names of the given criteria.
     pub criteria_used: Vec<String>,
     /// What happened, as a sentence.
     pub message: String,

@@ -132,7 +132,7 @@ pub struct Entry {
     pub updated_at: Timestamp,
     /// The version: starts at 1 and grows with each update; the `ETag` is this number in quotes.
     pub version: i64,
-    /// Its images in order, if they were requested.
+    /// Its images in order; absent if `include_images` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<ImageInput>>,
 }

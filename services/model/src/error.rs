@@ -10,7 +10,7 @@ use crate::Reason;
 /// The result of a fallible domain operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One bad field of a request.
+/// One invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Violation {
     /// Path of the field from the request's root: `entries[3].metadata`.

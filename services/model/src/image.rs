@@ -64,7 +64,7 @@ impl utoipa::PartialSchema for ImageBytes {
             .schema_type(utoipa::openapi::schema::Type::String)
             .content_encoding("base64")
             .description(Some(
-                "Base64. Requests may use the standard or URL-safe alphabet; replies use standard with padding",
+                "Base64. Requests may use the standard or URL-safe alphabet; replies use the standard one with padding",
             ))
             .examples([serde_json::json!("iVBORw0KGgo=")])
             .into()
@@ -77,7 +77,7 @@ impl utoipa::ToSchema for ImageBytes {
     }
 }
 
-/// An image of an entry, as sent and as returned.
+/// An image of an entry, in requests and replies.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageInput {

@@ -40,15 +40,15 @@ pub struct ApiKey {
     pub name: String,
     /// Its scopes.
     pub scopes: Vec<String>,
-    /// What it is restricted to: `contexts` or `artifacts`; null: both.
+    /// The resource it is restricted to: `contexts` or `artifacts`; null if it may use both.
     pub only: Option<String>,
-    /// The threads it is restricted to; null: all.
+    /// The threads it is restricted to; null if it may use all threads.
     pub threads: Option<Vec<String>>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it expires; null: never.
+    /// When it expires; null if it never expires.
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, accurate to a minute; null: never.
+    /// When it was last used, accurate to a minute; null if it was never used.
     pub last_used_at: Option<Timestamp>,
     /// False if it was deactivated. An expired key may still be active.
     pub active: bool,
@@ -57,12 +57,12 @@ pub struct ApiKey {
 /// The created key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct CreateApiKeyReply {
-    /// The secret key. It is shown only this once and stored nowhere.
+    /// The secret key. Only this reply shows it; it cannot be read again.
     #[schema(example = "sk_prod_…")]
     pub key: String,
     /// The key without its secret.
     pub api_key: ApiKey,
-    /// Says that authentication is off and no request needs the key; absent otherwise.
+    /// Says that authentication is off, so no request needs the key; absent if authentication is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }
@@ -96,12 +96,12 @@ pub struct UpdateApiKeyRequest {
     /// The new scopes. The caller's own key must have each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// The new expiry; "" for none.
+    /// The new expiry, as an ISO 8601 date or time; "" removes the expiry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-/// [`UpdateApiKeyRequest`] without the id, which is in the REST path.
+/// Changes to a key. At least one is required.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateApiKeyBody {
@@ -109,7 +109,7 @@ pub struct UpdateApiKeyBody {
     pub name: Option<String>,
     /// The new scopes. The caller's own key must have each of them.
     pub scopes: Option<Vec<String>>,
-    /// The new expiry; "" for none.
+    /// The new expiry, as an ISO 8601 date or time; "" removes the expiry.
     pub expires_at: Option<String>,
 }
 

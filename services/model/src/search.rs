@@ -20,7 +20,7 @@ macro_rules! search_request {
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schema(minimum = 1, maximum = 100)]
             pub limit: Option<i64>,
-            /// Results to skip, from 0; ranked searches page to 10 000. Absent: 0.
+            /// Number of results to skip, at most 10 000 in ranked searches; default 0.
             #[serde(skip_serializing_if = "Option::is_none")]
             #[schema(minimum = 0)]
             pub offset: Option<i64>,
@@ -28,13 +28,13 @@ macro_rules! search_request {
             #[serde(flatten)]
             #[schema(inline)]
             pub filters: FilterInput,
-            /// Whether image data comes along; absent: false.
+            /// Whether the results include image data; default: false.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub include_images: Option<bool>,
-            /// Whether `stats` tells how the query ran; absent: false.
+            /// Whether the reply includes `stats` about how the query ran; default: false.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub explain_query: Option<bool>,
-            /// Read a state at or after this revision of an earlier reply.
+            /// The `revision` of an earlier reply. The result shows that state or a later one.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub min_revision: Option<i64>,
         }
@@ -113,23 +113,23 @@ impl Visitor<'_> for OneOf {
 search_request!(
     /// A search by filters alone, newest first.
     SearchContextRequest,
-    "Results at most, 1 to 100; absent: 30.",
+    "Maximum number of results, 1 to 100; default 30.",
     {}
 );
 
 search_request!(
     /// A full-text search.
     FtsSearchContextRequest,
-    "Results at most, 1 to 100; absent: 5.",
+    "Maximum number of results, 1 to 100; default 5.",
     {
-        /// What to look for.
+        /// The query in the syntax of `mode`: 1 to 10 000 characters, not blank.
         #[schema(required, example = "billing database")]
         query: String,
         /// `match` (words, stemmed), `prefix` (every word as a prefix), `phrase` (words in this order) or `boolean`
-        /// (AND, OR, NOT, parentheses, quotes, trailing `*`); absent: `match`.
+        /// (AND, OR, NOT, parentheses, quotes, trailing `*`); default: `match`.
         #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<String>,
-        /// Whether each result has a snippet with `<mark>` around the hits; absent: false.
+        /// Whether each result has a snippet with `<mark>` around the hits; default: false.
         #[serde(skip_serializing_if = "Option::is_none")]
         highlight: Option<bool>,
     }
@@ -138,29 +138,29 @@ search_request!(
 search_request!(
     /// A semantic search.
     SemanticSearchContextRequest,
-    "Results at most, 1 to 100; absent: 5.",
+    "Maximum number of results, 1 to 100; default 5.",
     {
-        /// What to look for, in natural language.
+        /// The query in natural language: 1 to 10 000 characters, not blank.
         #[schema(required, example = "which database did we choose?")]
         query: String,
     }
 );
 
 search_request!(
-    /// Full-text and semantic search, with their rankings fused.
+    /// A full-text and a semantic search whose results are fused.
     HybridSearchContextRequest,
-    "Results at most, 1 to 100; absent: 5.",
+    "Maximum number of results, 1 to 100; default 5.",
     {
-        /// What to look for, in natural language.
+        /// The query in natural language: 1 to 10 000 characters, not blank.
         #[schema(required, example = "which database did we choose?")]
         query: String,
-        /// The searches to fuse, of `fts` and `semantic`; absent: both.
+        /// The searches to fuse: `fts`, `semantic` or both; default: both.
         #[serde(skip_serializing_if = "Option::is_none")]
         search_modes: Option<Vec<String>>,
-        /// How results are fused: `rrf` (by rank) or `convex` (by score); absent: `rrf`.
+        /// How results are fused: `rrf` (by rank) or `convex` (by score); default: `rrf`.
         #[serde(skip_serializing_if = "Option::is_none")]
         fusion_method: Option<String>,
-        /// The constant k of reciprocal rank fusion, 1 to 1000; absent: HYBRID_RRF_K.
+        /// The constant k of reciprocal rank fusion, 1 to 1000; default: HYBRID_RRF_K.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 1, maximum = 1000)]
         rrf_k: Option<i64>,
@@ -178,9 +178,9 @@ pub struct SearchHit {
     pub source: Source,
     /// Whether it has images.
     pub content_type: ContentType,
-    /// The text, cut at SEARCH_TRUNCATION_LENGTH characters; get_context_by_ids gives it whole.
+    /// The text, cut at SEARCH_TRUNCATION_LENGTH characters. get_context_by_ids returns it in full.
     pub text_content: String,
-    /// A generated summary, or "" while there is none.
+    /// A generated summary; "" if there is none.
     pub summary: String,
     /// Whether `text_content` was cut.
     pub is_text_content_truncated: bool,
@@ -195,13 +195,13 @@ pub struct SearchHit {
     pub updated_at: Timestamp,
     /// Its version.
     pub version: i64,
-    /// Its images, when they were asked for.
+    /// Its images; absent unless `include_images` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<ImageInput>>,
-    /// How well it fits; absent in a search by filters alone.
+    /// How well it matches the query; absent in a search by filters alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<Scores>,
-    /// A snippet around the best hits with `<mark>`, when it was asked for.
+    /// A snippet with `<mark>` around the best hits; absent unless `highlight` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highlighted: Option<String>,
 }
@@ -210,11 +210,11 @@ pub struct SearchHit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Scores {
-    /// Of a hybrid search.
+    /// Scores of a hybrid search.
     Hybrid(HybridScores),
-    /// Of a full-text search.
+    /// Scores of a full-text search.
     Fts(FtsScores),
-    /// Of a semantic search.
+    /// Scores of a semantic search.
     Semantic(SemanticScores),
 }
 
@@ -224,10 +224,10 @@ pub enum Scores {
 pub struct FtsScores {
     /// BM25; higher is better.
     pub fts_score: f64,
-    /// Always null: a single search has no rank across searches.
+    /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub fts_rank: Option<i64>,
-    /// 0 to 1, higher is better; present when reranking is on.
+    /// Score of the reranker, 0 to 1; higher is better. Present if reranking is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_score: Option<f64>,
 }
@@ -238,25 +238,27 @@ pub struct FtsScores {
 pub struct SemanticScores {
     /// L2 distance; lower is better.
     pub semantic_distance: f64,
-    /// Always null: a single search has no rank across searches.
+    /// Always null. Only a hybrid search has ranks.
     #[schema(required)]
     pub semantic_rank: Option<i64>,
-    /// 0 to 1, higher is better; present when reranking is on.
+    /// Score of the reranker, 0 to 1; higher is better. Present if reranking is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_score: Option<f64>,
 }
 
-/// Scores of a hybrid search; always all six.
+/// Scores of a hybrid search. All six keys are always present.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HybridScores {
-    /// The fused score; higher is better. With `rrf` the sum of `1 / (k + rank)` over the ranks that are not null, with
-    /// `convex` 0 to 1.
+    /// The fused score; higher is better. With `rrf` it is the sum of `1 / (k + rank)` over the ranks that are not
+    /// null. With `convex` it is 0 to 1.
     pub rrf: f64,
-    /// The place among full-text results, from 1; null when not among them, or when it does not count in `rrf`.
+    /// Rank among the full-text results, from 1; null if the entry is not among them, or if the rank does not count
+    /// in `rrf`.
     #[schema(required)]
     pub fts_rank: Option<i64>,
-    /// The place among semantic results, from 1; null when not among them, or when it does not count in `rrf`.
+    /// Rank among the semantic results, from 1; null if the entry is not among them, or if the rank does not count
+    /// in `rrf`.
     #[schema(required)]
     pub semantic_rank: Option<i64>,
     /// BM25; higher is better.
@@ -265,7 +267,7 @@ pub struct HybridScores {
     /// L2 distance; lower is better.
     #[schema(required)]
     pub semantic_distance: Option<f64>,
-    /// 0 to 1, higher is better; null when reranking is off.
+    /// Score of the reranker, 0 to 1; higher is better. Null if reranking is off.
     #[schema(required)]
     pub rerank_score: Option<f64>,
 }
@@ -273,17 +275,17 @@ pub struct HybridScores {
 /// How a query ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct QueryStats {
-    /// Milliseconds inside the service.
+    /// Time that the service took, in milliseconds.
     pub execution_time_ms: f64,
-    /// Filters in the request, each metadata condition counting as one.
+    /// Number of filters in the request. Each metadata condition counts as one.
     pub filters_applied: i64,
-    /// Results in this reply.
+    /// Number of results in this reply.
     pub rows_returned: i64,
     /// The database: `sqlite` or `postgresql`.
     pub backend: String,
-    /// The database's own plan of the main statement, a line each.
+    /// The database's query plan of the main statement, one item for each line.
     pub query_plan: Vec<String>,
-    /// For ranked searches, how many of the newest matches were ranked when there were more than that.
+    /// Number of newest matches that a ranked search ranked; absent if it ranked all matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranking_cap: Option<i64>,
 }
@@ -293,9 +295,9 @@ pub struct QueryStats {
 pub struct SearchContextReply {
     /// The entries, newest first.
     pub results: Vec<SearchHit>,
-    /// Entries in `results`.
+    /// Number of entries in `results`.
     pub count: i64,
-    /// How the query ran, when it was asked for.
+    /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
     /// The owner's revision that this reply shows.
@@ -315,12 +317,12 @@ pub struct FtsSearchContextReply {
     pub fts_available: bool,
     /// The entries, best first.
     pub results: Vec<SearchHit>,
-    /// Entries in `results`.
+    /// Number of entries in `results`.
     pub count: i64,
-    /// How the query ran, when it was asked for.
+    /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
-    /// What limits the answer, such as a cap on ranking.
+    /// What limits the results, such as a cap on ranking; absent if nothing does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The owner's revision that this reply shows.
@@ -336,9 +338,9 @@ pub struct SemanticSearchContextReply {
     pub model: String,
     /// The entries, best first.
     pub results: Vec<SearchHit>,
-    /// Entries in `results`.
+    /// Number of entries in `results`.
     pub count: i64,
-    /// How the query ran, when it was asked for.
+    /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
     /// The owner's revision that this reply shows.
@@ -352,20 +354,20 @@ pub struct HybridSearchContextReply {
     pub query: String,
     /// `rrf` or `convex`.
     pub fusion_method: String,
-    /// The searches that took part.
+    /// The searches whose results were fused: `fts`, `semantic` or both.
     pub search_modes_used: Vec<String>,
-    /// Candidates of the full-text search.
+    /// Number of candidates from the full-text search.
     pub fts_count: i64,
-    /// Candidates of the semantic search.
+    /// Number of candidates from the semantic search.
     pub semantic_count: i64,
     /// The entries, best first.
     pub results: Vec<SearchHit>,
-    /// Entries in `results`.
+    /// Number of entries in `results`.
     pub count: i64,
-    /// How the query ran, when it was asked for.
+    /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
-    /// What limits the result, such as a search that could not take part.
+    /// What limits the results, such as a search that could not run; absent if nothing does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The owner's revision that this reply shows.

@@ -26,7 +26,7 @@ pub struct Statistics {
     pub fts: FtsStatus,
     /// Splitting of long texts for embedding.
     pub chunking: ChunkingStatus,
-    /// Reranking of ranked results.
+    /// Reranking of search results.
     pub reranking: RerankingStatus,
     /// Generated summaries.
     pub summary_generation: SummaryStatus,
@@ -37,9 +37,9 @@ pub struct Statistics {
 /// Entries by content type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContentTypeCounts {
-    /// Entries without images.
+    /// Number of entries without images.
     pub text: i64,
-    /// Entries with images.
+    /// Number of entries with images.
     pub multimodal: i64,
 }
 
@@ -48,17 +48,17 @@ pub struct ContentTypeCounts {
 pub struct ConnectionMetrics {
     /// The database: `sqlite` or `postgresql`.
     pub backend: String,
-    /// Connections for reads.
+    /// Number of connections for reads.
     pub reader_connections: i64,
-    /// Connections for writes.
+    /// Number of connections for writes.
     pub writer_connections: i64,
-    /// Writes that are waiting at present.
+    /// Number of writes that are waiting now.
     pub queued_writes: i64,
-    /// How many writes may wait before new ones are refused.
+    /// Number of writes that may wait before new ones are refused.
     pub write_queue_limit: i64,
-    /// Transactions committed since the start.
+    /// Number of transactions committed since the service started.
     pub commits: i64,
-    /// Writes committed since the start; one transaction can hold several.
+    /// Number of writes committed since the service started. One transaction can hold several.
     pub writes: i64,
 }
 
@@ -67,7 +67,7 @@ pub struct ConnectionMetrics {
 pub struct SemanticSearchStatus {
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works at present.
+    /// Whether it works now.
     pub available: bool,
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,9 +78,9 @@ pub struct SemanticSearchStatus {
     /// The number of dimensions of its vectors.
     #[schema(required)]
     pub dimensions: Option<i64>,
-    /// Entries with an embedding.
+    /// Number of entries with an embedding.
     pub embedding_count: i64,
-    /// Share of entries with an embedding, 0 to 100.
+    /// Percentage of entries with an embedding, 0 to 100.
     pub coverage_percentage: f64,
 }
 
@@ -89,7 +89,7 @@ pub struct SemanticSearchStatus {
 pub struct FtsStatus {
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works at present.
+    /// Whether it works now.
     pub available: bool,
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,9 +100,9 @@ pub struct FtsStatus {
     pub backend: String,
     /// The engine: `fts5` or `tsvector`.
     pub engine: String,
-    /// Entries in the index.
+    /// Number of entries in the index.
     pub indexed_entries: i64,
-    /// Share of entries in the index, 0 to 100.
+    /// Percentage of entries in the index, 0 to 100.
     pub coverage_percentage: f64,
 }
 
@@ -111,15 +111,15 @@ pub struct FtsStatus {
 pub struct ChunkingStatus {
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works at present.
+    /// Whether it works now.
     pub available: bool,
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Size of a chunk.
+    /// Size of a chunk, in tokens.
     #[schema(required)]
     pub chunk_size: Option<i64>,
-    /// Overlap of adjacent chunks.
+    /// Number of tokens that adjacent chunks share.
     #[schema(required)]
     pub chunk_overlap: Option<i64>,
     /// How the scores of an entry's chunks are combined: `max`.
@@ -131,7 +131,7 @@ pub struct ChunkingStatus {
 pub struct RerankingStatus {
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works at present.
+    /// Whether it works now.
     pub available: bool,
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +149,7 @@ pub struct RerankingStatus {
 pub struct SummaryStatus {
     /// Whether it is enabled.
     pub enabled: bool,
-    /// Whether it works at present.
+    /// Whether it works now.
     pub available: bool,
     /// Why it does not work; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,9 +160,9 @@ pub struct SummaryStatus {
     /// The summary model.
     #[schema(required)]
     pub model: Option<String>,
-    /// Entries with a summary.
+    /// Number of entries with a summary.
     pub summary_count: i64,
-    /// Share of entries with a summary, 0 to 100.
+    /// Percentage of entries with a summary, 0 to 100.
     pub coverage_percentage: f64,
     /// Texts with fewer characters get no summary.
     pub min_content_length: i64,

@@ -77,11 +77,11 @@ pub struct ListThreadsRequest {
     #[schema(minimum = 1, maximum = 1000)]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<i64>,
-    /// Threads to skip; default 0.
+    /// Number of threads to skip; default 0.
     #[schema(minimum = 0)]
     #[param(minimum = 0)]
     pub offset: Option<i64>,
-    /// Read a state at or after this revision of an earlier reply.
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
     pub min_revision: Option<i64>,
 }
 
@@ -101,13 +101,13 @@ pub struct ListThreadsReply {
 pub struct Thread {
     /// The thread's identifier.
     pub thread_id: String,
-    /// Entries in the thread.
+    /// Number of entries in the thread.
     pub entry_count: i64,
-    /// How many of the two sources the thread's entries have.
+    /// Number of different sources among the thread's entries: 1 or 2.
     pub source_types: i64,
     /// Number of entries by source.
     pub sources: SourceCounts,
-    /// Entries with at least one image.
+    /// Number of entries with at least one image.
     pub multimodal_count: i64,
     /// When the oldest entry was created.
     pub first_entry: Timestamp,
@@ -120,8 +120,8 @@ pub struct Thread {
 /// Entries by source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct SourceCounts {
-    /// Entries stored with source `user`.
+    /// Number of entries with source `user`.
     pub user: i64,
-    /// Entries stored with source `agent`.
+    /// Number of entries with source `agent`.
     pub agent: i64,
 }

@@ -10,7 +10,7 @@ use crate::JsonObject;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterInput {
-    /// Only this thread.
+    /// Only entries of this thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     /// Only entries of this source: `user` or `agent`.
@@ -22,40 +22,40 @@ pub struct FilterInput {
     /// Only entries of this type: `text` or `multimodal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Equality per key, typed and case-sensitive.
+    /// Values that metadata fields must equal, in type and case. Keys may be dotted paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// Conditions on metadata; all must hold.
+    /// Conditions on metadata. All must hold. At most 100 together with `metadata`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_filters: Option<Vec<MetadataFilter>>,
-    /// Created at or after: ISO 8601 date or date-time, UTC when it names no offset.
+    /// Only entries created at or after this ISO 8601 date or date-time. Without an offset it is in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_date: Option<String>,
-    /// Created at or before; a date alone means its last moment.
+    /// Only entries created at or before this date or date-time. A date alone means its last moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_date: Option<String>,
 }
 
-/// One condition on metadata as a caller gave it.
+/// One condition on one metadata field.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetadataFilter {
-    /// Path of the field: segments of letters, digits, `_` and `-`, joined by dots, at most 32.
+    /// Path of the field: 1 to 32 segments of letters, digits, `_` and `-`, joined by dots.
     #[serde(default)]
     #[schema(example = "status")]
     pub key: String,
     /// One of `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `not_in`, `exists`, `not_exists`, `contains`, `starts_with`,
-    /// `ends_with`, `is_null`, `is_not_null`, `array_contains`; absent: `eq`.
+    /// `ends_with`, `is_null`, `is_not_null`, `array_contains`; default: `eq`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "eq")]
     pub operator: Option<String>,
-    /// What to compare with: a string, number or boolean, or a list of 1 to 100 of them for `in` and `not_in`; absent
-    /// for the operators that need none.
+    /// The value to compare with: a string, number or boolean, or a list of 1 to 100 of them for `in` and `not_in`.
+    /// Absent for `exists`, `not_exists`, `is_null` and `is_not_null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>, example = "active")]
     pub value: Option<Value>,
-    /// Whether strings are compared with their case; absent: false.
+    /// Whether the case of strings matters; default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case_sensitive: Option<bool>,
 }

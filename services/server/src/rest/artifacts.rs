@@ -29,7 +29,7 @@ use crate::write_context::write_context;
     path = "/v1/artifacts",
     operation_id = "create_artifact",
     tag = "artifacts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = CreateArtifactRequest,
         example = json!({"content": "# Release plan\n\nShip on Friday.", "metadata": {"category": "project"}})
@@ -62,18 +62,18 @@ pub async fn create_artifact(
 
 /// List artifacts
 ///
-/// Lists artifacts, newest first, each with the first 200 characters of its content. `next_cursor`
-/// leads to the next page.
+/// Lists artifacts, newest first, each with the first 200 characters of its content. For the next page,
+/// pass `next_cursor` as `cursor`.
 #[utoipa::path(
     get,
     path = "/v1/artifacts",
     operation_id = "list_artifacts",
     tag = "artifacts",
     params(
-        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts; default 10.", minimum = 1, maximum = 50),
-        ("offset" = Option<i64>, Query, description = "Artifacts to skip; default 0.", minimum = 0, maximum = 4294967295i64),
+        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts, 1 to 50; default 10.", minimum = 1, maximum = 50),
+        ("offset" = Option<i64>, Query, description = "Number of artifacts to skip; default 0.", minimum = 0, maximum = 4294967295i64),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous reply; not together with an offset."),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
 )]
@@ -106,9 +106,9 @@ pub async fn list_artifacts(
     operation_id = "search_artifacts",
     tag = "artifacts",
     params(
-        ("query" = String, Query, description = "The substring to search for.", min_length = 1, max_length = 1000, example = "release"),
-        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts; default 10.", minimum = 1, maximum = 50),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("query" = String, Query, description = "The substring to search for, 1 to 1000 characters. Case is ignored.", min_length = 1, max_length = 1000, example = "release"),
+        ("limit" = Option<i64>, Query, description = "Maximum number of artifacts, 1 to 50; default 10.", minimum = 1, maximum = 50),
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
 )]
@@ -147,7 +147,7 @@ pub async fn search_artifacts(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
     ),
     responses(
@@ -189,8 +189,8 @@ pub async fn get_artifact(
 
 /// Change an artifact
 ///
-/// Changes the given fields; any difference creates a new version. `edits` change single places of
-/// the content. With `If-Match` the change is refused if the artifact is no longer at that version.
+/// Changes the given fields. Any difference creates a new version. `edits` change single places of the
+/// content. With `If-Match` the change is refused with 412 if the artifact is no longer at that version.
 #[utoipa::path(
     patch,
     path = "/v1/artifacts/{artifact_id}",
@@ -199,7 +199,7 @@ pub async fn get_artifact(
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     request_body(content = UpdateArtifactBody, example = json!({"edits": [{"old_str": "Friday", "new_str": "Monday"}]})),
     responses((status = 200, description = "The artifact after the change", body = UpdateArtifactReply, headers(
@@ -238,7 +238,7 @@ pub async fn update_artifact(
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     responses((status = 200, description = "The artifact is deleted", body = DeleteArtifactReply))
 )]

@@ -23,15 +23,15 @@ use crate::write_context::write_context;
 
 /// Store an entry
 ///
-/// Stores one entry durably: when this returns, the entry is on disk and every search finds it.
-/// Repeating the thread's newest entry creates no second one; the reply is then 200 instead of 201
-/// and has `duplicate: true`.
+/// Stores one entry durably: when this returns, the entry is on disk and every search finds it. A request
+/// that repeats the thread's newest entry stores no second one. The reply is then 200 instead of 201, with
+/// `duplicate: true`.
 #[utoipa::path(
     post,
     path = "/v1/contexts",
     operation_id = "store_context",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = StoreContextRequest,
         example = json!({"thread_id": "project-123", "source": "agent", "text": "Chose PostgreSQL for the billing service.",
@@ -40,7 +40,7 @@ use crate::write_context::write_context;
     responses(
         (status = 201, description = "The entry is stored", body = StoreContextReply, headers(
             ("Location" = String, description = "URL of the entry"), ("ETag" = String, description = "The entry's version in quotes"))),
-        (status = 200, description = "The entry repeats the thread's newest one, which is returned", body = StoreContextReply, headers(
+        (status = 200, description = "The request repeated the thread's newest entry, whose id is returned", body = StoreContextReply, headers(
             ("Location" = String, description = "URL of the entry"), ("ETag" = String, description = "The entry's version in quotes"))),
     )
 )]
@@ -74,14 +74,14 @@ pub async fn store_context(
 
 /// Store several entries
 ///
-/// Stores 1 to 100 entries. Either all are stored or none, unless `atomic` is false: then each
-/// entry succeeds or fails alone, and `results` has the outcomes.
+/// Stores 1 to 100 entries. By default either all are stored or none. With `atomic: false` each entry
+/// succeeds or fails alone, and `results` has the outcomes.
 #[utoipa::path(
     post,
     path = "/v1/contexts/batch",
     operation_id = "store_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = StoreContextBatchRequest,
         example = json!({"entries": [
@@ -125,7 +125,7 @@ pub async fn store_context_batch(
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
         ("include_images" = Option<bool>, Query, description = "Whether to include images; default true."),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
     ),
     responses(
@@ -189,7 +189,7 @@ pub async fn get_context(
         ("ids" = Vec<i64>, Query, description = "1 to 100 ids, comma-separated.", style = Form, explode = false, min_items = 1,
             max_items = 100, example = json!([1, 2, 3])),
         ("include_images" = Option<bool>, Query, description = "Whether to include images; default true."),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
 )]
@@ -238,7 +238,7 @@ fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsReque
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
         ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     request_body(
         content = UpdateContextBody,
@@ -272,14 +272,14 @@ pub async fn update_context(
 
 /// Change several entries
 ///
-/// Applies 1 to 100 changes. Either all are applied or none, unless `atomic` is false: then each
-/// change succeeds or fails alone, and `results` has the outcomes.
+/// Applies 1 to 100 changes. By default either all are applied or none. With `atomic: false` each change
+/// succeeds or fails alone, and `results` has the outcomes.
 #[utoipa::path(
     patch,
     path = "/v1/contexts/batch",
     operation_id = "update_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(
         content = UpdateContextBatchRequest,
         example = json!({"updates": [{"context_id": 1, "tags": ["done"]}, {"context_id": 2, "metadata_patch": {"status": "done"}}],
@@ -321,7 +321,7 @@ pub async fn update_context_batch(
     tag = "contexts",
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     responses((status = 200, description = "The entry is deleted", body = DeleteContextReply))
 )]
@@ -356,14 +356,14 @@ pub async fn delete_context_by_id(
 
 /// Delete entries or a thread
 ///
-/// Deletes entries by id, or all entries of a thread: exactly one of `context_ids` and `thread_id`.
-/// This cannot be undone.
+/// Deletes entries by id, or all entries of a thread. Exactly one of `context_ids` and `thread_id` is
+/// required. This cannot be undone.
 #[utoipa::path(
     post,
     path = "/v1/contexts/delete",
     operation_id = "delete_context",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(content = DeleteContextRequest, example = json!({"context_ids": [1, 2, 3]})),
     responses((status = 200, description = "The entries are deleted", body = DeleteContextReply))
 )]
@@ -393,7 +393,7 @@ pub async fn delete_context(
     path = "/v1/contexts/batch-delete",
     operation_id = "delete_context_batch",
     tag = "contexts",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")),
     request_body(content = DeleteContextBatchRequest, example = json!({"thread_ids": ["project-123"], "older_than_days": 90})),
     responses((status = 200, description = "The entries are deleted", body = DeleteContextBatchReply))
 )]

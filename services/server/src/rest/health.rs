@@ -44,8 +44,8 @@ pub async fn healthz() -> axum::Json<Health> {
 
 /// Readiness check
 ///
-/// Checks that the database responds and has the right schema. 503 if not, after the database
-/// reported damage, or while the service is stopping.
+/// Checks that the database responds and has the right schema. Returns 503 if a check fails, if the
+/// database has reported damage, or while the service is stopping.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -71,7 +71,7 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
 
 /// Metrics for Prometheus
 ///
-/// Operations by outcome, durations, connections, memory, and the state of the database.
+/// Returns counts of operations by outcome, durations, connections, memory, and the state of the database.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -19,8 +19,8 @@ use crate::who::Who;
 
 /// Create an API key
 ///
-/// Creates a key for the caller's owner. Only this reply shows the key itself. Needs the scope
-/// `manage`; the caller's own key must have every scope that the new key gets.
+/// Creates a key for the caller's owner. Only this reply shows its secret. Needs the scope `manage`. The
+/// caller's own key must have every scope that the new key gets.
 #[utoipa::path(
     post,
     path = "/v1/api-keys",
@@ -48,7 +48,7 @@ pub async fn create_api_key(
 
 /// List API keys
 ///
-/// Lists the owner's keys, newest first, without the keys themselves. Needs the scope `manage`.
+/// Lists the owner's keys, newest first, without their secrets. Needs the scope `manage`.
 #[utoipa::path(
     get,
     path = "/v1/api-keys",
@@ -66,7 +66,7 @@ pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Resp
 
 /// Fetch an API key
 ///
-/// Returns one key, without the key itself. Needs the scope `manage`.
+/// Returns one key without its secret. Needs the scope `manage`.
 #[utoipa::path(
     get,
     path = "/v1/api-keys/{key_id}",
@@ -121,8 +121,8 @@ pub async fn update_api_key(
 
 /// Deactivate an API key
 ///
-/// Deactivates a key permanently; it stays in the list. Within a second it stops working
-/// everywhere. Needs the scope `manage`.
+/// Deactivates a key permanently. It stays in the list. Every service rejects it within a second. Needs
+/// the scope `manage`.
 #[utoipa::path(
     post,
     path = "/v1/api-keys/{key_id}/deactivate",

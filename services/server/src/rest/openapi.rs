@@ -15,8 +15,8 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
     info(
         title = "Context service",
         description = "The shared memory of agents: entries of text, images, metadata and tags in threads, stored durably and found by \
-                       filters and words. The same operations are served over gRPC (`context.v1.ContextService`) on the same port, and \
-                       as MCP tools by `context-gateway`.\n\nEvery error is `application/problem+json` (RFC 9457) with a stable \
+                       filters, full-text search and semantic search. The same operations are served over gRPC \
+                       (`context.v1.ContextService`) on the same port, and as MCP tools by `context-gateway`.\n\nEvery error is `application/problem+json` (RFC 9457) with a stable \
                        `reason`.",
         contact(name = "The maintainers of the context service"),
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
@@ -53,7 +53,9 @@ fn add_keys(api: &mut OpenApi) {
     const NAME: &str = "api_key";
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("An API key, when the service runs with AUTH=keys"));
+        .description(Some(
+            "An API key with AUTH=keys; with AUTH=oidc also a token of the OpenID Connect issuer",
+        ));
     api.components
         .get_or_insert_default()
         .add_security_scheme(NAME, SecurityScheme::Http(scheme.build()));
@@ -85,7 +87,7 @@ fn add_problems(api: &mut OpenApi) {
         .schema(Some(Ref::from_schema_name("Problem")))
         .build();
     let problem: Response = ResponseBuilder::new()
-        .description("A failure; `reason` says which")
+        .description("The request failed; `reason` says why")
         .content(MEDIA_TYPE, content)
         .build();
     let components = api.components.get_or_insert_default();

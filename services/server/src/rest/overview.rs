@@ -43,7 +43,7 @@ pub async fn list_threads(
     json(&who, StatusCode::OK, reply)
 }
 
-/// Statistics, and the state of every feature
+/// Get statistics and the state of every feature
 ///
 /// Returns counts of entries, images and tags, the size of the database, and for each feature
 /// whether it is enabled, whether it works, and why not.
@@ -52,7 +52,7 @@ pub async fn list_threads(
     path = "/v1/statistics",
     operation_id = "get_statistics",
     tag = "overview",
-    params(("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)),
+    params(("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)),
     responses((status = 200, description = "The statistics", body = Statistics))
 )]
 pub async fn get_statistics(

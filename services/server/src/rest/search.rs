@@ -46,8 +46,8 @@ pub async fn search_context(
 
 /// Semantic search
 ///
-/// Returns the entries whose embeddings are nearest to the query's, best first. 409 if no embedding
-/// model is configured.
+/// Returns the entries whose embeddings are nearest to the query's, best first. Returns 409 if no
+/// embedding model is configured.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/semantic",
@@ -111,8 +111,8 @@ pub async fn fts_search_context(
 
 /// Hybrid search
 ///
-/// Fuses full-text and semantic search by rank. If one of the two cannot take part, `warnings` says
-/// so and the results are those of the other.
+/// Fuses the results of full-text and semantic search, by rank or by score. If one of the two cannot run,
+/// `warnings` says so, and the results are those of the other.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/hybrid",

@@ -22,7 +22,7 @@ use crate::write_context::write_context;
 
 /// List the versions of an artifact
 ///
-/// Lists the versions before the current one, newest first, at most 50, each with its changes.
+/// Lists up to 50 versions before the current one, newest first, each with the fields that it changed.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/versions",
@@ -30,7 +30,7 @@ use crate::write_context::write_context;
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The versions", body = ListArtifactVersionsReply))
 )]
@@ -63,7 +63,7 @@ pub async fn list_artifact_versions(
 
 /// Fetch a version of an artifact
 ///
-/// Returns one version in full; the current version included.
+/// Returns any version in full, including the current one.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/versions/{version}",
@@ -72,7 +72,7 @@ pub async fn list_artifact_versions(
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("version" = i64, Path, description = "The version's number.", minimum = 1),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The version", body = GetArtifactVersionReply))
 )]
@@ -118,7 +118,7 @@ pub async fn get_artifact_version(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("version" = i64, Path, description = "The version to restore.", minimum = 1),
         ("If-Match" = Option<String>, Header, description = "The `ETag` that the change is based on, or `*`."),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes retries safe for 24 hours.", pattern = "^[!-~]{1,255}$")
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     responses((status = 200, description = "The artifact after the restore", body = RestoreArtifactVersionReply, headers(
         ("ETag" = String, description = "The new version in quotes"))))
@@ -158,7 +158,7 @@ pub async fn restore_artifact_version(
 
 /// Compare two versions of an artifact
 ///
-/// Returns a unified diff of the content, and which other fields differ.
+/// Returns a unified diff of the content and the names of the fields that differ.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/{artifact_id}/diff",
@@ -168,7 +168,7 @@ pub async fn restore_artifact_version(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("from_version" = i64, Query, description = "The older version.", minimum = 1, example = 1),
         ("to_version" = Option<i64>, Query, description = "The newer version; default: the current one.", minimum = 1),
-        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The differences", body = DiffArtifactVersionsReply))
 )]
