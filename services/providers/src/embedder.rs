@@ -65,7 +65,7 @@ pub trait Embedder: Send + Sync {
     /// The chunk sizes that suit the model.
     fn chunk_sizes(&self) -> ChunkSizes;
 
-    /// Byte offset at which each token of the text starts, ascending. May take a while for a long text.
+    /// Byte offset at which each token of the text starts, ascending. Slow for long texts.
     fn token_starts(&self, text: &str) -> Vec<usize>;
 
     /// A vector of length 1 for each text, in order.
@@ -104,7 +104,7 @@ pub trait Embedder: Send + Sync {
             Ok([vector]) => vector,
             Err(vectors) => {
                 return Err(ProviderError::Malformed(format!(
-                    "it has {} vectors for one text",
+                    "it contains {} vectors for one text",
                     vectors.len()
                 )));
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
     /// The provider cannot be reached, is overloaded or did not respond in time. A later call may succeed.
-    #[error("the provider does not answer: {what}")]
+    #[error("the provider does not respond: {what}")]
     Unavailable {
         /// What happened.
         what: String,
@@ -13,10 +13,10 @@ pub enum ProviderError {
     },
     /// The provider rejects the request because of a wrong key, an unknown model or an unacceptable text. A retry does
     /// not help.
-    #[error("the provider refuses the request: {0}")]
+    #[error("the provider rejected the request: {0}")]
     Refused(String),
     /// The response does not fit the request: a wrong number or length of vectors, or values that are not finite.
-    #[error("the provider's answer is not usable: {0}")]
+    #[error("the provider's response is not usable: {0}")]
     Malformed(String),
 }
 

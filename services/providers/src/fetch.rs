@@ -75,7 +75,7 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The hub cannot be reached, or its response is not the file.
-    #[error("{} cannot be fetched: {what}", context_model::shown_url(url))]
+    #[error("{} cannot be downloaded: {what}", context_model::shown_url(url))]
     Hub {
         /// The requested URL.
         url: String,
@@ -179,7 +179,7 @@ async fn download(
             } else {
                 "the connection broke".to_owned()
             };
-            hub(format!("{what}; run it again to resume"))
+            hub(format!("{what}; run the command again to resume"))
         };
         while let Some(data) = response.chunk().await.map_err(broke)? {
             have += data.len() as u64;
@@ -193,7 +193,7 @@ async fn download(
         }
         if have < file.bytes {
             return Err(hub(format!(
-                "it ended after {have} of {} bytes; run it again to resume",
+                "it ended after {have} of {} bytes; run the command again to resume",
                 file.bytes
             )));
         }

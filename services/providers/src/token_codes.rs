@@ -27,7 +27,7 @@ pub struct TokenVectors {
 
 /// The stored bytes are not token codes: the format is different, or the length is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stored vectors of tokens are malformed")]
+#[error("the stored token vectors are malformed")]
 pub struct MalformedCodes;
 
 /// The token vectors of a text in 4 bits per dimension.

@@ -385,7 +385,7 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
         error.may_pass()
             && error
                 .to_string()
-                .contains("starting; it is asked again in "),
+                .contains("starting; the next attempt is in "),
         "{error}"
     );
     assert_eq!(server.count(), 10);

@@ -202,7 +202,7 @@ async fn several_requests_of_a_call_fail_and_come_back_as_one() {
     for call in 0..4 {
         let error = reranker.rerank("q", texts(70)).await.unwrap_err();
         assert_eq!(
-            error.to_string().contains("it is asked again"),
+            error.to_string().contains("the next attempt is in"),
             call == 3,
             "{error}"
         );

@@ -10,10 +10,10 @@ pub(super) fn malformed(what: &str) -> ProviderError {
 }
 
 /// The list at this JSON pointer of a response. The items are moved out, not copied.
-pub(super) fn list(mut answer: Value, place: &str) -> Result<Vec<Value>, ProviderError> {
-    match answer.pointer_mut(place).map(Value::take) {
+pub(super) fn list(mut answer: Value, pointer: &str) -> Result<Vec<Value>, ProviderError> {
+    match answer.pointer_mut(pointer).map(Value::take) {
         Some(Value::Array(items)) => Ok(items),
-        _ => Err(malformed("it has no list of results")),
+        _ => Err(malformed("it contains no list of results")),
     }
 }
 
@@ -24,19 +24,19 @@ pub(super) fn in_order<T>(
     texts: usize,
 ) -> Result<Vec<T>, ProviderError> {
     let mut ordered: Vec<Option<T>> = std::iter::repeat_with(|| None).take(texts).collect();
-    for (place, value) in found {
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        let slot = place
-            .and_then(|place| ordered.get_mut(place))
-            .ok_or_else(|| malformed("it is about a text that was not sent"))?;
+    for (index, value) in found {
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let slot = index
+            .and_then(|index| ordered.get_mut(index))
+            .ok_or_else(|| malformed("it contains a result for a text that was not sent"))?;
         if slot.replace(value).is_some() {
-            return Err(malformed("it is about one text twice"));
+            return Err(malformed("it contains two results for one text"));
         }
     }
     ordered
         .into_iter()
         .collect::<Option<_>>()
-        .ok_or_else(|| malformed("it leaves a text out"))
+        .ok_or_else(|| malformed("it contains no result for one of the texts"))
 }
 
 #[cfg(test)]

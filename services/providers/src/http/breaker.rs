@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long a provider is left alone"
+    reason = "measures how long no calls are made to a provider"
 )]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// A caller that gives up a call after this time counts as a failure.
+    /// A call that its caller abandons after this time counts as a failure.
     slow_after: Duration,
     state: Mutex<State>,
 }
@@ -41,7 +41,7 @@ struct State {
     pause: Duration,
 }
 
-/// A call. If it is dropped before it ended, its caller gave it up.
+/// A call. If it is dropped before it has ended, its caller has abandoned it.
 #[derive(Debug)]
 pub(super) struct Call<'b> {
     breaker: &'b Breaker,
@@ -51,8 +51,8 @@ pub(super) struct Call<'b> {
 }
 
 impl Breaker {
-    /// `timeout` is the timeout of a call's attempts. A caller that leaves before half of it says nothing about the
-    /// provider.
+    /// `timeout` is the timeout of a call's attempts. A call that is abandoned before half of it has passed does not
+    /// count.
     pub fn new(timeout: Duration) -> Self {
         Self {
             slow_after: timeout / 2,
@@ -71,7 +71,7 @@ impl Breaker {
             let left = until.saturating_duration_since(now);
             if !left.is_zero() {
                 let what = format!(
-                    "{}; it is asked again in {} s",
+                    "{}; the next attempt is in {} s",
                     state.what,
                     left.as_secs_f64().ceil()
                 );
@@ -97,16 +97,16 @@ impl Breaker {
 }
 
 impl Call<'_> {
-    /// Records that the provider responded, whatever it said.
+    /// Records that the provider responded, even if with an error.
     pub fn answered(mut self) {
         self.has_ended = true;
         let before = std::mem::take(&mut *self.breaker.lock());
         if before.until.is_some() {
-            tracing::info!("The provider answers again");
+            tracing::info!("The provider responds again");
         }
     }
 
-    /// Records that the provider did not respond, and how long it asked for no requests.
+    /// Records that the provider did not respond. `retry_after` is the pause that it requested.
     pub fn failed(mut self, what: &str, retry_after: Option<Duration>) {
         self.end(what, retry_after, 2);
     }
@@ -144,7 +144,7 @@ impl Call<'_> {
                 what,
                 failed = state.failed,
                 seconds = pause.as_secs_f64(),
-                "The provider is not asked for a while"
+                "The provider does not respond; pausing calls"
             );
         }
         state.until = Some(Instant::now() + pause);
@@ -159,7 +159,7 @@ impl Drop for Call<'_> {
         let waited = self.since.elapsed();
         if waited >= self.breaker.slow_after {
             self.end(
-                &format!("no answer within {:.1} s", waited.as_secs_f64()),
+                &format!("no response within {:.1} s", waited.as_secs_f64()),
                 None,
                 1,
             );
@@ -203,7 +203,7 @@ mod tests {
         );
         let error = breaker.enter().unwrap_err();
         let expected = ProviderError::Unavailable {
-            what: "broken; it is asked again in 2 s".to_owned(),
+            what: "broken; the next attempt is in 2 s".to_owned(),
             retry_after: Some(Duration::from_secs(2)),
         };
         assert_eq!(error, expected);
@@ -267,7 +267,7 @@ mod tests {
                 .enter()
                 .unwrap_err()
                 .to_string()
-                .contains("no answer within 2.0 s")
+                .contains("no response within 2.0 s")
         );
         pass(2).await;
         drop(breaker.enter().unwrap());

@@ -53,7 +53,7 @@ pub(super) struct Client {
     /// The headers of every request.
     headers: HeaderMap,
     timeout: Duration,
-    places: Semaphore,
+    slots: Semaphore,
     breaker: Breaker,
 }
 
@@ -119,7 +119,7 @@ impl Client {
                 KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
             };
             let mut value = HeaderValue::from_str(&text)
-                .map_err(|_| "the key has characters that no key has".to_owned())?;
+                .map_err(|_| "the key contains characters that are not allowed in a header".to_owned())?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -129,7 +129,7 @@ impl Client {
             url,
             headers,
             timeout: access.timeout,
-            places: Semaphore::new(CONCURRENT),
+            slots: Semaphore::new(CONCURRENT),
             breaker: Breaker::new(access.timeout),
         })
     }
@@ -140,8 +140,8 @@ impl Client {
         self
     }
 
-    /// Sends JSON and returns the JSON of the response. Retries where that helps. Fails at once while the provider is
-    /// down.
+    /// Sends JSON and returns the JSON of the response. Temporary failures are retried. Fails at once while the
+    /// provider is down.
     pub async fn post(
         &self,
         path: &str,
@@ -154,7 +154,7 @@ impl Client {
         answers
             .into_iter()
             .next()
-            .ok_or_else(|| ProviderError::Malformed("there is none".to_owned()))
+            .ok_or_else(|| ProviderError::Malformed("it is missing".to_owned()))
     }
 
     /// As [`Client::post`], but sends several requests of one call concurrently.
@@ -168,7 +168,7 @@ impl Client {
             .map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
         // The breaker is checked after the call gets its first slot, because the provider's state may change while it
         // waits.
-        let mut first = Some(self.place().await?);
+        let mut first = Some(self.slot().await?);
         let call = self.breaker.enter()?;
         let requests = bodies
             .iter()
@@ -190,23 +190,23 @@ impl Client {
         }
     }
 
-    async fn place(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
-        self.places
+    async fn slot(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
+        self.slots
             .acquire()
             .await
-            .map_err(|_| ProviderError::unavailable("it is not used any more"))
+            .map_err(|_| ProviderError::unavailable("its client was shut down"))
     }
 
     async fn request(
         &self,
-        place: Option<SemaphorePermit<'_>>,
+        slot: Option<SemaphorePermit<'_>>,
         url: &Url,
         body: &Value,
         max_answer: usize,
     ) -> Result<Value, Failed> {
-        let _place = match place {
-            Some(place) => place,
-            None => self.place().await.map_err(Failed::over)?,
+        let _slot = match slot {
+            Some(slot) => slot,
+            None => self.slot().await.map_err(Failed::over)?,
         };
         let body = Bytes::from(body.to_string());
         let attempt = || self.attempt(url, &body, max_answer);
@@ -227,10 +227,10 @@ impl Client {
             .body(body.clone());
         let failed = |error: reqwest::Error, otherwise: &str| {
             if error.is_connect() {
-                Failed::away("it cannot be connected to")
+                Failed::away("connection refused or host unreachable")
             } else if error.is_timeout() {
                 let limit = self.timeout.as_secs_f64();
-                Failed::away(format!("no answer within {limit} s"))
+                Failed::away(format!("no response within {limit} s"))
             } else {
                 Failed::away(otherwise)
             }
@@ -243,7 +243,7 @@ impl Client {
         let retry_after = retry::retry_after(response.headers());
         let body = context_http::body(response, max_answer)
             .await
-            .map_err(|error| failed(error, "the answer broke off"))?;
+            .map_err(|error| failed(error, "the response ended early"))?;
         let Some(body) = body else {
             return Err(Failed::over(ProviderError::Malformed(format!(
                 "it is longer than {max_answer} bytes"
@@ -253,7 +253,7 @@ impl Client {
             return Ok(body);
         }
         let what = describe(status, &body);
-        // The quota is used up for good, whatever the status says.
+        // The quota is permanently used up, even if the status suggests a retry.
         let is_final = what.contains("insufficient_quota");
         if !retry::may_pass(status) || is_final {
             return Err(Failed::over(ProviderError::Refused(what)));
@@ -265,11 +265,11 @@ impl Client {
     }
 }
 
-/// Describes an error response: its status, and the start of the message that most providers put into one of these
-/// fields. The last two are those of FastAPI, which repeats the request elsewhere in its response.
+/// Describes an error response by its status and the start of its message. Most providers put the message into one of
+/// these fields. The last two are those of FastAPI, whose other fields repeat the request.
 fn describe(status: StatusCode, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let places = [
+    let pointers = [
         "/error/message",
         "/error/code",
         "/error/param",
@@ -279,9 +279,9 @@ fn describe(status: StatusCode, body: &[u8]) -> String {
         "/detail/0/loc/1",
         "/detail/0/msg",
     ];
-    let said = places
+    let said = pointers
         .iter()
-        .filter_map(|place| json.pointer(place)?.as_str())
+        .filter_map(|pointer| json.pointer(pointer)?.as_str())
         .collect::<Vec<_>>()
         .join("; ");
     let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();

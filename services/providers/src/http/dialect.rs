@@ -25,8 +25,7 @@ pub enum Dialect {
     Cohere,
 }
 
-/// The requested encoding of vectors. Responses are read in either encoding, whichever was requested: some servers know
-/// only one.
+/// The requested encoding of vectors. A response may use either encoding, because some servers support only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// The bytes of the numbers. They take less than half the size of lists, and are read in a fraction of the time.
@@ -67,7 +66,7 @@ impl Dialect {
         match self {
             Self::Ollama => Some("embeddinggemma:latest"),
             Self::OpenAi => Some("text-embedding-3-small"),
-            // It serves one model under any name.
+            // The server has one model and ignores the name.
             Self::Tei => Some("tei"),
             Self::Azure | Self::Voyage | Self::Cohere => None,
         }
@@ -152,20 +151,20 @@ impl Dialect {
         answer: Value,
         texts: usize,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let place = match self {
+        let pointer = match self {
             Self::Ollama => "/embeddings",
             Self::Tei => "",
             Self::Cohere => "/embeddings/float",
             Self::OpenAi | Self::Azure | Self::Voyage => "/data",
         };
-        let items = answer::list(answer, place)?;
+        let items = answer::list(answer, pointer)?;
         let is_indexed = matches!(self, Self::OpenAi | Self::Azure | Self::Voyage);
-        let found = (0..).zip(&items).map(|(place, item)| {
+        let found = (0..).zip(&items).map(|(index, item)| {
             // Some OpenAI-compatible servers leave the index out.
             if is_indexed {
-                (item["index"].as_u64().or(Some(place)), &item["embedding"])
+                (item["index"].as_u64().or(Some(index)), &item["embedding"])
             } else {
-                (Some(place), item)
+                (Some(index), item)
             }
         });
         answer::in_order(found, texts)?

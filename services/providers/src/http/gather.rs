@@ -20,7 +20,7 @@ pub(super) struct Gather {
 
 #[derive(Default)]
 struct State {
-    /// The waiting texts, oldest first. One item for each caller, so there are at most as many as callers.
+    /// The waiting texts, oldest first. Each caller has at most one item.
     waiting: VecDeque<Waiting>,
     /// Number of slots in use.
     busy: usize,
@@ -59,7 +59,7 @@ impl Gather {
             has_slot
         };
         if has_slot {
-            // A separate task: it goes on for later callers when this caller has left.
+            // A separate task, because it also serves later callers after this caller has left.
             let slot = Slot {
                 gather: Arc::clone(self),
                 is_held: true,
@@ -68,7 +68,7 @@ impl Gather {
         }
         (&mut awaited.answer)
             .await
-            .unwrap_or_else(|_| Err(ProviderError::unavailable("the request was given up")))
+            .unwrap_or_else(|_| Err(ProviderError::unavailable("the request was abandoned")))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,7 +125,7 @@ impl Gather {
     }
 }
 
-/// A caller's pending reply. A caller that leaves takes its waiting texts out.
+/// A caller's pending reply. Dropping it removes the caller's waiting texts.
 struct Awaited<'g> {
     gather: &'g Gather,
     answer: oneshot::Receiver<Answer>,
@@ -168,7 +168,7 @@ impl Slot {
 }
 
 impl Drop for Slot {
-    /// Returns the slot after a panic, and when the runtime stops.
+    /// Returns the slot after a panic and when the runtime stops.
     fn drop(&mut self) {
         if self.is_held {
             self.gather.lock().busy -= 1;
@@ -217,7 +217,7 @@ struct Group {
 }
 
 struct Caller {
-    /// Number of the group's texts that are this caller's.
+    /// Number of this caller's texts in the group.
     texts: usize,
     reply: oneshot::Sender<Answer>,
 }

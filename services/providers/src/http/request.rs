@@ -1,4 +1,5 @@
-//! One embedding request. It is repeated in another encoding where that helps, and its response is checked.
+//! One embedding request. If the server rejects the encoding, the request is sent again in another encoding. The
+//! response is checked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,7 +61,7 @@ impl Requests {
         }
     }
 
-    /// Embeds texts in one request. If they are too much for it, halves them once.
+    /// Embeds texts in one request. If the request is too large, sends the texts in two halves.
     pub async fn embed_halving(
         &self,
         texts: &[String],
@@ -114,7 +115,7 @@ impl Requests {
         let vectors = self.dialect.vectors(answer, texts.len())?;
         if vectors.iter().flatten().any(|value| !value.is_finite()) {
             return Err(ProviderError::Malformed(
-                "a vector holds values that are not finite".to_owned(),
+                "a vector contains values that are not finite".to_owned(),
             ));
         }
         if self
@@ -122,7 +123,7 @@ impl Requests {
             .is_some_and(|dimensions| vectors.iter().any(|vector| vector.len() != dimensions))
         {
             return Err(ProviderError::Malformed(
-                "a vector has another length than the model's".to_owned(),
+                "a vector's length differs from the model's dimensions".to_owned(),
             ));
         }
         Ok(vectors)

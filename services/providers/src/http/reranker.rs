@@ -51,7 +51,7 @@ impl RerankDialect {
     #[must_use]
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
-            // It serves one model under any name.
+            // The server has one model and ignores the name.
             Self::Tei => Some("tei"),
             Self::Cohere | Self::Jina | Self::Voyage => None,
         }
@@ -90,12 +90,12 @@ impl RerankDialect {
 
     /// The scores of a response, in the order of the texts.
     fn scores(self, answer: Value, texts: usize) -> Result<Vec<f64>, ProviderError> {
-        let (place, score) = match self {
+        let (pointer, score) = match self {
             Self::Tei => ("", "score"),
             Self::Cohere | Self::Jina => ("/results", "relevance_score"),
             Self::Voyage => ("/data", "relevance_score"),
         };
-        let items = answer::list(answer, place)?;
+        let items = answer::list(answer, pointer)?;
         let scores = answer::in_order(
             items
                 .iter()
@@ -156,7 +156,7 @@ impl Reranker for HttpReranker {
     }
 
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
-        // A caller waits for the search, so its requests are sent concurrently.
+        // A search waits for the scores, so the requests are sent concurrently.
         if texts.is_empty() {
             return Ok(Vec::new());
         }

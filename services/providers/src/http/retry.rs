@@ -12,7 +12,7 @@ pub(super) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(125))
     .with_jitter()
     .with_max_times(2);
-/// Maximum pause that a request waits at a server's request. A longer one is returned to the caller.
+/// Maximum requested pause that a request waits for. A longer pause is reported to the caller instead.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a later attempt may succeed: after overload, timeouts and server failures, but not after an invalid request.
@@ -30,7 +30,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         .trim()
         .parse()
         .ok()?;
-    // At most a day, whatever the header says.
+    // At most a day, even if the header asks for more.
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(86_400.0)))
 }
 

@@ -178,7 +178,7 @@ impl Summarizer for HttpSummarizer {
         let answer = self
             .dialect
             .answer(&answer)
-            .ok_or_else(|| ProviderError::Malformed("it has no text".to_owned()))?;
+            .ok_or_else(|| ProviderError::Malformed("it contains no text".to_owned()))?;
         let answer = answer.replace('\0', "");
         let summary: String = answer.trim().chars().take(MAX_SUMMARY_CHARS).collect();
         if summary.is_empty() {

@@ -77,7 +77,7 @@ impl LocalEmbedder {
             overlap: wish.overlap.unwrap_or(target * 12 / 100).min(target / 2),
         };
         let worker = Worker::start(network).map_err(|error| {
-            LoadError::Unsupported(format!("no thread can be started for it: {error}"))
+            LoadError::Unsupported(format!("its thread cannot be started: {error}"))
         })?;
         Ok(Self {
             model,
@@ -180,7 +180,7 @@ impl Embedder for LocalEmbedder {
         }) = output
         else {
             return Err(ProviderError::Malformed(
-                "the model gave no vector".to_owned(),
+                "the model returned no vector".to_owned(),
             ));
         };
         let vectors = vector.split_off(self.model.dimensions);

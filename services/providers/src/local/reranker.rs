@@ -28,7 +28,7 @@ impl LocalReranker {
             ));
         }
         let worker = Worker::start(network).map_err(|error| {
-            LoadError::Unsupported(format!("no thread can be started for it: {error}"))
+            LoadError::Unsupported(format!("its thread cannot be started: {error}"))
         })?;
         Ok(Self {
             name: directory.name().to_owned(),

@@ -125,7 +125,7 @@ impl Worker {
             let mut state = self.shared.lock();
             if state.waiting > 0 && state.waiting + texts.len() > QUEUED_TEXTS {
                 return Err(ProviderError::unavailable(
-                    "too many texts wait for the model",
+                    "too many texts are waiting for the model",
                 ));
             }
             state.waiting += texts.len();
