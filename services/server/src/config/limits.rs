@@ -9,33 +9,33 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
-    /// Characters of one entry's text at most, 1 to 50 000 000.
+    /// Maximum number of characters in one entry's text, 1 to 50 000 000.
     #[arg(long, env = "MAX_TEXT_CHARS", value_name = "N", default_value = "1000000", value_parser = number(1, 50_000_000), global = true)]
     pub max_text_chars: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of one decoded image at most, 1 to 1024.
+    /// Maximum size of one decoded image in megabytes (1024 × 1024 bytes), 1 to 1024.
     #[arg(long, env = "MAX_IMAGE_SIZE_MB", value_name = "MB", default_value = "10", value_parser = number(1, 1024), global = true)]
     pub max_image_size_mb: u64,
 
-    /// Megabytes of all decoded images of one request at most, batches included, 1 to 1024.
+    /// Maximum total size of the decoded images of one request or batch in megabytes, 1 to 1024.
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", value_name = "MB", default_value = "100", value_parser = number(1, 1024), global = true)]
     pub max_total_size_mb: u64,
 
-    /// Context entries of each owner at most, 0 to 1 000 000 000 000; 0 means no limit.
+    /// Maximum number of context entries of each owner, 0 to 1 000 000 000 000; 0 means no limit.
     #[arg(long = "quota-entries", env = "CONTEXT_QUOTA_ENTRIES", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
     pub quota_entries: u64,
 
-    /// Artifacts of each owner at most, 0 to 1 000 000 000 000; 0 means no limit.
+    /// Maximum number of artifacts of each owner, 0 to 1 000 000 000 000; 0 means no limit.
     #[arg(long = "quota-artifacts", env = "CONTEXT_QUOTA_ARTIFACTS", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
     pub quota_artifacts: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of each owner at most, 0 to 1 000 000 000; 0 means no limit.
+    /// Maximum storage of each owner in megabytes (1024 × 1024 bytes), 0 to 1 000 000 000; 0 means no limit.
     ///
-    /// Texts, metadata, images, all versions of artifacts and stored outcomes of requests count.
+    /// Texts, metadata, images, all versions of artifacts and stored outcomes of requests count towards it.
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of stored outcomes of each owner at most, 1 to 1 000 000.
+    /// Maximum size of each owner's stored request outcomes in megabytes (1024 × 1024 bytes), 1 to 1 000 000.
     ///
     /// The outcome of a request with an idempotency key is stored for 24 hours. That of a single write takes about 200
     /// bytes.

@@ -9,38 +9,39 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load and time")]
 pub struct Load {
-    /// Connections of one listening address or socket at most, 1 to 100 000. More wait to be accepted.
+    /// Maximum number of connections of one listening address or socket, 1 to 100 000. Further ones wait to be
+    /// accepted.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
-    /// Connections of one client address at most, 0 to 100 000; 0 means half of CONTEXT_MAX_CONNECTIONS.
+    /// Maximum number of connections of one client address, 0 to 100 000; 0 means half of CONTEXT_MAX_CONNECTIONS.
     ///
-    /// Behind a proxy or a published container port all clients have one address. Then set it to
+    /// Behind a proxy or a published container port all clients have the same address. In that case set it to
     /// CONTEXT_MAX_CONNECTIONS.
     #[arg(long = "max-connections-per-address", env = "CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", default_value = "0", value_parser = number(0, 100_000), global = true)]
     pub max_connections_per_address: u64,
 
-    /// Operations that run at once, 1 to 100 000.
+    /// Maximum number of operations that run at once, 1 to 100 000.
     #[arg(long = "max-concurrent-requests", env = "CONTEXT_MAX_CONCURRENT_REQUESTS", value_name = "N", default_value = "256", value_parser = number(1, 100_000), global = true)]
     pub max_concurrent_requests: u64,
 
-    /// Operations that may wait, 0 to 1 000 000. More are refused.
+    /// Maximum number of operations that wait, 0 to 1 000 000. Further ones are refused.
     #[arg(long = "request-queue", env = "CONTEXT_REQUEST_QUEUE", value_name = "N", default_value = "4096", value_parser = number(0, 1_000_000), global = true)]
     pub request_queue: u64,
 
-    /// Megabytes of request and reply bodies held at once, 64 to 1 048 576.
+    /// Maximum memory for request and reply bodies in megabytes, 64 to 1 048 576.
     ///
-    /// Beyond it requests are refused. The largest request always fits.
+    /// Requests beyond this limit are refused. The largest request always fits.
     #[arg(long = "request-memory-mb", env = "CONTEXT_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = number(64, 1_048_576), global = true)]
     pub request_memory_mb: u64,
 
-    /// Seconds that an operation may take, 1 to 3600. A gRPC deadline may shorten it.
+    /// Maximum duration of an operation in seconds, 1 to 3600. A gRPC deadline can shorten it.
     #[arg(long = "request-timeout-seconds", env = "CONTEXT_REQUEST_TIMEOUT_SECONDS", value_name = "S", default_value = "60", value_parser = number(1, 3600), global = true)]
     pub request_timeout_seconds: u64,
 
-    /// Requests a minute of each API key, 0 to 1 000 000; 0 means no limit.
+    /// Maximum number of requests per minute of each API key, 0 to 1 000 000; 0 means no limit.
     ///
-    /// After a pause a sixth of them may come at once.
+    /// After a pause, a sixth of them may arrive at once.
     #[arg(long = "rate-limit-per-minute", env = "CONTEXT_RATE_LIMIT_PER_MINUTE", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000), global = true)]
     pub rate_limit_per_minute: u64,
 
@@ -48,7 +49,7 @@ pub struct Load {
     #[arg(long = "drain-timeout-seconds", env = "CONTEXT_DRAIN_TIMEOUT_SECONDS", value_name = "S", default_value = "10", value_parser = number(0, 3600), global = true)]
     pub drain_timeout_seconds: u64,
 
-    /// Seconds without a connection after which a service that a gateway started stops, 1 to 604 800.
+    /// Seconds without a connection after which a service that was started by a gateway stops, 1 to 604 800.
     #[arg(long = "idle-exit-seconds", env = "CONTEXT_IDLE_EXIT_SECONDS", value_name = "S", default_value = "900", value_parser = number(1, 604_800), global = true)]
     pub idle_exit_seconds: u64,
 }

@@ -79,9 +79,9 @@ pub struct Models {
     #[arg(long, env = "OLLAMA_HOST", value_name = "URL", global = true)]
     pub ollama_host: Option<Url>,
 
-    /// The embedding provider's address, if not its usual one.
+    /// The embedding provider's address, if it is not the default one.
     ///
-    /// azure and tei have no usual address. For openai the address ends in /v1; for the others it has no path.
+    /// azure and tei have no default address. For openai the address ends in /v1; for the others it has no path.
     #[arg(long, env = "EMBEDDING_URL", value_name = "URL", global = true)]
     pub embedding_url: Option<Url>,
 
@@ -95,7 +95,7 @@ pub struct Models {
     )]
     pub embedding_api_key: Option<Secret>,
 
-    /// Seconds that one response of the embedding provider may take, 1 to 600.
+    /// Timeout for one response of the embedding provider in seconds, 1 to 600.
     #[arg(long, env = "EMBEDDING_TIMEOUT_SECONDS", value_name = "S", default_value = "30", value_parser = number(1, 600), global = true)]
     pub embedding_timeout_seconds: u64,
 
@@ -108,7 +108,7 @@ pub struct Models {
 
     /// The dimensions of an embedding, 1 to 4096. Default: the model's own.
     ///
-    /// A provider is asked for this number. A model inside the service has only its own.
+    /// The service requests this number from a provider. A model inside the service supports only its own number.
     #[arg(long, env = "EMBEDDING_DIM", value_name = "N", value_parser = number(1, 4096), global = true)]
     pub embedding_dim: Option<u64>,
 
@@ -149,7 +149,8 @@ pub struct Models {
     )]
     pub embedding_document_prefix: Option<String>,
 
-    /// Tokens of a chunk, 16 to 100 000, at most what the model can read. Default: four fifths of that.
+    /// Tokens of a chunk, 16 to 100 000, at most as many as the model can read. Default: four fifths of what it can
+    /// read.
     #[arg(long, env = "CHUNK_SIZE", value_name = "N", value_parser = number(16, 100_000), global = true)]
     pub chunk_size: Option<u64>,
 
@@ -180,9 +181,9 @@ pub struct Models {
     #[arg(long, env = "SUMMARY_MODEL", value_name = "NAME", global = true)]
     pub summary_model: Option<String>,
 
-    /// The summary provider's address, if not its usual one.
+    /// The summary provider's address, if it is not the default one.
     ///
-    /// The usual address of ollama is OLLAMA_HOST. For openai the address ends in /v1; for the others it has no path.
+    /// The default address of ollama is OLLAMA_HOST. For openai the address ends in /v1; for the others it has no path.
     #[arg(long, env = "SUMMARY_URL", value_name = "URL", global = true)]
     pub summary_url: Option<Url>,
 
@@ -196,15 +197,15 @@ pub struct Models {
     )]
     pub summary_api_key: Option<Secret>,
 
-    /// Seconds that a summary may take, 1 to 3600.
+    /// Timeout for one summary in seconds, 1 to 3600.
     #[arg(long, env = "SUMMARY_TIMEOUT_SECONDS", value_name = "S", default_value = "120", value_parser = number(1, 3_600), global = true)]
     pub summary_timeout_seconds: u64,
 
-    /// Tokens of a summary at most, 1 to 100 000.
+    /// Maximum number of tokens of a summary, 1 to 100 000.
     #[arg(long, env = "SUMMARY_MAX_TOKENS", value_name = "N", default_value = "2000", value_parser = number(1, 100_000), global = true)]
     pub summary_max_tokens: u64,
 
-    /// Characters of the shortest text that gets a summary, 0 to 1 000 000.
+    /// Minimum number of characters of a text that gets a summary, 0 to 1 000 000.
     #[arg(long, env = "SUMMARY_MIN_CONTENT_LENGTH", value_name = "N", default_value = "500", value_parser = number(0, 1_000_000), global = true)]
     pub summary_min_content_length: u64,
 }

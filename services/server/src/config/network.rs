@@ -26,7 +26,7 @@ pub struct Network {
     #[arg(long = "listen", env = "CONTEXT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7420", value_parser = address, global = true)]
     pub listen: SocketAddr,
 
-    /// A second address for gRPC alone, or off.
+    /// A second address, for gRPC only, or off.
     #[arg(long = "grpc-listen", env = "CONTEXT_GRPC_LISTEN", value_name = "ADDRESS", default_value = "off", value_parser = optional_address, global = true)]
     pub grpc_listen: Listen,
 
@@ -79,7 +79,8 @@ pub struct Network {
     )]
     pub allowed_hosts: List,
 
-    /// Browser origins that may call, comma-separated: https://app.example. Default: none. No wildcard.
+    /// Browser origins that may call the service, comma-separated: https://app.example. Default: none. Wildcards are
+    /// not supported.
     #[arg(long = "cors-origins", env = "CONTEXT_CORS_ORIGINS", value_name = "ORIGINS", default_value = "", hide_default_value = true, value_parser = origins, global = true)]
     pub cors_origins: List,
 }

@@ -12,7 +12,7 @@ use super::value::{List, Url, number};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "OpenID Connect")]
 pub struct Oidc {
-    /// The issuer whose tokens are accepted, exactly as in their `iss`. http only on this machine.
+    /// The issuer whose tokens are accepted, exactly as in their `iss`. An http address must be on this machine.
     ///
     /// Its keys are found through /.well-known/openid-configuration.
     #[arg(long, env = "OIDC_ISSUER", value_name = "URL", global = true)]
@@ -81,7 +81,7 @@ pub struct Oidc {
     #[arg(long, env = "OIDC_CLOCK_SKEW_SECONDS", value_name = "S", default_value = "60", value_parser = number(0, 300), global = true)]
     pub oidc_clock_skew_seconds: u64,
 
-    /// Minutes that the issuer's keys are used while the issuer is unreachable, 1 to 10 080.
+    /// Minutes for which the issuer's keys stay in use while the issuer is unreachable, 1 to 10 080.
     #[arg(long, env = "OIDC_KEYS_MAX_AGE_MINUTES", value_name = "MIN", default_value = "60", value_parser = number(1, 10_080), global = true)]
     pub oidc_keys_max_age_minutes: u64,
 }

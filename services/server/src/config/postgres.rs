@@ -54,11 +54,11 @@ pub struct Postgres {
     )]
     pub postgresql_database: String,
 
-    /// A connection string. It wins over the five settings above.
+    /// A connection string. It overrides the five settings above.
     ///
     /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. `sslmode` is disable, prefer
-    /// (the default), require, verify-ca or verify-full. `sslrootcert` names a file of authorities; without it the
-    /// system's authorities are used. With several hosts, `target_session_attrs=read-write` finds the primary.
+    /// (the default), require, verify-ca or verify-full. `sslrootcert` names a file of certificate authorities; without
+    /// it the system's authorities are used. With several hosts, `target_session_attrs=read-write` selects the primary.
     #[arg(
         long,
         env = "POSTGRESQL_CONNECTION_STRING",
@@ -68,14 +68,14 @@ pub struct Postgres {
     )]
     pub postgresql_connection_string: Option<Secret>,
 
-    /// Candidates that the HNSW index keeps in a semantic search (`hnsw.ef_search`), 1 to 1000.
+    /// HNSW search breadth (`hnsw.ef_search`): candidates that the index keeps during a semantic search, 1 to 1000.
     ///
-    /// The index keeps at least as many as the search takes from it. Larger values find more of the nearest entries and
-    /// take longer.
+    /// The index keeps at least as many candidates as the search takes from it. Larger values find more of the nearest
+    /// entries and take longer.
     #[arg(long, env = "POSTGRESQL_HNSW_EF_SEARCH", value_name = "N", default_value = "400", value_parser = number(1, 1000), global = true)]
     pub postgresql_hnsw_ef_search: u64,
 
-    /// Connections at most, 1 to 1000.
+    /// Maximum number of connections, 1 to 1000.
     #[arg(long, env = "POSTGRESQL_POOL_SIZE", value_name = "N", default_value = "16", value_parser = number(1, 1000), global = true)]
     pub postgresql_pool_size: u64,
 
@@ -90,25 +90,25 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_POOL_TIMEOUT_MS", value_name = "MS", default_value = "10000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_pool_timeout_ms: u64,
 
-    /// Operations that may wait for a connection, 1 to 1 000 000. More are refused.
+    /// Maximum number of operations that wait for a connection, 1 to 1 000 000. Further ones are refused.
     #[arg(long, env = "POSTGRESQL_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub postgresql_queue: u64,
 
-    /// Milliseconds that connecting to one host may take, 1 to 600 000.
+    /// Timeout for connecting to one host in milliseconds, 1 to 600 000.
     #[arg(long, env = "POSTGRESQL_CONNECT_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_connect_timeout_ms: u64,
 
-    /// Milliseconds that one statement may take, 1 to 3 600 000.
+    /// Timeout for one statement in milliseconds, 1 to 3 600 000.
     #[arg(long, env = "POSTGRESQL_STATEMENT_TIMEOUT_MS", value_name = "MS", default_value = "30000", value_parser = number(1, 3_600_000), global = true)]
     pub postgresql_statement_timeout_ms: u64,
 
-    /// Retries of an operation after a conflict or a lost connection, 0 to 20.
+    /// Maximum number of retries of an operation after a conflict or a lost connection, 0 to 20.
     ///
     /// An operation is retried only if it cannot have taken effect.
     #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
     pub postgresql_retries: u64,
 
-    /// Failed connections in a row that open the circuit breaker, 1 to 1 000 000.
+    /// Number of consecutive failed connections that opens the circuit breaker, 1 to 1 000 000.
     ///
     /// While it is open, operations are refused at once.
     #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_FAILURES", value_name = "N", default_value = "10", value_parser = number(1, 1_000_000), global = true)]

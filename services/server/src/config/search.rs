@@ -46,7 +46,7 @@ pub struct Search {
     )]
     pub fts_language: String,
 
-    /// Matches that a full-text search ranks at most, the newest ones, 100 to 1 000 000.
+    /// Maximum number of matches that a full-text search ranks, 100 to 1 000 000. The newest ones are ranked.
     ///
     /// The reply says when more entries matched.
     #[arg(long, env = "FTS_RANKING_CAP", value_name = "N", default_value = "10100", value_parser = number(100, 1_000_000), global = true)]
@@ -60,10 +60,10 @@ pub struct Search {
     #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
     pub hybrid_rrf_k: u64,
 
-    /// The first places of each retriever that reciprocal rank fusion sums, 1 to 200.
+    /// Number of top ranks of each retriever that reciprocal rank fusion sums, 1 to 200.
     ///
-    /// Larger values favour entries that both retrievers found over entries that one ranked high. An entry beyond the
-    /// window of both counts only with its better place.
+    /// Larger values favour entries that both retrievers found over entries that one ranked high. An entry that is
+    /// beyond this rank in both retrievers counts only with its better rank.
     #[arg(long, env = "HYBRID_RANK_WINDOW", value_name = "N", default_value = "15", value_parser = number(1, 200), global = true)]
     pub hybrid_rank_window: u64,
 
@@ -73,15 +73,15 @@ pub struct Search {
     #[arg(long, env = "HYBRID_CONTEXT_WEIGHT", value_name = "W", default_value = "0.4", value_parser = fraction, global = true)]
     pub hybrid_context_weight: f64,
 
-    /// Preceding entries of the same thread in the context window of hybrid search, 0 to 8.
+    /// Number of preceding entries of the same thread in the context window of hybrid search, 0 to 8.
     ///
-    /// A changed value rebuilds the full-text index at the next start.
+    /// A changed value makes the next start rebuild the full-text index.
     #[arg(long, env = "CONTEXT_NEIGHBOURS", value_name = "N", default_value = "2", value_parser = number(0, 8), global = true)]
     pub context_neighbours: u64,
 
-    /// Minutes that entries of the context window may be older than the entry, 1 to 100 000.
+    /// Minutes by which entries of the context window may be older than the entry itself, 1 to 100 000.
     ///
-    /// A changed value rebuilds the full-text index at the next start.
+    /// A changed value makes the next start rebuild the full-text index.
     #[arg(long, env = "CONTEXT_GAP_MINUTES", value_name = "MIN", default_value = "30", value_parser = number(1, 100_000), global = true)]
     pub context_gap_minutes: u64,
 
@@ -115,7 +115,7 @@ pub struct Search {
     #[arg(long, env = "RERANK_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub rerank_model_path: Option<PathBuf>,
 
-    /// The reranking provider's address, if not its usual one, without a path. tei has no usual address.
+    /// The reranking provider's address without a path, if it is not the default one. tei has no default address.
     #[arg(long, env = "RERANK_URL", value_name = "URL", global = true)]
     pub rerank_url: Option<Url>,
 
@@ -139,8 +139,8 @@ pub struct Search {
 
     /// Weight of the preceding entry's words in reranking by late interaction, 0 to 1; 0 disables them.
     ///
-    /// The weight is relative to the entry's own words, which weigh 1. It is multiplied once more for each further step
-    /// back in the thread. Only entries within CONTEXT_GAP_MINUTES count.
+    /// The weight is relative to the entry's own words, which weigh 1. Each further step back in the thread multiplies
+    /// it once more. Only entries within CONTEXT_GAP_MINUTES count.
     #[arg(long, env = "RERANK_CONTEXT_WEIGHT", value_name = "W", default_value = "0.85", value_parser = fraction, global = true)]
     pub rerank_context_weight: f64,
 
@@ -152,7 +152,7 @@ pub struct Search {
     #[arg(long, env = "RERANK_STORE_TOKENS", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "false", global = true)]
     pub rerank_store_tokens: bool,
 
-    /// Characters of an entry's text in search results, 10 to 100 000. Longer texts are cut.
+    /// Maximum number of characters of an entry's text in search results, 10 to 100 000. Longer texts are cut.
     #[arg(long, env = "SEARCH_TRUNCATION_LENGTH", value_name = "N", default_value = "300", value_parser = number(10, 100_000), global = true)]
     pub search_truncation_length: u64,
 }

@@ -49,11 +49,11 @@ pub struct Storage {
     #[arg(long, env = "SQLITE_READERS", value_name = "N", value_parser = number(1, 64), global = true)]
     pub sqlite_readers: Option<u64>,
 
-    /// Writes that may wait, 1 to 1 000 000. More are refused.
+    /// Maximum number of writes that wait, 1 to 1 000 000. Further ones are refused.
     #[arg(long, env = "SQLITE_WRITE_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub sqlite_write_queue: u64,
 
-    /// Milliseconds that a connection waits for a lock of another one, 1 to 600 000.
+    /// Milliseconds that a connection waits for another connection's lock, 1 to 600 000.
     #[arg(long, env = "SQLITE_BUSY_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub sqlite_busy_timeout_ms: u64,
 }
