@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long it waits for a database in use"
+    reason = "measures how long the command waits for a database in use"
 )]
 
 use std::sync::Arc;
@@ -123,11 +123,11 @@ pub(crate) async fn ask(mut stream: UnixStream, route: &str, body: &str) -> Resu
     };
     exchange
         .await
-        .map_err(|e| format!("the service that serves this database did not answer: {e}"))?;
+        .map_err(|e| format!("the service that serves this database did not respond: {e}"))?;
     let reply = String::from_utf8_lossy(&reply);
     let (head, body) = reply
         .split_once("\r\n\r\n")
-        .ok_or("the service that serves this database gave no whole answer")?;
+        .ok_or("the service that serves this database sent an incomplete response")?;
     if head.starts_with("HTTP/1.1 200") {
         return Ok(body.to_owned());
     }

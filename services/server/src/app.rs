@@ -1,6 +1,9 @@
 //! State shared by all request handlers, and the function through which every operation is called.
 
-#![expect(clippy::disallowed_methods, reason = "how long an operation takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long an operation takes"
+)]
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -230,7 +233,7 @@ impl Drop for Call<'_> {
 fn deadline_exceeded() -> Error {
     Error::new(
         Reason::DeadlineExceeded,
-        "the deadline passed before the operation was done; a write may have happened, so retry it with its idempotency key",
+        "the deadline passed before the operation was done; a write may have taken effect, so retry it with the same idempotency key",
     )
 }
 

@@ -1,6 +1,6 @@
 //! Request and reply bodies: their memory is counted, and bodies without progress are aborted.
 
-#![expect(clippy::disallowed_methods, reason = "how long a body takes")]
+#![expect(clippy::disallowed_methods, reason = "measures how long a body takes")]
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Pace {
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WINDOW)));
         ready!(deadline.as_mut().poll(cx));
         let sentence = format!(
-            "the request's body came too slowly: less than {WINDOW_BYTES} bytes in {} seconds",
+            "the request's body arrived too slowly: less than {WINDOW_BYTES} bytes in {} seconds",
             WINDOW.as_secs()
         );
         Poll::Ready(Error::new(Reason::DeadlineExceeded, sentence))

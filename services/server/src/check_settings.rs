@@ -40,7 +40,7 @@ fn check_addresses(config: &Config) -> Result<(), String> {
     for (name, address) in settings {
         if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
             return Err(format!(
-                "{name} is {address}, which other machines can reach, and AUTH is `off`: anybody there could read and delete \
+                "{name} is {address}, which other machines can reach, and AUTH is `off`: anyone on the network could read and delete \
                  everything; listen on 127.0.0.1, or pass --insecure (CONTEXT_INSECURE=true)"
             ));
         }

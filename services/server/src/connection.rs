@@ -1,7 +1,10 @@
 //! The state of each open connection: whether requests are in flight, and whether its peer receives
 //! replies.
 
-#![expect(clippy::disallowed_methods, reason = "how long a connection is idle")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a connection is idle"
+)]
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -207,7 +207,7 @@ async fn embeddings(config: &Config, found: &mut Examination) {
         ),
         // The settings check has reported it.
         Err(_) => {}
-        // An unavailable provider is not a fault of this installation, but worth reporting.
+        // An unavailable provider is not a fault of this installation, but it is worth reporting.
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 let model = embedder.model();
@@ -264,7 +264,9 @@ async fn reranking(config: &Config, found: &mut Examination) {
         Err(error) => found.line(
             false,
             "reranking",
-            format_args!("`{model}` of {provider}: {error}; searches go without it meanwhile"),
+            format_args!(
+                "`{model}` of {provider}: {error}; searches skip reranking until it responds"
+            ),
         ),
     }
 }

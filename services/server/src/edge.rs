@@ -115,7 +115,10 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         request.extensions_mut().insert(lease.clone());
         return Ok(Held::public(lease, slot));
     }
-    #[expect(clippy::disallowed_methods, reason = "how long an operation takes")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "measures how long an operation takes"
+    )]
     let started = Instant::now();
     let template = request
         .extensions()
@@ -207,6 +210,6 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 fn unknown_host() -> Error {
-    let sentence = "`Host` is a name under which this service is not known; add it to CONTEXT_ALLOWED_HOSTS if it is yours";
+    let sentence = "`Host` is not an allowed host name of this service; add it to CONTEXT_ALLOWED_HOSTS if it is yours";
     Error::invalid("Host", sentence)
 }

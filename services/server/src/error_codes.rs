@@ -18,7 +18,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
-        // Not 501: the feature is off by configuration, which must not trigger alerts.
+        // Not 501: the feature is off by configuration, and a 5xx status would trigger alerts.
         Reason::FeatureUnavailable => (Code::FailedPrecondition, StatusCode::CONFLICT),
         // The request is valid but asks for too much; 413 would blame its body.
         Reason::ResultTooLarge => (Code::ResourceExhausted, StatusCode::UNPROCESSABLE_ENTITY),
@@ -32,7 +32,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         | Reason::Overloaded
         | Reason::ShuttingDown => (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
         Reason::DeadlineExceeded => (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT),
-        // The caller has left and will not read it; proxies log 499 for that.
+        // The caller has disconnected and will not read it. Proxies log 499 in this case.
         Reason::Cancelled => (
             Code::Cancelled,
             StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT),
@@ -63,21 +63,21 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::RequestTooLarge => "The request is too large",
         Reason::StorageFull => "The disk is full",
         Reason::StorageReadOnly => "The database cannot be written",
-        Reason::StorageCorrupt => "The database is damaged, or this row of it",
+        Reason::StorageCorrupt => "The database or the requested row is damaged",
         Reason::StoreUnavailable => "The database is not available",
         Reason::Overloaded => "Too many requests",
         Reason::ShuttingDown => "The service is stopping",
         Reason::DeadlineExceeded => "The deadline passed",
-        Reason::Cancelled => "The caller gave up",
+        Reason::Cancelled => "The caller disconnected",
         Reason::Unauthenticated => "Credentials are missing or not valid",
-        Reason::IssuerUnavailable => "The issuer of tokens is not available",
+        Reason::IssuerUnavailable => "The token issuer is not available",
         Reason::ScopeMissing => "The credentials lack a scope",
         Reason::CrossSite => "The request comes from a page of another site",
-        Reason::RateLimited => "The key has used up its rate",
+        Reason::RateLimited => "The key exceeded its request rate",
         Reason::QuotaExceeded => "The owner's quota is used up",
         Reason::NotFound => "No such route",
-        Reason::MethodNotAllowed => "The route does not have this method",
-        Reason::UnsupportedMediaType => "The body is of another media type",
+        Reason::MethodNotAllowed => "The route does not support this method",
+        Reason::UnsupportedMediaType => "The media type of the body is not supported",
         Reason::Internal => "Internal error",
     }
 }
@@ -99,7 +99,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::FeatureUnavailable => {
             "Turn on the setting that the message names, or use another search."
         }
-        Reason::ResultTooLarge => "Ask for less: fewer entries, or `include_images=false`.",
+        Reason::ResultTooLarge => "Request fewer entries, or set `include_images=false`.",
         Reason::RequestTooLarge => "Split the batch, or send smaller images.",
         Reason::StorageFull => "Free disk space; reads still work.",
         Reason::StorageReadOnly => {
@@ -113,9 +113,9 @@ const fn advice(reason: Reason) -> &'static str {
         | Reason::Overloaded
         | Reason::ShuttingDown => "Retry after the given time.",
         Reason::DeadlineExceeded => {
-            "Retry with more time; a write may have happened, so retry it with its idempotency key."
+            "Retry with a longer deadline; a write may have taken effect, so retry it with the same idempotency key."
         }
-        Reason::Cancelled => "Nothing; the caller has left.",
+        Reason::Cancelled => "Nothing; the caller has disconnected.",
         Reason::Unauthenticated => "Send a valid key or token.",
         Reason::ScopeMissing => "Use a key with the scope that the message names.",
         Reason::CrossSite => "Add the page's origin to CONTEXT_CORS_ORIGINS, if it may call.",

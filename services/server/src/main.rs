@@ -163,7 +163,7 @@ async fn serve(config: &Config) -> ExitCode {
     tokio::select! {
         () = running.run() => ExitCode::SUCCESS,
         () = signals => {
-            eprintln!("error: stopped by a second signal before everything was finished");
+            eprintln!("error: stopped by a second signal before the shutdown was complete");
             ExitCode::FAILURE
         }
     }

@@ -18,7 +18,7 @@ pub const PUBLIC_BYTES: usize = 8 * MIB;
 /// Minimum and maximum of the reserve for the Unix socket and for key administration; it is a
 /// sixteenth of the budget.
 const RESERVE: (usize, usize) = (4 * MIB, 32 * MIB);
-/// How many accounts without a request are kept.
+/// Maximum number of accounts without a request that stay in memory.
 const MAX_IDLE_ACCOUNTS: usize = 10_000;
 
 const MIB: usize = 1024 * 1024;
@@ -157,7 +157,7 @@ impl Lease {
         if bytes > self.account.limit.min(self.limit) {
             return Err(Error::new(
                 Reason::RequestTooLarge,
-                "the request would take more memory than there is; split it",
+                "the request would take more memory than the service has; split it",
             ));
         }
         if !add(&self.account.used, bytes, self.account.limit) {

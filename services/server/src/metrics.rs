@@ -1,6 +1,9 @@
 //! Metrics for Prometheus: requests, durations, and the current state.
 
-#![expect(clippy::disallowed_methods, reason = "how long the service runs")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long the service runs"
+)]
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -21,7 +24,7 @@ use crate::transport::Transport;
 /// The media type of the exposition format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// From a cached read to a search that its caller gave up on.
+/// Bucket bounds in seconds: from a cached read to a search that ran into its deadline.
 const BUCKETS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];

@@ -70,15 +70,15 @@ impl Endpoint {
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
             let mut settings = config
                 .postgres()
-                .map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
+                .map_err(|error| format!("needs valid POSTGRESQL_… settings: {error}"))?;
             settings.target = context_store_postgres::Target::parse(text)
-                .map_err(|error| format!("is no usable connection string: {error}"))?;
+                .map_err(|error| format!("is not a valid connection string: {error}"))?;
             return Ok(Self::Postgres(Box::new(settings)));
         }
         match (text, text.strip_prefix("sqlite://")) {
             ("sqlite", _) => Ok(Self::Sqlite(config.storage.db_path.clone())),
             ("postgresql", _) => {
-                let settings = config.postgres().map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
+                let settings = config.postgres().map_err(|error| format!("needs valid POSTGRESQL_… settings: {error}"))?;
                 Ok(Self::Postgres(Box::new(settings)))
             }
             (_, Some(path)) if !path.is_empty() => {
@@ -205,7 +205,7 @@ fn page(report: &Report, from: &str, to: &str) -> String {
     for (table, rows) in left_behind {
         let _ = writeln!(
             page,
-            "not copied: {rows} rows of {table}, which the target does not store; a service builds them again"
+            "not copied: {rows} rows of {table}, which the target does not store; a service rebuilds them"
         );
     }
     let rows: u64 = verified.iter().map(|found| found.rows).sum();

@@ -366,7 +366,7 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
             },
             Err(error) => error.to_string(),
         };
-        tracing::warn!("Semantic search waits for {provider}: {reason}");
+        tracing::warn!("Semantic search is waiting for {provider}: {reason}");
         engine
             .retrieval
             .awaiting_embedder(format!("{provider}: {reason}"));

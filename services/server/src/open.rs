@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long it waits for the service before it"
+    reason = "measures how long this service waits for the previous one"
 )]
 
 use std::path::Path;
@@ -62,7 +62,7 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
             tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await,
             Ok(Ok(true))
         ) {
-            tracing::info!("Asked the service that a gateway started to stop");
+            tracing::info!("Asked the service started by a gateway to stop");
             while UnixStream::connect(&socket).await.is_ok() && Instant::now() < deadline {
                 tokio::time::sleep(POLL_BY_HAND).await;
             }
@@ -130,7 +130,7 @@ pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
 async fn ask_to_drain(socket: &Path, holder: Holder) {
     let answered = tokio::time::timeout(Duration::from_secs(2), post_drain(socket)).await;
     if matches!(answered, Ok(Ok(true))) {
-        tracing::info!("Asked the service that a gateway started to stop");
+        tracing::info!("Asked the service started by a gateway to stop");
         return;
     }
     if let Some(pid) = holder
@@ -141,7 +141,7 @@ async fn ask_to_drain(socket: &Path, holder: Holder) {
     {
         tracing::info!(
             pid = pid.as_raw_pid(),
-            "Asked the service that a gateway started to stop, by signal"
+            "Sent a stop signal to the service started by a gateway"
         );
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }

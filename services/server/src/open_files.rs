@@ -27,8 +27,8 @@ pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
         tracing::error!(
             open_files = files,
             connections = per_listener,
-            "The system allows {files} open files, so that {per_listener} connections are accepted and not \
-             CONTEXT_MAX_CONNECTIONS={wanted}; raise it with `ulimit -n {needed}` or LimitNOFILE"
+            "The limit of {files} open files allows {per_listener} connections instead of \
+             CONTEXT_MAX_CONNECTIONS={wanted}; raise the limit with `ulimit -n {needed}` or LimitNOFILE"
         );
     }
     let per_peer = match load.max_connections_per_address {

@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long it waits for a database in use"
+    reason = "measures how long the command waits for a database in use"
 )]
 
 use std::io::{IsTerminal as _, Write as _};
@@ -50,7 +50,7 @@ const BAR: i64 = 40;
 enum Ask {
     /// Switch to the model of these flags, or continue a switch to it.
     Begin { flags: Vec<String> },
-    /// Return the progress. Earlier versions, which may be running, know it as `look`.
+    /// Return the progress. The running service may be of an earlier version, in which this is called `look`.
     #[serde(rename = "look")]
     Progress,
 }

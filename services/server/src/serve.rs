@@ -157,7 +157,7 @@ async fn start_on(
         Some(_) if config.auto_started => {
             if matches!(engine.access.ever_had_keys().await, Ok(false)) {
                 tracing::warn!(
-                    "AUTH is on and there is no API key yet; make one with: context-service keys create NAME"
+                    "AUTH is on, but there is no API key; create one with: context-service keys create NAME"
                 );
             }
             None
@@ -424,7 +424,7 @@ impl Running {
         };
         tokio::select! {
             () = self.stop.cancelled() => tracing::info!("Stopping"),
-            () = idle => tracing::info!("Stopping: no client was connected for a while"),
+            () = idle => tracing::info!("Stopping: no client has been connected for the idle time"),
         }
         grpc::set_not_serving(&self.health).await;
         self.connections.drain.cancel();

@@ -20,7 +20,7 @@ pub struct Socket {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another service responds on it.
-    #[error("another service answers on the socket {}; stop it, or set CONTEXT_SOCKET to another path", .0.display())]
+    #[error("another service responds on the socket {}; stop it, or set CONTEXT_SOCKET to another path", .0.display())]
     Answered(PathBuf),
     /// A file that is not a socket has this path.
     #[error("{} exists and is not a socket; remove it, or set CONTEXT_SOCKET to another path", .0.display())]

@@ -97,7 +97,7 @@ fn sentence(examination: Examination) -> String {
         findings,
     } = examination;
     let mut sentence = match findings {
-        0 => format!("sound: {checked} rows are what was stored"),
+        0 => format!("no damage: {checked} rows match their checksums"),
         1 => format!("damaged: 1 finding in {checked} rows with checksums"),
         _ => format!("damaged: {findings} findings in {checked} rows with checksums"),
     };

@@ -118,8 +118,9 @@ impl Client {
                 KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {key}")),
                 KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
             };
-            let mut value = HeaderValue::from_str(&text)
-                .map_err(|_| "the key contains characters that are not allowed in a header".to_owned())?;
+            let mut value = HeaderValue::from_str(&text).map_err(|_| {
+                "the key contains characters that are not allowed in a header".to_owned()
+            })?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }

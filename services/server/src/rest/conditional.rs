@@ -15,7 +15,7 @@ pub fn etag(version: i64) -> HeaderValue {
 pub enum IfMatch {
     /// Nothing.
     Absent,
-    /// `*`: any version, as long as the entry exists.
+    /// `*`: any version, if the entry exists.
     Any,
     /// This version.
     Version(i64),
@@ -31,7 +31,7 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
     let malformed = || {
         Error::invalid(
             "If-Match",
-            "`If-Match` must be one version in quotes, as the `ETag` has it, such as \"3\", or *",
+            "`If-Match` must be one version in quotes, as in the `ETag`, such as \"3\", or *",
         )
     };
     let mut values = headers.get_all(header::IF_MATCH).iter();
@@ -73,7 +73,7 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
         )),
         IfMatch::Nothing => {
             let sentence =
-                "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
+                "`If-Match` is not a version that an entry can have; use the `ETag` of a GET, or *";
             Err(Error::new(Reason::VersionMismatch, sentence))
         }
     }

@@ -63,7 +63,7 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
             .into()),
         Err(_) => Err(Error::new(
             Reason::StoreUnavailable,
-            "the database did not answer within two seconds",
+            "the database did not respond within two seconds",
         )
         .into()),
     }

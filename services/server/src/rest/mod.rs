@@ -48,7 +48,7 @@ async fn method_not_allowed(request: Request) -> Problem {
     Error::new(
         Reason::MethodNotAllowed,
         format!(
-            "{path} does not take {}; `Allow` lists what it takes",
+            "{path} does not support {}; `Allow` lists the supported methods",
             request.method()
         ),
     )
