@@ -1,7 +1,7 @@
 //! The one gRPC channel to the context service.
 //!
-//! The channel connects on first use and reconnects after a loss. So the gateway can start before
-//! the service, outlive its restarts, and list its tools while the service is down.
+//! The channel connects on first use and reconnects after the connection is lost. So the gateway can
+//! start before the service, keep running when it restarts, and list its tools while it is down.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ impl Backend {
         })
     }
 
-    /// A client for the context operations. Cheap: it shares the channel.
+    /// A client for the context operations. Cheap, because it shares the channel.
     #[must_use]
     pub fn contexts(&self) -> ContextServiceClient<CountedChannel> {
         ContextServiceClient::new(CountedChannel(self.channel.clone()))
@@ -153,7 +153,7 @@ impl Backend {
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for the artifact operations. Cheap: it shares the channel.
+    /// A client for the artifact operations. Cheap, because it shares the channel.
     #[must_use]
     pub fn artifacts(&self) -> ArtifactServiceClient<CountedChannel> {
         ArtifactServiceClient::new(CountedChannel(self.channel.clone()))
@@ -161,7 +161,7 @@ impl Backend {
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for the API key operations. Cheap: it shares the channel.
+    /// A client for the API key operations. Cheap, because it shares the channel.
     #[must_use]
     pub fn keys(&self) -> ApiKeyServiceClient<Channel> {
         ApiKeyServiceClient::new(self.channel.clone())
@@ -177,7 +177,7 @@ impl Backend {
         }
     }
 
-    /// Whether the service answers its health check with SERVING within `timeout`.
+    /// Whether the service responds to its health check with SERVING within `timeout`.
     pub async fn is_ready(&self, timeout: Duration) -> bool {
         use tonic_health::pb::health_check_response::ServingStatus;
         use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
@@ -192,8 +192,8 @@ impl Backend {
         }
     }
 
-    /// Turns a gRPC status into the error of a call: the service's own error, or why no response
-    /// came. `changes` says whether the call may write; such a call may or may not have taken
+    /// Turns a gRPC status into the error of a call: the service's own error, or why there was no
+    /// response. `changes` says whether the call may write; such a call may or may not have taken
     /// effect.
     #[must_use]
     pub fn error(&self, status: &tonic::Status, changes: bool) -> Error {
@@ -206,8 +206,8 @@ impl Backend {
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if silence == Silence::Broken && changes {
                     return unavailable(
-                        "the connection to the context service broke before it answered: the change may or may not have been made; \
-                         look before you repeat it"
+                        "the connection to the context service broke before it responded: the change may or may not have been made; \
+                         check the stored data before you repeat it"
                             .to_owned(),
                     );
                 }
@@ -225,7 +225,7 @@ impl Backend {
                 let mut error = context_proto::error_from_status(status);
                 if error.message.is_empty() {
                     error.message = format!(
-                        "the context service answered {:?} without saying why",
+                        "the context service responded {:?} without a message",
                         status.code()
                     );
                 }
@@ -344,8 +344,8 @@ pub enum Silence {
     Broken,
 }
 
-/// Returns why no response came, if this status was made on the client side. Statuses of the
-/// service itself have no source and carry details.
+/// Returns why there was no response, if this status was created on the client side. Statuses
+/// from the service have no source and carry details.
 #[must_use]
 pub fn silence(status: &tonic::Status) -> Option<Silence> {
     let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
@@ -362,7 +362,7 @@ pub fn silence(status: &tonic::Status) -> Option<Silence> {
     }
 }
 
-/// The innermost cause. It is the specific one: `Connection refused` rather than `transport error`.
+/// The innermost cause, which is the most specific: `Connection refused` rather than `transport error`.
 fn deepest(status: &tonic::Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
     let mut text = String::new();

@@ -49,7 +49,7 @@ pub fn too_late(operation: Operation) -> Error {
     Error::new(
         Reason::DeadlineExceeded,
         format!(
-            "{} took longer than {} seconds; ask for less (a smaller limit, a narrower filter), or try again",
+            "{} took longer than {} seconds; request less (a smaller limit, a narrower filter), or try again",
             operation.as_str(),
             deadline(operation).as_secs()
         ),

@@ -104,7 +104,7 @@ impl BackendArgs {
             ));
         }
         let db_path = match self.db_path.as_str() {
-            // Set but empty: compose files pass settings through that their user left unset.
+            // The variable may be set but empty, because compose files pass on settings that the user left unset.
             "" => context_model::local::default_db_path(),
             path => context_model::local::expand_home(path),
         };

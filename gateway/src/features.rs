@@ -5,7 +5,7 @@
 //! called: the service then says why it is off.
 //!
 //! The list is saved in a file next to the local service's socket, so that the next session starts
-//! with the right one: a list that changes in mid-session invalidates an agent's cached prompt.
+//! with the right one: a list that changes during a session invalidates an agent's cached prompt.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `context-gateway install`: adds the gateway to a client's configuration, or removes it.
 //!
-//! Configuration files belong to their users. Other entries, comments and formatting stay byte for
-//! byte; the previous file is saved next to the new one; a file that cannot be parsed is not
+//! Configuration files belong to their users. Other entries, comments and formatting stay unchanged,
+//! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
 //! changed.
 
 mod jsonc;
@@ -59,7 +59,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     }
     let before = read(&file)?;
     let path = [servers, args.name.as_str()];
-    let unreadable = |error: String| format!("{} was left alone: {error}", file.display());
+    let unreadable = |error: String| format!("{} was not changed: {error}", file.display());
     let after = if args.uninstall {
         match jsonc::remove(&before, &path).map_err(unreadable)? {
             Some(after) => after,
@@ -76,7 +76,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     };
     if after == before {
         return say(&format!(
-            "{} already has `{}` like this",
+            "{} already contains this entry for `{}`",
             file.display(),
             args.name
         ));
@@ -367,7 +367,7 @@ mod tests {
             assert!(
                 run(&install(&["cursor", "--file", &file]))
                     .unwrap_err()
-                    .contains("left alone"),
+                    .contains("was not changed"),
                 "{content}"
             );
             assert_eq!(fs::read_to_string(&file).unwrap(), content);

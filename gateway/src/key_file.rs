@@ -1,7 +1,10 @@
 //! A key in a file that another program updates: an issuer's tokens are valid for about an hour and
 //! then replaced.
 
-#![expect(clippy::disallowed_methods, reason = "how long ago the file was read")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long ago the file was read"
+)]
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -60,7 +63,7 @@ impl KeyFile {
             match read(&self.path).map(|text| bearer(&text)) {
                 Ok(Ok(Some(key))) => held.key = Some(key),
                 Ok(Ok(None) | Err(_)) | Err(_) => {
-                    tracing::warn!("The key file has no usable key; the previous key stays in use")
+                    tracing::warn!("The key file has no valid key; the previous key stays in use")
                 }
             }
         }

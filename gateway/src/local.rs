@@ -2,11 +2,11 @@
 //!
 //! All gateways of one user share one service, whose socket is named after the database file. A
 //! gateway that gets no connection takes a lock and starts the service detached. The service stops
-//! itself when it has had no client for a while.
+//! itself when it has had no client for its idle time.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long it waits for the service that it starts"
+    reason = "measures how long the gateway waits for the service that it starts"
 )]
 
 use std::fs::{File, OpenOptions};
@@ -107,8 +107,8 @@ impl LocalService {
                 };
                 context_model::local::make_runtime_dir(own_uid())?.ok_or_else(foreign)?;
             } else {
-                // Protecting a directory of the user's choice is up to the user; the peer is
-                // checked in any case.
+                // The user must protect a directory that the user chose. The peer is checked in
+                // any case.
                 std::fs::create_dir_all(dir)?;
             }
         }
@@ -137,7 +137,7 @@ impl LocalService {
                 return Err(self.start_failed(&format!("stopped with {status}")));
             }
             if Instant::now() >= deadline {
-                return Err(self.start_failed("did not answer within 10 seconds"));
+                return Err(self.start_failed("did not respond within 10 seconds"));
             }
             tokio::time::sleep(POLL).await;
         }

@@ -45,7 +45,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
     log_to_stderr(args.backend.log_level);
     if io::stdin().is_terminal() {
         eprintln!(
-            "context-gateway waits for an MCP client on stdin; `context-gateway install claude` registers it with one"
+            "context-gateway is waiting for an MCP client on stdin; `context-gateway install claude` registers it with one"
         );
     }
     // One thread: a call is two socket hops, and waking another thread for each adds a quarter to
@@ -143,7 +143,7 @@ fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
             .saturating_sub(OTHERS)
             .max(1);
         eprintln!(
-            "context-gateway may open {current} files only (ulimit -n), so it serves {fewer} connections at once instead of {}",
+            "the limit of {current} open files (ulimit -n) allows context-gateway {fewer} connections instead of {}",
             limits.connections
         );
         limits.connections = fewer;

@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long ago a caller was refused"
+    reason = "measures how long ago a caller was refused"
 )]
 
 use std::collections::HashMap;
@@ -270,8 +270,8 @@ impl Lease {
     pub fn admit_reply(&self, bytes: usize) -> Result<(), Error> {
         self.grow(bytes.saturating_mul(BYTES_PER_REPLY_BYTE)).map_err(|mut error| {
             if error.reason == Reason::RequestTooLarge {
-                error.message = "the reply would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); ask for less at \
-                                 once, or for no images with include_images=false"
+                error.message = "the reply would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); request less at \
+                                 once, or set include_images=false"
                     .to_owned();
             }
             *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
@@ -301,7 +301,7 @@ impl Drop for Lease {
 }
 
 fn too_large() -> Error {
-    let sentence = "the request would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); split it, or ask for less";
+    let sentence = "the request would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); split it, or request less";
     Error::new(Reason::RequestTooLarge, sentence)
 }
 

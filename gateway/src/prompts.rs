@@ -18,7 +18,7 @@ pub fn list() -> Vec<Prompt> {
                     .with_description("The topic to search for")
                     .with_required(true),
                 PromptArgument::new("thread_id")
-                    .with_description("Only this thread")
+                    .with_description("Search only this thread")
                     .with_required(false),
             ]),
         )
@@ -74,7 +74,7 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
         "handover" => {
             let thread = required("thread_id")?;
             format!(
-                "Write a hand-over note for whoever continues this work: the goal, what is done, what was decided and \
+                "Write a hand-over note for the session that continues this work: the goal, what is done, what was decided and \
                  why, what is open, and the next step. Store it with store_context: thread_id {thread:?}, source \
                  \"agent\", tags [\"handover\"], metadata {{\"status\": \"active\"}}. Then tell me its context_id."
             )

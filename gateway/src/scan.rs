@@ -7,9 +7,9 @@
 
 /// Most values in one message: more than the largest allowed metadata can hold.
 const MAX_VALUES: usize = 1_000_000;
-/// Longest id that is kept, in bytes. Longer ids are not repeated in errors.
+/// Longest id that is stored, in bytes. Longer ids are not repeated in errors.
 const MAX_ID: usize = 256;
-/// Longest number that is kept, in characters; the longest 64-bit integer has 20.
+/// Longest number that is stored, in characters. The longest 64-bit integer has 20.
 const MAX_NUMBER: usize = 40;
 
 /// The scan of one message, fed piece by piece.
@@ -160,7 +160,7 @@ impl Scan {
             Some(self.too_large())
         } else if self.values > MAX_VALUES {
             Some(format!(
-                "the message holds more than {MAX_VALUES} values; send less at once"
+                "the message contains more than {MAX_VALUES} values; split it"
             ))
         } else {
             self.wide.as_ref().map(|number| {

@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long what the service says of a key holds"
+    reason = "measures the age of a cached authentication result"
 )]
 
 use std::collections::HashMap;

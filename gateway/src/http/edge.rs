@@ -1,6 +1,6 @@
 //! Layers around the MCP transport: what happens to a request before and after it.
 
-#![expect(clippy::disallowed_methods, reason = "how long a body takes")]
+#![expect(clippy::disallowed_methods, reason = "measures how long a body takes")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ async fn message(
         Err(Unread::Refused(error)) => return refused(&error),
         Err(Unread::Broken(cause)) => {
             tracing::debug!(%cause, "Could not read a request body");
-            let message = "Parse error: the body ended early, came too slowly, or is not framed as its headers say";
+            let message = "Parse error: the body ended early, arrived too slowly, or does not match its framing headers";
             return json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32700, message);
         }
     };
@@ -203,7 +203,7 @@ async fn read(body: &mut BodyDataStream, scan: &mut Scan, lease: &Lease) -> Resu
             Ok(Some(Ok(piece))) => piece,
             Ok(Some(Err(cause))) => return Err(Unread::Broken(cause.into())),
             Ok(None) => break,
-            Err(_) => return Err(Unread::Broken("it came too slowly".into())),
+            Err(_) => return Err(Unread::Broken("it arrived too slowly".into())),
         };
         length += piece.len();
         lease.grow(piece.len()).map_err(Unread::Refused)?;

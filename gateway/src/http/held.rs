@@ -14,7 +14,7 @@ use crate::memory::Lease;
 /// Largest piece that is handed to a connection, in bytes. Progress is measured in these pieces.
 const STEP: usize = 64 * 1024;
 
-/// A value that a body can hold. It is told about the progress of the body.
+/// A value that a body can hold. The body reports its progress to it.
 pub trait Keep: Send + Sync + 'static {
     /// A part was handed to the connection.
     fn handed_over(&self) {}

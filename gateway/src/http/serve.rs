@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "how long connections are idle and replies wait"
+    reason = "measures how long connections are idle and replies wait"
 )]
 
 use std::collections::HashMap;

@@ -1,13 +1,13 @@
-//! Changes one member of a JSON file with comments, and nothing else of it.
+//! Changes one member of a JSON file with comments and leaves the rest of the file unchanged.
 //!
-//! The file is read as a syntax tree that has its comments, white space and commas as nodes, so that what is not
-//! changed is written as it was read.
+//! The file is parsed into a syntax tree whose nodes include comments, white space and commas. So unchanged parts are
+//! written exactly as they were read.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
-/// What clients write into the files that they own, and no more: a file that needs anything else is refused.
+/// The syntax that clients use in their own files. A file with any other extension of JSON is refused.
 const JSON_WITH_COMMENTS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -21,10 +21,10 @@ const JSON_WITH_COMMENTS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The text with the member at `path` set to `value`; objects on the way are made where they are missing.
+/// The text with the member at `path` set to `value`. Missing objects on the path are created.
 ///
 /// # Errors
-/// A sentence when the text is not JSON with comments, or something on the path is not an object.
+/// A sentence if the text is not JSON with comments, or if a value on the path is not an object.
 pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String> {
     let (mark, root) = parse(text)?;
     let file = root.object_value_or_create().ok_or(NO_OBJECT)?;
@@ -41,7 +41,7 @@ pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String
     Ok(format!("{mark}{root}"))
 }
 
-/// The text without the member at `path`, and without the comments on its lines; `None` when there is no such member.
+/// The text without the member at `path` and without the comments on its lines. `None` if there is no such member.
 ///
 /// # Errors
 /// As for [`set`].
@@ -61,9 +61,9 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     Ok(Some(format!("{mark}{root}")))
 }
 
-const NO_OBJECT: &str = "it does not hold a JSON object";
+const NO_OBJECT: &str = "it does not contain a JSON object";
 
-/// The byte order mark, which the parser does not know, and the rest as a tree.
+/// The byte order mark, which the parser does not accept, and the tree of the remaining text.
 fn parse(text: &str) -> Result<(&str, CstRootNode), String> {
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mark = &text[..text.len() - json.len()];
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<(&str, CstRootNode), String> {
     Ok((mark, root))
 }
 
-/// The last member of this name, which is the one that readers use.
+/// The last member with this name. JSON readers usually use the last of several.
 fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
     let is_named = |member: &CstObjectProp| member.decoded_name().as_deref() == Some(name);
     object.properties().into_iter().rev().find(is_named)
