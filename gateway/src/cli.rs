@@ -1,4 +1,4 @@
-//! The command line. Every setting is a flag and an environment variable; flags win.
+//! The command line. Every setting is a flag and an environment variable. The flag takes precedence.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

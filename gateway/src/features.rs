@@ -1,4 +1,4 @@
-//! What the gateway knows about the service's features, which decides which tools it lists.
+//! The known state of the service's features. It decides which tools the gateway lists.
 //!
 //! Before the first contact all tools are listed. From then on the service's last response decides,
 //! and a change is announced to the clients that subscribed. A tool that is not listed can still be

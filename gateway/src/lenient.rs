@@ -345,7 +345,7 @@ mod tests {
         let error = read("get_statistics", json!({"verbose":true})).unwrap_err();
         assert_eq!(
             error.violations[0].description,
-            "`verbose` is not a parameter; there are none here"
+            "`verbose` is not a parameter; no parameters are allowed here"
         );
     }
 

@@ -5,7 +5,7 @@
 //! is parsed, so a different number would be stored. Both can only be detected in the text. The
 //! scan does not check syntax; the parser does.
 
-/// Most values in one message: more than the largest allowed metadata can hold.
+/// Maximum number of values in one message. The largest allowed metadata holds fewer.
 const MAX_VALUES: usize = 1_000_000;
 /// Longest id that is stored, in bytes. Longer ids are not repeated in errors.
 const MAX_ID: usize = 256;

@@ -1,4 +1,4 @@
-//! Compiles the wire contract with protox, so that nobody needs protoc.
+//! Compiles the gRPC contract with protox, so that the build does not need protoc.
 
 use std::path::PathBuf;
 

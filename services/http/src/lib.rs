@@ -1,7 +1,7 @@
 //! The HTTP client for model providers, the model hub and token issuers.
 //!
 //! TLS is rustls with ring and the certificates that this system trusts. The client ignores the environment's proxies.
-//! It follows redirects only if its user allows that: a key must not reach another host.
+//! It follows redirects only if its user allows them, because a key must not be sent to another host.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -136,7 +136,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Most edits in one update.
+    /// Maximum number of edits in one update.
     pub const MAX: usize = 100;
 
     /// The content after this edit. `field` names the edit in errors.

@@ -64,7 +64,9 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
     let known: Vec<&str> = known.collect();
     let description = match nearest(name, known.iter().copied()) {
         Some(near) => format!("`{field}` is not a parameter; did you mean `{near}`?"),
-        None if known.is_empty() => format!("`{field}` is not a parameter; there are none here"),
+        None if known.is_empty() => {
+            format!("`{field}` is not a parameter; no parameters are allowed here")
+        }
         None => {
             format!(
                 "`{field}` is not a parameter; known are {}",

@@ -151,7 +151,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// For conversions that cannot fail beside others that can.
+/// Lets code treat conversions that cannot fail like those that can.
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}

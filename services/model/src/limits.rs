@@ -10,13 +10,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Most images of one entry.
+    /// Maximum number of images of one entry.
     pub const MAX_IMAGES: usize = 10;
-    /// Most items of one batch.
+    /// Maximum number of items of one batch.
     pub const MAX_BATCH: usize = 100;
-    /// Most ids or threads of one delete.
+    /// Maximum number of ids or threads of one delete.
     pub const MAX_DELETE: usize = 1000;
-    /// Most ids of one get.
+    /// Maximum number of ids of one get.
     pub const MAX_GET: usize = 100;
     /// Largest offset of a ranked search.
     pub const MAX_RANKED_OFFSET: i64 = 10_000;

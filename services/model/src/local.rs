@@ -1,7 +1,7 @@
 //! The Unix socket of the service of a database on this machine.
 //!
 //! The service and the gateway compute the path by the same rule, so that a gateway finds the
-//! service of its database however that was started.
+//! service of its database, no matter what started that service.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};

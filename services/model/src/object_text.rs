@@ -19,7 +19,7 @@ impl ObjectText {
         if raw.get().starts_with('{') {
             Ok(Self(raw))
         } else {
-            Err(serde::de::Error::custom("the JSON is no object"))
+            Err(serde::de::Error::custom("the JSON is not an object"))
         }
     }
 

@@ -133,8 +133,8 @@ operations! {
     UpdateApiKey "update_api_key" ApiKey MANAGE, Write;
     /// Deactivates an API key.
     DeactivateApiKey "deactivate_api_key" ApiKey MANAGE, Write;
-    /// Returns who the caller is. The gateway asks before each MCP call over HTTP; not
-    /// rate-limited.
+    /// Returns what the caller's credentials allow. It is not rate-limited, because the gateway
+    /// calls it before each MCP call over HTTP.
     GetCaller "get_caller" ApiKey None, Read;
 }
 

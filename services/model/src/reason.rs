@@ -97,7 +97,7 @@ impl Reason {
         Self::Internal,
     ];
 
-    /// The name on the wire, for example `CONTEXT_NOT_FOUND`.
+    /// The name in replies, for example `CONTEXT_NOT_FOUND`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl Reason {
         }
     }
 
-    /// The reason with this wire name.
+    /// The reason with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)

@@ -64,11 +64,11 @@ macro_rules! search_request {
                         $(let mut $filter = Default::default();)*
                         $(let mut $last = Default::default();)*
                         let mut given = [false; KNOWN.len()];
-                        while let Some(place) = map.next_key_seed(OneOf(KNOWN))? {
-                            if std::mem::replace(&mut given[place], true) {
-                                return Err(M::Error::duplicate_field(KNOWN[place]));
+                        while let Some(index) = map.next_key_seed(OneOf(KNOWN))? {
+                            if std::mem::replace(&mut given[index], true) {
+                                return Err(M::Error::duplicate_field(KNOWN[index]));
                             }
-                            match KNOWN[place] {
+                            match KNOWN[index] {
                                 $(stringify!($first) => $first = map.next_value()?,)*
                                 $(stringify!($filter) => $filter = map.next_value()?,)*
                                 $(stringify!($last) => $last = map.next_value()?,)*
@@ -105,8 +105,8 @@ impl Visitor<'_> for OneOf {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<usize, E> {
         let Self(known) = self;
-        let place = known.iter().position(|known| *known == name);
-        place.ok_or_else(|| E::unknown_field(name, known))
+        let index = known.iter().position(|known| *known == name);
+        index.ok_or_else(|| E::unknown_field(name, known))
     }
 }
 

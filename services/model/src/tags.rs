@@ -5,7 +5,7 @@ use crate::Violations;
 pub struct Tags(Vec<String>);
 
 impl Tags {
-    /// Most tags of one entry.
+    /// Maximum number of tags of one entry.
     pub const MAX: usize = 100;
     /// Longest tag, in characters.
     pub const MAX_CHARS: usize = 128;

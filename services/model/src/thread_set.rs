@@ -35,7 +35,7 @@ impl ThreadPattern {
 }
 
 impl ThreadSet {
-    /// Most patterns in a set.
+    /// Maximum number of patterns in a set.
     pub const MAX_PATTERNS: usize = 100;
 
     /// Parses a list of names, and of prefixes that end with `*`. If one breaks a rule, adds
@@ -57,7 +57,7 @@ impl ThreadSet {
             let field = format!("{field}[{i}]");
             match text.strip_suffix('*') {
                 Some(prefix) if prefix.trim().is_empty() => {
-                    violations.push(&field, format!("`{field}` is `*` alone, which narrows nothing; write how the names begin"));
+                    violations.push(&field, format!("`{field}` is only `*`, which restricts nothing; put the start of the names before it"));
                 }
                 // Names have no leading blanks, so prefixes have none either.
                 Some(prefix) => {

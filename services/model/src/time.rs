@@ -111,9 +111,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Fills `place` with the decimal digits of a non-negative number, with leading zeros.
-fn digits(place: &mut [u8], mut number: i64) {
-    for digit in place.iter_mut().rev() {
+/// Fills `text` with the decimal digits of a non-negative number, with leading zeros.
+fn digits(text: &mut [u8], mut number: i64) {
+    for digit in text.iter_mut().rev() {
         // The remainder is a single digit, so the cast cannot truncate.
         *digit = b'0' + (number % 10) as u8;
         number /= 10;

@@ -1,4 +1,4 @@
-//! The wire contract `context.v1`: generated messages, client and server, and their conversions to and from the types
+//! The gRPC contract `context.v1`: generated messages, client and server, and their conversions to and from the types
 //! of `context-model`.
 //!
 //! Requests become model types by `TryFrom`, because a metadata value can be malformed. Replies become model types by

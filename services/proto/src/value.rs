@@ -22,7 +22,7 @@ fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> 
     }
     let members = object.members().map_err(|error| {
         let path = path();
-        Error::invalid(&path, format!("`{path}` is no readable message: {error}"))
+        Error::invalid(&path, format!("`{path}` is not a valid message: {error}"))
     })?;
     members
         .into_iter()
@@ -232,7 +232,7 @@ mod tests {
         assert!(
             error
                 .message
-                .starts_with("`metadata` is no readable message: "),
+                .starts_with("`metadata` is not a valid message: "),
             "{error}"
         );
     }

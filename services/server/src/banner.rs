@@ -29,7 +29,7 @@ pub struct Places {
     pub valid_keys: (Vec<ValidKey>, bool),
 }
 
-/// Most keys that are listed at start.
+/// Maximum number of keys that are listed at start.
 pub const LISTED_KEYS: u32 = 50;
 
 /// A key in the list at start. The list shows keys that were created while authentication was off,

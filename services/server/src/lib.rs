@@ -1,6 +1,6 @@
 //! The context service: every operation of the engine over gRPC and REST, on one TCP port and a Unix socket.
 //!
-//! This crate knows transports, settings, and how a process starts and stops. The rules about
+//! This crate contains the transports, the settings, and the start and stop of the process. The rules about
 //! entries are in `context-model` and `context-engine`.
 //!
 //! ```no_run

@@ -134,7 +134,7 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 }
 
 async fn serve(config: &Config) -> ExitCode {
-    // Installed before anything listens, so that no signal meets the default handler.
+    // Installed before anything listens, so that no signal reaches the default handler.
     let (Ok(mut terminate), Ok(mut interrupt)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),

@@ -22,7 +22,7 @@ use crate::start_error::StartError;
 /// How long another service may take to release the database: its drain time and a margin.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Intervals between attempts to open the database. A service that a gateway started tries less
-/// often, so that one started by hand wins.
+/// often, so that one started by hand gets the database first.
 const POLL_BY_HAND: Duration = Duration::from_millis(10);
 const POLL_STARTED: Duration = Duration::from_millis(100);
 

@@ -60,8 +60,8 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
 fn late_interaction(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if let Some(url) = &search.rerank_url {
-        // The URL alone does not say which API it offers, and ignoring it would not be what its
-        // user expects.
+        // The URL alone does not say which API it offers, and ignoring it without an error would
+        // surprise the user.
         return Err(format!(
             "RERANK_URL is {url:?}, but RERANK_PROVIDER does not say which API it offers: tei, cohere, jina or voyage"
         ));

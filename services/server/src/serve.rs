@@ -42,7 +42,7 @@ use crate::socket::Socket;
 use crate::start_error::StartError;
 use crate::summaries;
 
-/// Smaller replies are not compressed: it would gain nothing.
+/// Smaller replies are not compressed, because compression would save nothing.
 const MIN_COMPRESSED_BYTES: u16 = 1024;
 
 /// The outcome of a start.

@@ -113,7 +113,7 @@ impl Comparison {
 
 /// The sixteen operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is its wire name")]
+#[expect(missing_docs, reason = "each is named as in requests")]
 pub enum Operator {
     Eq,
     Ne,

@@ -1,12 +1,12 @@
-//! Filters as they are in a request.
+//! Filters in the form of a request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::JsonObject;
 
-/// The filters of a search as a caller gave them. In JSON they stand beside the search's own parameters, so that the
-/// search reads them ([`SearchContextRequest`](crate::SearchContextRequest)).
+/// The filters of a search, as the caller gave them. In JSON they are members of the search request, which reads them
+/// ([`SearchContextRequest`](crate::SearchContextRequest)).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterInput {

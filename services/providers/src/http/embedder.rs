@@ -10,7 +10,7 @@ use super::request::{MAX_DIMENSIONS, Requests};
 use crate::local::Prefixes;
 use crate::{Embedder, Model, ProviderError, Role};
 
-/// Chunk sizes in estimated tokens. Long contexts make poor embeddings, so models with a larger limit get no more.
+/// Chunk sizes in estimated tokens. Long texts make poor embeddings, so models with a larger limit get the same sizes.
 const SIZES: ChunkSizes = ChunkSizes {
     target: 400,
     max: 500,

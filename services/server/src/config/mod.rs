@@ -1,6 +1,6 @@
 //! Every setting of the service, defined once: its name, meaning, default, unit and range.
 //!
-//! A flag wins over the environment variable of the same setting. The variable wins over the default. An empty
+//! A flag overrides the environment variable of the same setting, and the variable overrides the default. An empty
 //! variable counts as unset.
 
 mod docs;

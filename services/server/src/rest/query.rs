@@ -16,7 +16,7 @@ pub struct Query {
     violations: Violations,
 }
 
-/// Most parameters in a query string; no route has that many.
+/// Maximum number of parameters in a query string. No route has that many.
 const MAX_PAIRS: usize = 200;
 
 impl<S: Sync> FromRequestParts<S> for Query {
