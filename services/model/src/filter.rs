@@ -12,7 +12,7 @@ pub use path::MetadataPath;
 use crate::entry::shorten;
 use crate::{ContentType, Source, Tags, ThreadId, ThreadSet, Timestamp, Violations};
 
-/// Conditions on an entry. All that are present must hold.
+/// Conditions on an entry. Every condition that is present must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
     /// Only these threads: those that the caller may access.

@@ -3,7 +3,7 @@ use serde_json::value::RawValue;
 
 use crate::JsonObject;
 
-/// A JSON object that is kept as text. Metadata goes from the database to a reply without being
+/// A JSON object that stays text. Metadata goes from the database to a reply without being
 /// parsed into a map: for a page of small entries, parsing would be most of the work.
 #[derive(Clone)]
 pub struct ObjectText(Box<RawValue>);

@@ -42,7 +42,7 @@ pub enum Reason {
     DeadlineExceeded,
     /// The caller left before the operation was done.
     Cancelled,
-    /// No valid credentials came with the request.
+    /// The request has no valid credentials.
     Unauthenticated,
     /// The token cannot be checked now, because its issuer is unreachable.
     IssuerUnavailable,

@@ -1,7 +1,7 @@
 //! URLs in log lines and messages.
 
 /// A URL for a log line or a message: without user, password and query, any of which may be secret.
-/// The URL may be malformed; if its parts cannot be told apart, more of it is left out.
+/// The URL may be malformed; if its parts cannot be distinguished, more of it is left out.
 #[must_use]
 pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));

@@ -3,7 +3,7 @@ use context_text::ChunkSizes;
 
 use crate::{ProviderError, TokenCodes, TokenVectors};
 
-/// An embedding model, as it is stored with the vectors that it made. Vectors of different models are never compared.
+/// An embedding model, as it is stored with its vectors. Vectors of different models are never compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     /// The provider that runs it: `local`, `ollama`, ….

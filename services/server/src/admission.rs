@@ -24,7 +24,7 @@ pub enum Holder {
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
-    /// How many slots one caller may hold, and how many places it may take in the queue.
+    /// How many slots one caller may hold, and how many of its operations may wait.
     share: usize,
     queue_share: usize,
     queue: usize,

@@ -261,7 +261,7 @@ impl Registry {
 impl Open {
     fn make_room(&mut self, of: Option<IpAddr>) -> bool {
         let candidates = self.connections.iter().filter(|(_, (peer, connection))| {
-            // A connection that is being closed already makes room for another newcomer.
+            // A connection that is already being closed makes room for another new connection.
             (of.is_none() || *peer == of) && !connection.cut.is_cancelled()
         });
         let expendable =

@@ -20,7 +20,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
         // Not 501: the feature is off by configuration, and a 5xx status would trigger alerts.
         Reason::FeatureUnavailable => (Code::FailedPrecondition, StatusCode::CONFLICT),
-        // The request is valid but asks for too much; 413 would blame its body.
+        // The request is valid, but its result is too large. 413 would blame the request body.
         Reason::ResultTooLarge => (Code::ResourceExhausted, StatusCode::UNPROCESSABLE_ENTITY),
         Reason::RequestTooLarge => (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
         Reason::StorageFull | Reason::StorageReadOnly | Reason::QuotaExceeded => {

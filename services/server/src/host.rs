@@ -1,6 +1,6 @@
 //! The host names under which the service accepts requests.
 //!
-//! Without authentication, only the browsers' same-origin policy keeps a web page from the data. A
+//! Without authentication, only the browsers' same-origin policy stops a web page from reading the data. A
 //! page whose domain name is pointed at 127.0.0.1 (DNS rebinding) circumvents it, but its requests
 //! still carry its own name as the host.
 

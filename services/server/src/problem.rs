@@ -11,7 +11,7 @@ use crate::error_codes;
 /// The media type of a problem.
 pub const MEDIA_TYPE: &str = "application/problem+json";
 
-/// A failed request. The edge renders its body, because it knows the request id.
+/// A failed request. The edge renders its body, because only the edge has the request id.
 #[derive(Debug)]
 pub struct Problem(Error);
 

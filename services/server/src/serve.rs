@@ -429,8 +429,8 @@ impl Running {
         grpc::set_not_serving(&self.health).await;
         self.connections.drain.cancel();
         self.connections.closed(self.drain_timeout).await;
-        // The socket file is removed while the database is still locked: right afterwards the name
-        // may belong to a successor.
+        // The socket file is removed while the database is still locked. Once the lock is released,
+        // the file of this name may belong to another service.
         drop(self.socket);
         drop(self.in_background);
         self.engine.close().await;

@@ -154,7 +154,7 @@ impl Slot {
         }
     }
 
-    /// The next group. If there is none, the slot is returned under the same lock: a caller that comes a moment later
+    /// The next group. If there is none, the slot is returned under the same lock: a caller that arrives afterwards
     /// must find either a free slot or a holder that still checks the queue.
     fn next(&mut self) -> Option<Group> {
         let mut state = self.gather.lock();

@@ -66,7 +66,7 @@ impl LocalEmbedder {
             revision: directory.revision()?,
             dimensions: network.dimensions(),
         };
-        // Two tokens are special ones. The prefix takes tokens too.
+        // The two special tokens and the prefix take tokens too.
         let prefix = tokens.starts(&prefixes.document)?.len();
         let room = tokens.max().saturating_sub(2 + prefix).max(4);
         let target = wish.size.map_or(room * 4 / 5, |size| size.clamp(4, room));

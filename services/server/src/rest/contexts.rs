@@ -333,7 +333,7 @@ pub async fn delete_context_by_id(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
-        // Ignoring the header would delete what the caller wants to protect.
+        // Ignoring the header could delete a version that the caller has not seen.
         return Err(Error::invalid(
             "If-Match",
             "`If-Match` is not supported by DELETE; leave it out",
