@@ -28,8 +28,11 @@ pub mod lenient;
 pub mod limits;
 pub mod local;
 pub mod memory;
+mod program;
 pub mod prompts;
 pub mod reply;
 pub mod resources;
 pub mod scan;
 pub mod stdio;
+
+pub use program::main;

@@ -202,7 +202,10 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             (&json!(2), &json!(2))
         );
         for path in ["/v1/artifacts", "/v1/api-keys"] {
-            assert!(refused(&fixture.narrowed(service.get(path)).await), "{path}");
+            assert!(
+                refused(&fixture.narrowed(service.get(path)).await),
+                "{path}"
+            );
         }
     }
 }
@@ -388,7 +391,9 @@ async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same(
             "threads",
         ),
     ] {
-        let reply = fixture.with(service.post("/v1/api-keys", body), false).await;
+        let reply = fixture
+            .with(service.post("/v1/api-keys", body), false)
+            .await;
         assert_eq!(
             (
                 reply.status,

@@ -1,0 +1,183 @@
+//! The program `context-service`: what each command does.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use context_engine::{AUDIT_LINES, Admin};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::admin::command as administer;
+use crate::cli::{Cli, Command};
+use crate::config::Config;
+use crate::doctor::{examine, ready};
+use crate::error_codes::errors_page;
+use crate::fetch_model::fetch_model;
+use crate::migrate_data::migrate_data;
+use crate::reembed::command as reembed;
+use crate::rest::document;
+use crate::serve::{Started, start};
+use crate::verify::verify;
+use crate::{config, logging};
+
+/// Maximum number of threads that serve requests. The database has its own threads, so further ones
+/// would be idle.
+const MAX_WORKERS: usize = 4;
+
+/// Runs `context-service`: reads its arguments and executes the command. Returns the exit code of the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli: Cli = match config::read(std::env::args_os(), &|name| std::env::var(name).ok()) {
+        Ok(cli) => cli,
+        Err(refusal) if refusal.exit_code == 0 => return print(&refusal.text),
+        Err(refusal) => {
+            eprint!("{}", refusal.text);
+            return ExitCode::from(refusal.exit_code);
+        }
+    };
+    logging::start(&cli.config.log);
+    if let Some(command) = cli.command.as_ref().and_then(Command::admin) {
+        return with_runtime(async {
+            let is_audit = matches!(command, Admin::Audit { .. });
+            match administer(&cli.config, command).await {
+                Ok(text) => {
+                    if is_audit && text.lines().count() >= AUDIT_LINES as usize {
+                        eprintln!(
+                            "These are the first {AUDIT_LINES} lines. To continue, pass the time of the last line as --from."
+                        );
+                    }
+                    print(&text)
+                }
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        });
+    }
+    match cli.command {
+        None => with_runtime(serve(&cli.config)),
+        Some(Command::Doctor) => with_runtime(async {
+            let examination = examine(&cli.config).await;
+            let printed = print(&examination.report);
+            if examination.healthy {
+                printed
+            } else {
+                ExitCode::FAILURE
+            }
+        }),
+        Some(Command::Ready) => with_runtime(async {
+            match ready(&cli.config).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        // Handled above.
+        Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
+        Some(Command::FetchModel { hub }) => with_runtime(async move {
+            match fetch_model(hub.as_str()).await {
+                Ok(sentence) => {
+                    eprintln!("{sentence}");
+                    ExitCode::SUCCESS
+                }
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::Reembed) => with_runtime(async {
+            match reembed(&cli.config).await {
+                Ok(sentence) => {
+                    eprintln!("{sentence}");
+                    ExitCode::SUCCESS
+                }
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::Verify) => with_runtime(verify(&cli.config)),
+        Some(Command::MigrateData(migration)) => with_runtime(async {
+            match migrate_data(&cli.config, &migration).await {
+                Ok(report) => print(&report),
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::Openapi) => print(&document()),
+        Some(Command::ConfigDocs) => print(&config::configuration_page(&Cli::command())),
+        Some(Command::ErrorDocs) => print(&errors_page()),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "context-service", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_WORKERS));
+    match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .max_blocking_threads(16)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            eprintln!("error: the service cannot start its threads: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: &Config) -> ExitCode {
+    // Installed before anything listens, so that no signal reaches the default handler.
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        eprintln!("error: the service cannot listen for signals");
+        return ExitCode::FAILURE;
+    };
+    let running = match start(config).await {
+        Ok(Started::Running(running)) => running,
+        Ok(Started::ServedByAnother) => {
+            eprintln!("another service serves this database already");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    eprint!("{}", running.places().banner());
+    let stop = running.stop();
+    let signals = async {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    tokio::select! {
+        () = running.run() => ExitCode::SUCCESS,
+        () = signals => {
+            eprintln!("error: stopped by a second signal before the shutdown was complete");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints to stdout. A reader that closes early (`| head`) is not an error.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
