@@ -1,6 +1,7 @@
 //! Matrix products over slices.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 use crate::ModelError;
 use crate::kernel::Kernel;
@@ -66,21 +67,23 @@ pub(crate) fn product(
     let step = |step: usize| step as isize;
     // SAFETY: the pointers come from live slices. The assertions guarantee that every element lies within its slice.
     // `to` is borrowed exclusively, so nothing overlaps it.
+    //
+    // The library writes columns, and the rows of `to` are contiguous, so it computes the transpose: `rightᵀ` · `leftᵀ`.
     unsafe {
-        gemm::gemm(
-            to_shape.rows,
+        get_gemm_fn()(
             to_shape.columns,
+            to_shape.rows,
             left_shape.columns,
             to.as_mut_ptr(),
-            step(to_shape.column_step),
             step(to_shape.row_step),
+            step(to_shape.column_step),
             false,
-            left.as_ptr(),
-            step(left_shape.column_step),
-            step(left_shape.row_step),
             right.as_ptr(),
-            step(right_shape.column_step),
             step(right_shape.row_step),
+            step(right_shape.column_step),
+            left.as_ptr(),
+            step(left_shape.row_step),
+            step(left_shape.column_step),
             1.0,
             factor,
             false,

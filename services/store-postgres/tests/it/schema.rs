@@ -35,7 +35,6 @@ fn diesel_type(sql: &str, nullable: bool) -> String {
         "bytea" => "Binary",
         "json" => "Json",
         "jsonb" => "Jsonb",
-        "tsvector" => "Tsvector",
         other => panic!("no type of schema.rs is known for {other}"),
     };
     if nullable {
@@ -51,12 +50,13 @@ async fn the_tables_in_the_source_are_those_of_the_migrated_database() {
         return;
     };
     let _migrated = store(&database).await;
-    // Tables of vectors exist only with pgvector, and the schema's version is read before any table exists: their
-    // statements are raw SQL.
+    // Only raw SQL uses the tables of vectors, which exist only with pgvector, the schema's version, which is read
+    // before any table exists, and the columns of full-text search.
     let columns = "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull \
                    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid \
                    WHERE c.relnamespace = 'context'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 \
-                   AND NOT a.attisdropped AND c.relname NOT IN ('chunks', 'chunk_tokens', 'schema_version') ORDER BY c.relname, a.attnum";
+                   AND NOT a.attisdropped AND c.relname NOT IN ('chunks', 'chunk_tokens', 'schema_version') \
+                   AND NOT (c.relname = 'entries' AND a.attname IN ('words', 'words_cut', 'context')) ORDER BY c.relname, a.attnum";
     let mut migrated = Tables::new();
     for row in database
         .connect()
