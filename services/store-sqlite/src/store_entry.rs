@@ -109,9 +109,10 @@ pub(crate) fn store(
         created_at,
         row_id,
     };
-    let context = transaction
-        .context_windows
-        .of_new(transaction.conn, &position, before, |_| keywords.to_owned())?;
+    let context =
+        transaction
+            .context_windows
+            .of_new(transaction.conn, &position, before, |_| keywords.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,

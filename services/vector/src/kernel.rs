@@ -56,7 +56,8 @@ fn count(block: &[u64], query: &[u64], counts: &mut Counts) {
         for slot in 0..BLOCK {
             // The sum cannot overflow: it grows by at most 64 for each of a code's few words. An overflow check would
             // prevent the compiler from using one instruction for eight codes.
-            sums[slot] = u64::wrapping_add(sums[slot], u64::from((words[slot] ^ query).count_ones()));
+            sums[slot] =
+                u64::wrapping_add(sums[slot], u64::from((words[slot] ^ query).count_ones()));
         }
     }
     *counts = sums;

@@ -6,10 +6,7 @@
 //! prefixes together use half of the cores. A verification that has started runs to its end even if
 //! its caller disconnects, so that disconnecting does not make room for another attempt.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the pauses after wrong secrets"
-)]
+#![expect(clippy::disallowed_methods, reason = "the pauses after wrong secrets")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
