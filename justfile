@@ -36,5 +36,5 @@ deny:
 
 # Measures the release build and the floors it is compared with (docs/benchmarks.md).
 bench *ARGS:
-    cargo build --release --workspace
-    target/release/context-bench {{ARGS}}
+    cargo build --profile dist --workspace
+    target/dist/context-bench {{ARGS}}

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use crate::linear::{Shape, product};
+use crate::kernel::Kernel;
+use crate::linear::Linear;
 use crate::math::softmax;
 
 /// Minimum number of tokens in a batch for which several threads pay off.
@@ -39,30 +40,25 @@ pub(crate) fn attend(
 
 fn sequence(states: &[f32], to: &mut [f32], length: usize, hidden: usize, heads: usize) {
     let width = hidden / heads;
-    let of_states = Shape::of_rows(length, width, 3 * hidden);
-    let of_scores = Shape::of_rows(length, length, length);
+    let factor = 1.0 / (width as f32).sqrt();
+    // A head's keys are the weights that turn a query into its scores, and its values those that turn scores into the
+    // output.
+    let mut keys = Linear::zeros(Kernel::fastest(), width, length);
+    let mut values = Linear::zeros(Kernel::fastest(), length, width);
+    let mut queries = vec![0.0; length * width];
     let mut scores = vec![0.0; length * length];
     for head in 0..heads {
         let at = head * width;
-        let (query, key, value) = (
-            &states[at..],
-            &states[hidden + at..],
-            &states[2 * hidden + at..],
-        );
-        let factor = 1.0 / (width as f32).sqrt();
-        product(
-            (&mut scores, of_scores),
-            (query, of_states),
-            (key, of_states.transposed()),
-            factor,
-        );
+        let tokens = states.chunks_exact(3 * hidden);
+        for (token, (state, query)) in tokens.zip(queries.chunks_exact_mut(width)).enumerate() {
+            for (to, from) in query.iter_mut().zip(&state[at..at + width]) {
+                *to = from * factor;
+            }
+            keys.set_output(token, &state[hidden + at..][..width]);
+            values.set_input(token, &state[2 * hidden + at..][..width]);
+        }
+        keys.apply(&queries, &mut scores);
         softmax(&mut scores, length);
-        let of_to = Shape::of_rows(length, width, hidden);
-        product(
-            (&mut to[at..], of_to),
-            (&scores, of_scores),
-            (value, of_states),
-            1.0,
-        );
+        values.apply_with_step(&scores, &mut to[at..], hidden);
     }
 }

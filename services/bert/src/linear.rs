@@ -1,98 +1,8 @@
-//! Matrix products over slices.
-
-use gemm_common::Parallelism;
-use gemm_f32::gemm::f32::get_gemm_fn;
+//! Products of rows with a matrix.
 
 use crate::ModelError;
 use crate::kernel::Kernel;
 use crate::tensors::Tensors;
-
-/// The layout of a matrix in a buffer: `rows` × `columns`, with distances of `row_step` and `column_step` floats.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub rows: usize,
-    pub columns: usize,
-    pub row_step: usize,
-    pub column_step: usize,
-}
-
-impl Shape {
-    /// Rows that start every `row_step` floats.
-    pub const fn of_rows(rows: usize, columns: usize, row_step: usize) -> Self {
-        Self {
-            rows,
-            columns,
-            row_step,
-            column_step: 1,
-        }
-    }
-
-    /// The transpose of the same memory.
-    pub const fn transposed(self) -> Self {
-        Self {
-            rows: self.columns,
-            columns: self.rows,
-            row_step: self.column_step,
-            column_step: self.row_step,
-        }
-    }
-
-    /// Number of floats from the first element to the end of the last.
-    const fn reach(self) -> usize {
-        if self.rows == 0 || self.columns == 0 {
-            return 0;
-        }
-        (self.rows - 1) * self.row_step + (self.columns - 1) * self.column_step + 1
-    }
-}
-
-/// Computes `to` = `factor` · `left` · `right`.
-pub(crate) fn product(
-    (to, to_shape): (&mut [f32], Shape),
-    (left, left_shape): (&[f32], Shape),
-    (right, right_shape): (&[f32], Shape),
-    factor: f32,
-) {
-    assert!(
-        to_shape.reach() <= to.len()
-            && left_shape.reach() <= left.len()
-            && right_shape.reach() <= right.len()
-    );
-    assert!(
-        to_shape.rows == left_shape.rows
-            && to_shape.columns == right_shape.columns
-            && left_shape.columns == right_shape.rows
-    );
-    // A step never exceeds the length of its slice, which is less than isize::MAX.
-    let step = |step: usize| step as isize;
-    // SAFETY: the pointers come from live slices. The assertions guarantee that every element lies within its slice.
-    // `to` is borrowed exclusively, so nothing overlaps it.
-    //
-    // The library writes columns, and the rows of `to` are contiguous, so it computes the transpose: `rightᵀ` · `leftᵀ`.
-    unsafe {
-        get_gemm_fn()(
-            to_shape.columns,
-            to_shape.rows,
-            left_shape.columns,
-            to.as_mut_ptr(),
-            step(to_shape.row_step),
-            step(to_shape.column_step),
-            false,
-            right.as_ptr(),
-            step(right_shape.row_step),
-            step(right_shape.column_step),
-            left.as_ptr(),
-            step(left_shape.row_step),
-            step(left_shape.column_step),
-            1.0,
-            factor,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
-    }
-}
 
 /// Computes `x · weightᵀ + bias`.
 ///
@@ -135,7 +45,8 @@ impl Linear {
         Ok(linear)
     }
 
-    fn zeros(kernel: &'static Kernel, inputs: usize, outputs: usize) -> Self {
+    /// Weights and biases of zero.
+    pub fn zeros(kernel: &'static Kernel, inputs: usize, outputs: usize) -> Self {
         let padded = outputs.next_multiple_of(kernel.width);
         Self {
             kernel,
@@ -148,18 +59,32 @@ impl Linear {
 
     /// Sets the weights and the bias of the outputs starting at `first`. `weight` has one row per output.
     fn fill(&mut self, first: usize, weight: &[f32], bias: &[f32]) {
-        let (width, inputs) = (self.kernel.width, self.inputs);
-        let panels = self.panels.get_mut();
-        for (output, (weights, bias)) in (first..).zip(weight.chunks_exact(inputs).zip(bias)) {
+        let weights = weight.chunks_exact(self.inputs);
+        for (output, (weights, bias)) in (first..).zip(weights.zip(bias)) {
             self.bias[output] = *bias;
-            let panel = &mut panels[output / width * width * inputs..][..width * inputs];
-            for (to, weight) in panel[output % width..]
-                .iter_mut()
-                .step_by(width)
-                .zip(weights)
-            {
-                *to = *weight;
-            }
+            self.set_output(output, weights);
+        }
+    }
+
+    /// Sets the weights of one output, one for each input.
+    pub fn set_output(&mut self, output: usize, weights: &[f32]) {
+        let (width, inputs) = (self.kernel.width, self.inputs);
+        let panel = &mut self.panels.get_mut()[output / width * width * inputs..][..width * inputs];
+        for (to, weight) in panel[output % width..]
+            .iter_mut()
+            .step_by(width)
+            .zip(weights)
+        {
+            *to = *weight;
+        }
+    }
+
+    /// Sets the weights of one input, one for each output.
+    pub fn set_input(&mut self, input: usize, weights: &[f32]) {
+        let (width, inputs) = (self.kernel.width, self.inputs);
+        let panels = self.panels.get_mut().chunks_exact_mut(width * inputs);
+        for (panel, weights) in panels.zip(weights.chunks(width)) {
+            panel[input * width..][..weights.len()].copy_from_slice(weights);
         }
     }
 
@@ -169,6 +94,11 @@ impl Linear {
 
     /// Writes one row of outputs for each row of `x`.
     pub fn apply(&self, x: &[f32], to: &mut [f32]) {
+        self.apply_with_step(x, to, self.outputs);
+    }
+
+    /// Writes one row of outputs for each row of `x`. The rows of `to` start every `to_step` floats.
+    pub fn apply_with_step(&self, x: &[f32], to: &mut [f32], to_step: usize) {
         let Self {
             kernel,
             panels,
@@ -195,7 +125,7 @@ impl Linear {
                     *inputs,
                     panel,
                     bias,
-                    (&mut to[start * outputs + first..], *outputs, columns),
+                    (&mut to[start * to_step + first..], to_step, columns),
                 );
             }
         }
@@ -273,6 +203,36 @@ mod tests {
                 let mut to = vec![f32::NAN; rows * outputs];
                 linear.apply(&x, &mut to);
                 prop_assert_eq!(&to, &expected, "a kernel {} wide and {} high", kernel.width, kernel.rows);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn weights_set_by_input_and_rows_with_a_step_give_the_same(
+            rows in 1usize..40, inputs in 1usize..50, outputs in 1usize..80, gap in 0usize..5, seed in any::<u64>()
+        ) {
+            let x = whole_numbers(rows * inputs, seed);
+            let weight = whole_numbers(outputs * inputs, !seed);
+            for kernel in Kernel::all() {
+                let (mut by_output, mut by_input) =
+                    (Linear::zeros(kernel, inputs, outputs), Linear::zeros(kernel, inputs, outputs));
+                for (output, weights) in weight.chunks_exact(inputs).enumerate() {
+                    by_output.set_output(output, weights);
+                }
+                for input in 0..inputs {
+                    let weights: Vec<f32> = weight.iter().skip(input).step_by(inputs).copied().collect();
+                    by_input.set_input(input, &weights);
+                }
+                let mut expected = vec![f32::NAN; rows * outputs];
+                by_output.apply(&x, &mut expected);
+                let step = outputs + gap;
+                let mut to = vec![-0.5; rows * step];
+                by_input.apply_with_step(&x, &mut to, step);
+                for (row, expected) in to.chunks_exact(step).zip(expected.chunks_exact(outputs)) {
+                    prop_assert_eq!(&row[..outputs], expected);
+                    prop_assert!(row[outputs..].iter().all(|value| *value == -0.5), "the gap is not written");
+                }
             }
         }
     }
