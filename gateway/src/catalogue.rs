@@ -50,7 +50,7 @@ pub enum ToolSet {
     Full,
 }
 
-/// Every tool the gateway knows, in the order it lists them.
+/// Every tool of the gateway, in the order it lists them.
 #[derive(Debug)]
 pub struct Catalogue {
     tools: Vec<Tool>,

@@ -192,7 +192,7 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
     for era in ERAS {
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
-        // Once the features are known, nobody asks for them.
+        // The gateway requests the service's features only before the first call.
         let known = era.request(
             1,
             "tools/call",

@@ -116,7 +116,7 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
             .collect()
     };
     assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 22);
-    // Nobody asks for statistics here but the gateway itself, after the first answer.
+    // Only the gateway itself requests statistics here, after the first response.
     setup.fake.behave(Behaviour::Features(true, false));
     pipe.start(
         "tools/call",

@@ -59,7 +59,7 @@ impl<'t> Token<'t> {
         } = header;
         let algorithm = Algorithm::parse(&alg).ok_or("its algorithm is not accepted")?;
         if crit.is_some() || b64.is_some() {
-            return Err("it wants extensions that are not understood");
+            return Err("it requires extensions that are not supported");
         }
         // An issuer's other tokens (logout tokens, security events) are not credentials: RFC 8725,
         // section 3.11.

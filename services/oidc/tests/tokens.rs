@@ -113,7 +113,7 @@ async fn a_token_with_a_wrong_claim_is_refused() {
             "{changes}"
         );
     }
-    assert_eq!(server.fetches(), 0, "nobody fetches keys for such a token");
+    assert_eq!(server.fetches(), 0, "no keys are fetched for such a token");
     for changes in [
         json!({"exp": now() - 30}),
         json!({"nbf": now() + 30}),

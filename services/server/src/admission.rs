@@ -278,7 +278,7 @@ mod tests {
         assert!(admission.enter(owner("a")).now_or_never().is_none());
         assert!(
             admission.enter(owner("a")).now_or_never().is_none(),
-            "the place was given back"
+            "the abandoned wait left the queue"
         );
         let mut granted = Box::pin(admission.enter(owner("a")));
         assert!(granted.as_mut().now_or_never().is_none());

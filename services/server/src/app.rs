@@ -134,7 +134,7 @@ impl App {
         let result = if limit.is_zero() {
             Err(deadline_exceeded())
         } else {
-            // The timer counts whole milliseconds, so work of less than one may still finish.
+            // The timer rounds up to whole milliseconds, so work may exceed the limit by less than one.
             tokio::time::timeout(limit, admitted)
                 .await
                 .unwrap_or_else(|_| Err(deadline_exceeded()))

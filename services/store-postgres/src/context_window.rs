@@ -2,8 +2,8 @@
 //!
 //! The window holds only entries before the entry, so storing an entry changes no other context. When a text changes or
 //! is deleted, the contexts of the entries after it are rebuilt. The words are the lexemes with weight C in `words`
-//! ([`crate::fts::Document`]), so the server builds contexts without sending texts. A language that only the server
-//! knows has no contexts.
+//! ([`crate::fts::Document`]), so the server builds contexts without sending texts. In a language that only the server
+//! stems, entries have no contexts.
 
 use context_store::{ContextWindow, OwnerId};
 

@@ -390,7 +390,8 @@ async fn try_create_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResul
 async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
         tracing::warn!(
-            "The database's locale knows ASCII letters only; create databases with the locale C.UTF-8 or one of a language"
+            "The database's locale supports only ASCII letters; create the database with the locale C.UTF-8 or one of \
+             a language"
         );
     }
     Ok(())
@@ -452,7 +453,8 @@ async fn keep_indexes(
             Some(index) if index.valid => continue,
             Some(_) => {
                 tracing::warn!(
-                    "The index context.{name} is being made, or its making was interrupted; in that case drop it and start again"
+                    "The index context.{name} is incomplete: another service is building it, or its build was \
+                     interrupted. In the second case drop it and start again"
                 );
                 continue;
             }

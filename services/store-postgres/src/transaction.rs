@@ -192,7 +192,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Locks the existing ones of these threads. Later calls must name later threads.
+    /// Locks those of these threads that exist. The threads of a later call must sort after those of an earlier one.
     pub async fn lock_threads(&mut self, mut thread_ids: Vec<String>) -> Result<(), Failure> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
@@ -280,8 +280,8 @@ impl<'c> Transaction<'c> {
         });
     }
 
-    /// Writes the remaining rows, the owner's row last, because its lock orders the owner's commits. Then commits. It
-    /// sets `committing` before the server can receive the COMMIT.
+    /// Writes the remaining rows and commits. The owner's row is written late, because its lock makes the owner's other
+    /// writes wait until the commit. `committing` becomes true before the server can receive the COMMIT.
     pub async fn commit<T: Recorded>(
         mut self,
         outcome: T,
@@ -336,8 +336,8 @@ impl<'c> Transaction<'c> {
         Ok(revision.load_and_end(self.conn, COMMIT).await?.pop())
     }
 
-    /// Counts the changes and writes them, with a statement each. In a single statement, Citus would send the rows that
-    /// one CTE passes to the next to every server, so a write would need all servers.
+    /// Counts the changes and writes them, in two statements. In a single statement, Citus would send the rows that one
+    /// CTE passes to the next to every server, so a write would need all servers.
     async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let count = Fragment::prepared(
             concat!(count!(), " RETURNING revision"),
@@ -348,7 +348,7 @@ impl<'c> Transaction<'c> {
         self.log(changes, revision).await
     }
 
-    /// The values of `count!`.
+    /// The values to bind to the SQL of `count!`.
     fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
@@ -369,7 +369,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Counts the changes and writes the first of them. Raw SQL for the CTEs and `unnest`: the owner's row stays locked
-    /// only for this statement and the commit behind it.
+    /// only for this statement and the commit after it.
     fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,

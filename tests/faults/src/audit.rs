@@ -46,7 +46,7 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT owner, thread_id FROM threads EXCEPT SELECT owner, thread_id FROM entries",
     ),
     (
-        "threads know their newest entry",
+        "each thread refers to its newest entry",
         "SELECT t.thread_id FROM threads t WHERE (t.last_id, t.last_source) IS NOT (SELECT e.id, e.source FROM entries e \
          WHERE e.owner = t.owner AND e.thread_id = t.thread_id ORDER BY e.created_at DESC, e.row_id DESC LIMIT 1)",
     ),

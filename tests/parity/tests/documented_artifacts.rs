@@ -26,7 +26,7 @@ fn same_shape(actual: &Value, example: &Value, path: &str) {
         _ => assert_eq!(
             std::mem::discriminant(actual),
             std::mem::discriminant(example),
-            "{path}: {actual} is not as {example}"
+            "{path}: {actual} and {example} differ in type"
         ),
     }
 }

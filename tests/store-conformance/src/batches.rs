@@ -134,7 +134,7 @@ async fn an_atomic_batch_that_failed_leaves_no_trace(store: &dyn Store) {
     assert_eq!(super::full_text::found(store, "before").await, ["before"]);
     assert!(
         entry("before").store(store, 2).await.duplicate,
-        "the newest entry is still known"
+        "the entry is still the newest of its thread"
     );
 }
 behaviour!(an_atomic_batch_that_failed_leaves_no_trace(store));

@@ -416,7 +416,7 @@ mod tests {
         let frames = two.len().div_ceil(3) * FRAME_BYTES;
         assert!(
             budget.used() <= frames,
-            "a stream gives back what it handed on: {}",
+            "a stream still counts messages that it handed on: {} bytes",
             budget.used()
         );
     }

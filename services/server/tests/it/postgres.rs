@@ -123,7 +123,7 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
         .await
         .json();
     assert_eq!(end["metadata"]["count"], WRITERS * ROUNDS);
-    assert!(refused.load(Ordering::Relaxed) > 0, "nobody met anybody");
+    assert!(refused.load(Ordering::Relaxed) > 0, "no two writers conflicted");
     let threads = services[0].get("/v1/threads").send().await.json();
     let counts: u64 = threads["threads"]
         .as_array()
@@ -143,7 +143,7 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
     assert_eq!(
         (row.get::<_, i64>(0), row.get(1), row.get(2), row.get(3)),
         (all, 1_i64, all, all),
-        "every revision is there once"
+        "each revision occurs once"
     );
     // The versions of one entry appear in the order of the revisions.
     let versions = "SELECT version FROM context.changes WHERE entity_id = $1 ORDER BY revision";
@@ -192,9 +192,9 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
     let other = Service::start_with(&flags).await;
     let first = format!(
         "Bearer {}",
-        one.first_key.as_ref().expect("the first start makes a key")
+        one.first_key.as_ref().expect("the first start creates a key")
     );
-    assert!(other.first_key.is_none(), "there is one already");
+    assert!(other.first_key.is_none(), "a key already exists");
     let made = one
         .post("/v1/api-keys", json!({"name": "agent"}))
         .header("authorization", &first)
@@ -221,7 +221,7 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
     while threads().send().await.status == 200 {
         assert!(
             switched_off.elapsed().as_millis() < 1000,
-            "the other service still takes it"
+            "the other service still accepts it"
         );
         tokio::task::yield_now().await;
     }

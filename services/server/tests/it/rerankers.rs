@@ -84,7 +84,7 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
         stored.push(service.store(thread, text).await);
     }
     let away = search(&service).await;
-    assert_eq!(ids(&away), stored, "as words rank them");
+    assert_eq!(ids(&away), stored, "in full-text order");
     assert!(
         away["results"]
             .as_array()
@@ -103,7 +103,7 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
     let server = tokio::spawn(cohere(provider.listen()));
     let found = search(&service).await;
     stored.reverse();
-    assert_eq!(ids(&found), stored, "as the provider ranks them");
+    assert_eq!(ids(&found), stored, "in the provider's order");
     let scores: Vec<f64> = found["results"]
         .as_array()
         .unwrap()
@@ -131,7 +131,6 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&statistics["reranking"][key], value, "{key}");
     }
-    // The provider becomes unavailable again, and its connections are closed.
     server.abort();
     let _ = server.await;
 }

@@ -10,21 +10,21 @@ use crate::pg::sql::Bind;
 
 /// A tsvector holds less than 1 MiB of lexemes and positions (`MAXSTRPOS`).
 const MAX_TSVECTOR_BYTES: usize = 1_000_000;
-/// PostgreSQL stores larger positions as this one (`MAXENTRYPOS`).
+/// PostgreSQL stores larger positions as this one (`MAXENTRYPOS` − 1).
 const MAX_POSITION: usize = 16_383;
-/// Maximum number of positions stored for a lexeme (`MAXNUMPOS`).
+/// Maximum number of positions stored for a lexeme (`MAXNUMPOS` − 1).
 const MAX_POSITIONS: usize = 255;
 /// Bytes that a lexeme takes in addition to its text and positions.
 const LEXEME_OVERHEAD: usize = 8;
-/// Maximum bytes of words in a language that only the server knows. The tsvector that it builds from them stays below
-/// its limit.
+/// Maximum bytes of words in a language that only the server stems. The tsvector that the server builds from them stays
+/// below its limit.
 const MAX_SERVER_BYTES: usize = 400_000;
 
 /// A text's search document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
     pub words: Words,
-    /// Whether the text has more words than are indexed.
+    /// Whether words at the end of the text are not indexed, because the text has too many.
     pub cut: bool,
 }
 
@@ -49,7 +49,7 @@ impl Document {
         }
     }
 
-    /// The values of `words!`.
+    /// The values to bind to the SQL of `words!`.
     pub fn binds(&self) -> [Bind<'_>; 3] {
         let (lexemes, configuration, words) = match &self.words {
             Words::Lexemes(lexemes) => (Some(lexemes), None, None),
@@ -61,7 +61,7 @@ impl Document {
         [lexemes, configuration, words].map(|text| Bind::OptionalText(text.map(Into::into)))
     }
 
-    /// The values of `words!` for a text that does not change. They make it NULL.
+    /// The values to bind for a text that does not change. The SQL of `words!` is then NULL.
     pub fn no_binds() -> [Bind<'static>; 3] {
         [(); 3].map(|()| Bind::OptionalText(None))
     }
@@ -112,7 +112,7 @@ fn lexemes(text: &str, language: &Language) -> Document {
             vector.push(if i == 0 { ':' } else { ',' });
             vector.push_str(&position.to_string());
             if i == 0 && context_keywords.contains(&**lexeme) {
-                // Weight C: the words that it contributes to the contexts of the entries after it.
+                // Weight C marks the words that this text adds to the context windows of later entries.
                 vector.push('C');
             }
         }

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Counts consecutive failures to reach the server. After a set number, operations are rejected at once for a while.
-/// Then one operation tries again, and its result decides for all. Only the server's health counts: no client request
-/// can open the breaker.
+/// Counts consecutive failures to reach the server. After a set number the breaker opens: operations are rejected at
+/// once for a while. Then one operation tries again. If it reaches the server, the breaker closes; otherwise it stays
+/// open. Only the server's health counts: no client request can open the breaker.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     failures: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Breaker {
 struct State {
     failed: u32,
     /// Operations are rejected until then.
-    closed_until: Option<Instant>,
+    open_until: Option<Instant>,
 }
 
 impl Breaker {
@@ -28,7 +28,7 @@ impl Breaker {
             recovery,
             state: Mutex::new(State {
                 failed: 0,
-                closed_until: None,
+                open_until: None,
             }),
         }
     }
@@ -37,11 +37,11 @@ impl Breaker {
     /// until its result is known.
     pub fn lets_through(&self, now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.closed_until {
+        match state.open_until {
             None => true,
             Some(until) if now < until => false,
             Some(_) => {
-                state.closed_until = Some(now + self.recovery);
+                state.open_until = Some(now + self.recovery);
                 true
             }
         }
@@ -50,12 +50,12 @@ impl Breaker {
     /// Records that the server responded.
     pub fn reached(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.closed_until.is_some() {
+        if state.open_until.is_some() {
             tracing::info!("PostgreSQL responds again");
         }
         *state = State {
             failed: 0,
-            closed_until: None,
+            open_until: None,
         };
     }
 
@@ -64,13 +64,13 @@ impl Breaker {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failed = state.failed.saturating_add(1);
         if state.failed >= self.failures {
-            if state.closed_until.is_none() {
+            if state.open_until.is_none() {
                 tracing::warn!(
                     failures = state.failed,
                     "PostgreSQL cannot be reached; operations are rejected between attempts to reach it"
                 );
             }
-            state.closed_until = Some(now + self.recovery);
+            state.open_until = Some(now + self.recovery);
         }
     }
 }

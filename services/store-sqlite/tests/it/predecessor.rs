@@ -21,7 +21,8 @@ impl Observer for Silent {
     fn note(&mut self, _: &str) {}
 }
 
-/// The tables of a version. The parameters are the columns before and after those that all versions have.
+/// The tables of a version: `id` defines the id column, `reference` is the type of columns that refer to it, and
+/// `further` defines the columns that not all versions have.
 fn tables(id: &str, reference: &str, further: &str) -> String {
     format!(
         "CREATE TABLE context_entries ({id}, thread_id TEXT NOT NULL, source TEXT NOT NULL CHECK(source IN ('user', 'agent')), \
