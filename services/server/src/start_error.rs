@@ -17,7 +17,7 @@ pub enum StartError {
     #[error(transparent)]
     Postgres(#[from] context_store_postgres::OpenError),
     /// An address could not be bound.
-    #[error("{setting} is {address}, which cannot be listened on: {source}")]
+    #[error("cannot listen on {address} ({setting}): {source}")]
     Address {
         /// The setting.
         setting: &'static str,

@@ -30,7 +30,7 @@ const QUERIES: usize = 100;
 const WANTED: usize = 10;
 /// Depth of the ranking that the engine requests for a page of ten results.
 const DEPTH: u32 = 64;
-/// Tags. Every n-th entry has the tag with the number n.
+/// Tags with a number n each. Every n-th entry has the tag.
 const SHARES: [(&str, usize); 5] = [
     ("half", 2),
     ("tenth", 10),
@@ -41,9 +41,9 @@ const SHARES: [(&str, usize); 5] = [
 
 /// Values of `ef_search` that are compared.
 const EF_SEARCH: [u32; 4] = [100, 200, 400, 800];
-/// No filter.
+/// The name of the case without a filter.
 const ALL: &str = "all";
-/// The filter on one of [`THREADS`] threads of equal size.
+/// The name of the case that filters by one of [`THREADS`] threads of equal size.
 const THREAD: &str = "thread";
 const THREADS: usize = 50;
 

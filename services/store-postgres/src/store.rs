@@ -42,11 +42,11 @@ use crate::{filter, idempotency};
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
 /// Maximum number of reads that wait on a standby for a revision at the same time.
 const MOST_WAITING: usize = 1000;
-/// First and maximum pause between checks of a read that waits for a revision.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LAST_LOOK: Duration = Duration::from_millis(100);
-/// Pauses after a conflict or a lost connection: 5 ms, 20 ms, 80 ms, …, at most 1 s. Jitter up to doubles a pause, so
-/// that colliding requests do not collide again.
+/// Minimum and maximum pause between checks of a read that waits for a revision.
+const MIN_POLL: Duration = Duration::from_millis(2);
+const MAX_POLL: Duration = Duration::from_millis(100);
+/// Pauses after a conflict or a lost connection: 5 ms, 20 ms, 80 ms, …, at most 1 s. Jitter makes a pause up to twice
+/// as long, so that colliding requests do not collide again.
 const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(5))
     .with_factor(4.0)
@@ -191,7 +191,7 @@ impl PostgresStore {
         }
     }
 
-    /// Runs work that takes time linear in texts where it does not block the async threads.
+    /// Runs work whose duration grows with `bytes` of text. Above [`SMALL_TEXT_BYTES`] it runs on a blocking thread.
     async fn prepare<T: Send + 'static>(
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
@@ -239,7 +239,8 @@ fn behind(read: Read, revision: i64) -> StoreError {
     StoreError::Rejected(Error::invalid(
         "min_revision",
         format!(
-            "`min_revision` is {wanted}, and this standby has revision {revision}; no such revision reached it in the {:?} that a read waits",
+            "`min_revision` is {wanted}, but this standby has only reached revision {revision} in the {:?} that a read \
+             waits",
             read.wait
         ),
     ))
@@ -261,7 +262,7 @@ impl Inner {
             let limit = call::deadline().map_or(limit, |deadline| {
                 limit.min(deadline.saturating_duration_since(Instant::now()))
             });
-            let reading = Self::look(lease.conn(), owner, min_revision, work);
+            let reading = Self::read_once(lease.conn(), owner, min_revision, work);
             let read = tokio::time::timeout(limit, reading)
                 .await
                 .unwrap_or(Err(Failure::TooSlow));
@@ -291,7 +292,7 @@ impl Inner {
 
     /// Reads once. If the state does not have the required revision, finds out why: a primary has every revision that
     /// was ever returned.
-    async fn look<R: Reading>(
+    async fn read_once<R: Reading>(
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
         min_revision: Option<i64>,
@@ -321,12 +322,12 @@ impl Inner {
         let until = Instant::now() + read.wait;
         let waiting = async {
             let mut pauses = ExponentialBuilder::new()
-                .with_min_delay(FIRST_LOOK)
-                .with_max_delay(LAST_LOOK)
+                .with_min_delay(MIN_POLL)
+                .with_max_delay(MAX_POLL)
                 .without_max_times()
                 .build();
             loop {
-                let pause = pauses.next().unwrap_or(LAST_LOOK);
+                let pause = pauses.next().unwrap_or(MAX_POLL);
                 tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now())))
                     .await;
                 match self.read(owner, read.min_revision, &RevisionAlone).await? {
@@ -373,7 +374,7 @@ impl Inner {
                 Failure::TooSlow => drop(lease),
                 _ => lease.discard(),
             }
-            // With an idempotency key, a second attempt learns the outcome of the first.
+            // With an idempotency key, a second attempt finds the outcome of the first.
             let settled_by_key =
                 matches!(failure, Failure::CommitUnknown(_)) && options.idempotency.is_some();
             let pause = match pauses.next() {
@@ -440,7 +441,7 @@ impl Inner {
             Ok(result) => result,
             Err(_) if committing.load(Ordering::Relaxed) => Err(Failure::CommitUnknown(
                 diesel::result::Error::QueryBuilderError(
-                    "the commit was not answered in time".into(),
+                    "the server did not respond to the commit in time".into(),
                 ),
             )),
             Err(_) => Err(Failure::TooSlow),
@@ -454,7 +455,7 @@ impl Inner {
     }
 }
 
-/// Counts a running write, for closing.
+/// Counts a running write. Closing waits until none runs.
 struct Running(Arc<Inner>);
 
 impl Running {

@@ -13,7 +13,7 @@ use crate::keys::{key_of, operate};
 /// How long a request may take.
 const REPLY_WITHIN: Duration = Duration::from_secs(20);
 
-/// A service with `AUTH=keys`, the attacker's owner and another owner, whom the attack must not touch.
+/// A service with `AUTH=keys`, the attacker's owner, and another owner whom the attack must not affect.
 pub struct Target {
     /// The service's directory and settings.
     pub home: Home,
@@ -77,7 +77,7 @@ impl Target {
     /// # Panics
     /// The service does not exit with success.
     pub async fn stopped(self) -> Home {
-        assert!(self.service.terminate().await.success(), "it ends well");
+        assert!(self.service.terminate().await.success(), "it exits with 0");
         self.home
     }
 
@@ -94,7 +94,7 @@ impl Target {
             bystander_key,
             bystander_entry,
         } = self;
-        assert!(service.terminate().await.success(), "it ends well");
+        assert!(service.terminate().await.success(), "it exits with 0");
         between(&home.database());
         let mut service = home.spawn();
         service.listening().await;

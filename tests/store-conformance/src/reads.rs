@@ -23,7 +23,7 @@ async fn entries_come_newest_first_whatever_the_order_asked(store: &dyn Store) {
 }
 behaviour!(entries_come_newest_first_whatever_the_order_asked(store));
 
-/// They cause no error.
+/// Unknown and repeated ids cause no error.
 async fn unknown_and_repeated_ids_are_skipped(store: &dyn Store) {
     let id = entry("x").store(store, 0).await.id;
     assert_eq!(
@@ -187,7 +187,7 @@ async fn texts_are_cut_at_the_characters_asked_for(store: &dyn Store) {
 }
 behaviour!(texts_are_cut_at_the_characters_asked_for(store));
 
-/// This also holds where many entries have the same time.
+/// Pages neither overlap nor miss an entry, even where many entries have the same time.
 async fn pages_are_total_and_disjoint(store: &dyn Store) {
     let entries = (0..60)
         .map(|i| entry(&i.to_string()).thread(&format!("t{}", i % 3)).0)
@@ -220,7 +220,7 @@ async fn pages_are_total_and_disjoint(store: &dyn Store) {
 }
 behaviour!(pages_are_total_and_disjoint(store));
 
-/// It is rejected at once, however long the read may wait: a store that sees every write at once has nothing to wait
+/// The read is rejected at once, however long it may wait: a store that sees every write at once has nothing to wait
 /// for.
 async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
     entry("first").store(store, 0).await;
@@ -314,7 +314,7 @@ async fn entries_that_changed_since_a_revision_are_left_out(store: &dyn Store) {
 }
 behaviour!(entries_that_changed_since_a_revision_are_left_out(store));
 
-/// It is left out otherwise.
+/// Without `explain` the result has no plan.
 async fn the_plan_comes_when_asked_for(store: &dyn Store) {
     entry("x").store(store, 0).await;
     for explain in [true, false] {

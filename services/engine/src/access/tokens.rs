@@ -68,7 +68,7 @@ impl Tokens {
                 Err(unauthenticated())
             }
             Err(TokenError::Unavailable { retry_after }) => {
-                let sentence = "the issuer of tokens cannot be reached, so that nobody can tell whether this one is valid; retry later";
+                let sentence = "the token issuer cannot be reached, so this token cannot be checked; retry later";
                 Err(Error::new(Reason::IssuerUnavailable, sentence).with_retry_after(retry_after))
             }
         }

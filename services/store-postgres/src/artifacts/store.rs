@@ -156,7 +156,8 @@ impl ArtifactStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The artifact of a write. It is read again when an earlier request with the same key stored it.
+    /// The artifact of a write. It is read from the database when an earlier request with the same idempotency key
+    /// wrote it.
     async fn with_artifact(
         &self,
         owner: &OwnerId,

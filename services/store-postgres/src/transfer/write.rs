@@ -39,7 +39,7 @@ pub(super) async fn rows(
     }
 }
 
-/// A column that only this database has: its name, the expression for its value, and the given values.
+/// A column that only this database has: its name, the SQL of its value, and the values to bind to that SQL.
 struct Further<'v> {
     name: &'static str,
     expression: Fragment<'v>,
@@ -103,7 +103,7 @@ fn expression(column: &Column, given: &str) -> String {
         | Kind::Copy => format!("n.{given}"),
         Kind::Flag => format!("n.{given} <> 0"),
         Kind::Json | Kind::OptionalJson => format!("n.{given}::json"),
-        // In an array of arrays, all arrays must have the same length.
+        // Lists are sent as JSON, because in an array of arrays all arrays must have the same length.
         Kind::List => format!(
             "ARRAY(SELECT i.value FROM json_array_elements_text(n.{given}::json) WITH ORDINALITY AS i(value, place) ORDER BY i.place)"
         ),

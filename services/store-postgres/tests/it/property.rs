@@ -13,14 +13,14 @@ use context_test_support::Random;
 
 use super::arrange::{config, database};
 
-/// Number of owners of all the tests below together. It gives 20 000 cases.
+/// Number of owners, divided among the tests below. Together the tests run at least 20 000 cases.
 const OWNERS: u64 = 390;
 /// Number of tests that share the work, so that they run in parallel.
 const PARTS: u64 = 3;
 const ENTRIES: i64 = 24;
 /// Number of entries with the same time.
 const BATCH: usize = 4;
-/// Number of times that each owner is tested with every operator and every kind of value it takes.
+/// Number of filters for each owner, operator and kind of value.
 const ROUNDS: usize = 2;
 const ALL: Page = Page {
     limit: 100,

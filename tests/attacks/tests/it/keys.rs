@@ -89,7 +89,7 @@ async fn wrong_keys_with_a_known_beginning_cost_no_bcrypt_and_delay_no_valid_key
     assert_eq!(
         counted,
         [(401, WRONG)].into(),
-        "each wrong key is refused alike"
+        "each wrong key gets the same status"
     );
     assert_eq!(
         metric(&target, "context_key_verifications").await,
@@ -107,7 +107,7 @@ async fn wrong_secrets_for_a_key_of_an_older_version_use_little_and_others_are_v
     let target = target
         .restarted(|database: &Path| forget_digests(database))
         .await;
-    #[expect(clippy::disallowed_methods, reason = "the service makes pauses")]
+    #[expect(clippy::disallowed_methods, reason = "measures the service's pauses")]
     let started = Instant::now();
     let attack = send(&target, wrong(&target.read_key, 24).collect());
     let first_uses = async {
@@ -130,7 +130,7 @@ async fn wrong_secrets_for_a_key_of_an_older_version_use_little_and_others_are_v
         counted.keys().all(|status| matches!(status, 401 | 503)),
         "{counted:?}"
     );
-    // The attacked key works as well, at the latest when the attack has ended, and is then known by its digest.
+    // The attacked key works too, at the latest after the attack. Its first success stores its digest.
     let client = client(REPLY_WITHIN);
     assert_eq!(status(&client, &target, &target.read_key).await, 200);
     let before = metric(&target, "context_key_verifications").await;
@@ -178,7 +178,7 @@ async fn no_key_is_planted_over_tcp_while_auth_is_off_and_those_of_the_operator_
             .status()
             .as_u16(),
         409,
-        "nor are they listed"
+        "listing keys is refused too"
     );
     let made = operate(
         &home,
@@ -237,7 +237,7 @@ async fn refusals_just_before_the_end_are_in_the_audit_log() {
     );
     assert!(
         refused.len() < 20,
-        "they are written together: {}",
+        "refusals are written together: {}",
         refused.len()
     );
     assert!(
