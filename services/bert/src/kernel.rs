@@ -235,7 +235,7 @@ mod x86 {
     );
 }
 
-/// For any other processor: four floats, which is the register size of each processor that we know.
+/// For any other processor: four floats per register, as in SSE and NEON.
 static PORTABLE: Kernel = Kernel {
     width: 16,
     rows: 4,
@@ -259,8 +259,8 @@ impl Lanes for Four {
     #[inline(always)]
     unsafe fn plus_product(mut self, a: Self, b: Self) -> Self {
         for ((sum, a), b) in self.0.iter_mut().zip(a.0).zip(b.0) {
-            // Every 64-bit ARM processor has a fused multiply-add instruction. Where it takes a function call it would
-            // be slow.
+            // Every 64-bit ARM processor has a fused multiply-add instruction. Elsewhere `mul_add` may be a function
+            // call, which is slow.
             *sum = if cfg!(target_arch = "aarch64") {
                 a.mul_add(b, *sum)
             } else {

@@ -62,8 +62,8 @@ impl CrossSite {
         if sites.peek().is_some() {
             return sites.all(|site| site == "same-origin" || site == "none");
         }
-        // Some browsers send no Sec-Fetch-Site, and none sends it to an address that the network
-        // could tamper with.
+        // Some browsers send no Sec-Fetch-Site. The others send it only to HTTPS and loopback
+        // addresses.
         let Some(origin) = origin else { return true };
         let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok());
         let origin = origin

@@ -1,12 +1,12 @@
 //! Cancellation of the read that runs on this thread.
 //!
-//! SQLite checks every few thousand steps of a statement whether the caller still waits
+//! Every 2 000 steps of a statement SQLite checks whether the caller still waits
 //! (<https://sqlite.org/c3ref/progress_handler.html>). Our own loops check too. The state belongs to the read and not
 //! to its connection, so that a cancelled read cannot cancel the next one.
 #![expect(clippy::disallowed_methods, reason = "the deadlines of reads")]
 #![expect(
     unsafe_code,
-    reason = "SQLite takes a progress handler as a C function only"
+    reason = "SQLite accepts only a C function as a progress handler"
 )]
 
 use std::cell::RefCell;
@@ -157,7 +157,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             drop(waiting);
         });
-        // This would count for hours.
+        // Counting that far would take years.
         let error = waiter.run(|| count_to(&mut conn, i64::MAX)).unwrap_err();
         assert_eq!(error.to_string(), INTERRUPTED);
         leaving.join().unwrap();

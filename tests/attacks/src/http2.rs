@@ -7,7 +7,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use http::{HeaderMap, Request, Response};
 use tokio::net::TcpStream;
 
-/// A connection with prior knowledge. It answers pings and does nothing else by itself.
+/// An HTTP/2 connection without TLS or an upgrade ("prior knowledge"). By itself it only responds to pings.
 #[derive(Clone)]
 pub struct Connection {
     address: SocketAddr,
@@ -98,7 +98,7 @@ impl Connection {
     pub async fn request(&self, request: Request<()>, end: bool) -> Stream {
         self.try_request(request, end)
             .await
-            .expect("the connection takes requests")
+            .expect("the connection accepts requests")
     }
 
     /// Sends the head of a gRPC request if the connection is open.
@@ -125,7 +125,7 @@ impl Connection {
 }
 
 impl Stream {
-    /// Sends data. If the service has already replied and no longer takes data, it is dropped.
+    /// Sends data. If the service has already replied and accepts no more data, the data is dropped.
     pub async fn send(&mut self, data: Bytes, end: bool) {
         let _ = self.body.send_data(data, end);
     }

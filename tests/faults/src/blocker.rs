@@ -7,7 +7,7 @@ use diesel::sqlite::SqliteConnection;
 
 use crate::audit::connect;
 
-/// The write lock. It is released when dropped.
+/// The write lock. Dropping it releases the lock.
 pub struct Blocker(SqliteConnection);
 
 impl Blocker {

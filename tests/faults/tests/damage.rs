@@ -99,7 +99,7 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
                     assert_eq!(
                         found,
                         std::slice::from_ref(content),
-                        "{what}: entry {id} is served wrong"
+                        "{what}: entry {id} has wrong content"
                     );
                 }
                 Err(error) => {
@@ -125,8 +125,8 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
         reported += usize::from(errors > 0);
         store.close().await;
     }
-    eprintln!("{reported} damages were noticed by these reads");
-    assert!(reported > 0, "some damage was reported");
+    eprintln!("{reported} damaged files were reported");
+    assert!(reported > 0, "no damaged file was reported");
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_service_refuses_to_start_on_a_damaged_header() {
         assert_eq!(
             std::fs::read(home.database()).expect("the file"),
             spoilt,
-            "{what}: the file is left as it is"
+            "{what}: the file is unchanged"
         );
     }
 }

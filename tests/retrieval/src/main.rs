@@ -3,7 +3,7 @@
 //! It reads entries and questions with their relevant entries (`data/README.md` describes the format), stores the
 //! entries in a new database, runs every question with every search, and prints a table. Searches run in this process,
 //! or over gRPC or MCP on services that it starts on that database, one for each combination of settings in the table.
-//! The entries are always stored in this process, because they need its clock.
+//! The entries are always stored in this process, because only its clock can be set.
 
 #![expect(
     clippy::disallowed_methods,

@@ -83,7 +83,7 @@ impl Set {
                     .any(|key| !keys.contains(key.as_str()))
             {
                 return Err(format!(
-                    "the question `{}` has no relevant entry, or one that is not there",
+                    "the question `{}` names no relevant entry, or one that the file does not contain",
                     question.text
                 )
                 .into());

@@ -19,8 +19,8 @@ use crate::retrieval::{ActiveModel, embed, provider_error};
 pub(super) const ENTRIES: u32 = 16;
 /// How many entries in a row may be skipped because the provider fails on them.
 const FAILURES_IN_A_ROW: u32 = 8;
-/// How often all entries are scanned if none is known to wait. Entries that the model refused are
-/// then retried.
+/// Pause between two scans of all entries if no write reports a waiting entry. A scan also retries
+/// entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Interval of the store's vector maintenance.
 const MAINTENANCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Encrypted connections, through a server that speaks TLS before PostgreSQL.
+//! Encrypted connections, through a server in front of PostgreSQL that terminates TLS.
 //!
 //! `tls/` holds the certificate of an authority that exists only for these tests, and a certificate that it issued for
 //! `localhost`, with its key.
@@ -78,7 +78,7 @@ async fn each_mode_trusts_what_it_promises() {
         let store = PostgresStore::open(to(host, &parameters))
             .await
             .unwrap_or_else(|error| panic!("{host} {parameters}: {error}"));
-        store.check().await.expect("it answers");
+        store.check().await.expect("it responds");
     }
     for (host, parameters, words) in [
         // The certificate is valid only for localhost.
@@ -118,7 +118,7 @@ async fn a_server_without_tls_is_refused_when_it_is_required() {
     let has_tls: String = client
         .query_one("SHOW ssl", &[])
         .await
-        .expect("the server tells")
+        .expect("the server shows its setting")
         .get(0);
     if has_tls == "on" {
         return;

@@ -77,7 +77,7 @@ pub(crate) fn version(
     found.map(ReadVersion::checked).transpose()
 }
 
-/// Like [`version`], without the check.
+/// Like [`version`], without comparing the checksum.
 pub(crate) fn unchecked_version(
     conn: &mut SqliteConnection,
     owner: i64,
