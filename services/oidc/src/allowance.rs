@@ -1,4 +1,4 @@
-//! Limits how often the issuer is asked for keys, whatever tokens callers send.
+//! Limits how often keys are fetched from the issuer, whatever tokens callers send.
 
 use std::time::{Duration, Instant};
 

@@ -29,7 +29,7 @@ impl Verified {
         now: i64,
     ) -> Result<Self, &'static str> {
         if claims.get("iss").and_then(Value::as_str) != Some(&settings.issuer) {
-            return Err("it is another issuer's");
+            return Err("it comes from another issuer");
         }
         let ours = |audience: &Value| {
             audience

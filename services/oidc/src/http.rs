@@ -9,13 +9,13 @@ const MAX_BYTES: usize = 256 * 1024;
 /// How long one document may take, from the connection to its last byte.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a document was not had.
+/// Why a document was not fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// The issuer does not answer; it may, later.
+    /// The issuer did not respond, or responded with an error. A later fetch may succeed.
     #[error("{0}")]
     Unreachable(String),
-    /// What it answers cannot be used.
+    /// The response cannot be used.
     #[error("{0}")]
     Malformed(String),
 }
@@ -23,12 +23,12 @@ pub(crate) enum FetchError {
 pub(crate) struct Http(Client);
 
 impl Http {
-    /// With the certificates that this system trusts; `local` allows http.
+    /// A client that trusts the certificates that this system trusts. With `local` it also allows http.
     ///
     /// # Errors
-    /// A sentence.
+    /// The client cannot be built. The error is a sentence.
     pub fn new(local: bool) -> Result<Self, String> {
-        // Minutes pass between two questions. Redirects are not followed: the issuer's address is what is trusted.
+        // No connection is reused, because minutes pass between two requests.
         context_http::builder()
             .https_only(!local)
             .pool_max_idle_per_host(0)
@@ -45,7 +45,7 @@ impl Http {
     pub async fn get(&self, url: Url) -> Result<Vec<u8>, FetchError> {
         let failed = |error: reqwest::Error, otherwise: &str| {
             FetchError::Unreachable(if error.is_timeout() {
-                format!("it did not answer within {} s", TIMEOUT.as_secs())
+                format!("it did not respond within {} s", TIMEOUT.as_secs())
             } else {
                 otherwise.to_owned()
             })
@@ -57,13 +57,13 @@ impl Http {
             .map_err(|error| failed(error, "it cannot be reached"))?;
         if response.status() != StatusCode::OK {
             return Err(FetchError::Unreachable(format!(
-                "it answered with status {}",
+                "it responded with status {}",
                 response.status().as_u16()
             )));
         }
         context_http::body(response, MAX_BYTES)
             .await
-            .map_err(|error| failed(error, "its answer broke off"))?
+            .map_err(|error| failed(error, "its response ended early"))?
             .ok_or_else(|| FetchError::Malformed(format!("it is longer than {MAX_BYTES} bytes")))
     }
 }

@@ -51,8 +51,8 @@ pub struct Issuer {
     http: Http,
     held: RwLock<Option<Arc<Held>>>,
     fetching: Arc<Mutex<Fetching>>,
-    /// How many fetches have ended. A caller that waited for one sees by it that it need not fetch
-    /// again.
+    /// How many fetches have ended. A caller that waited compares it with the earlier number, and
+    /// does not fetch again if it grew.
     ended: AtomicU64,
     waiting: Semaphore,
 }

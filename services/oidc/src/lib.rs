@@ -2,8 +2,8 @@
 //! meant for this service, and is valid now.
 //!
 //! The issuer's keys are found by discovery, cached, and fetched again if they are old or if a
-//! token names an unknown key. This crate does not know callers, scopes or owners: [`Verified`]
-//! holds the token's claims.
+//! token names an unknown key. This crate does not decide about callers, scopes or owners:
+//! [`Verified`] holds the token's claims.
 //!
 //! It accepts the small part of JOSE (RFC 7515 to 7519) that issuers use: three parts and one
 //! signature by one of the asymmetric algorithms of [`Algorithm`]. The algorithm must fit the

@@ -84,7 +84,7 @@ pub(crate) fn checked(text: &str, local: bool) -> Result<Url, String> {
     let shown = shown_url(text);
     let not_an_address = |_| format!("`{shown}` is not an address");
     let url = Url::parse(text).map_err(not_an_address)?;
-    // The parser drops white space and the like, which no address contains.
+    // The parser silently drops white space, which no address contains.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic())
         && url.fragment().is_none()
         && url.username().is_empty()

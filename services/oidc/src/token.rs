@@ -38,11 +38,11 @@ impl<'t> Token<'t> {
         if text.len() > MAX_TOKEN_BYTES {
             return Err("it is too long");
         }
-        let (signed, signature) = text.rsplit_once('.').ok_or("it has not three parts")?;
+        let (signed, signature) = text.rsplit_once('.').ok_or("it does not have 3 parts")?;
         let (header, claims) = signed
             .split_once('.')
             .filter(|(_, claims)| !claims.contains('.'))
-            .ok_or("it has not three parts")?;
+            .ok_or("it does not have 3 parts")?;
         let decoded = |part: &str| {
             URL_SAFE_NO_PAD
                 .decode(part)

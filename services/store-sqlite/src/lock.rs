@@ -1,5 +1,5 @@
-//! File locks that guarantee that one process owns a database file. For its lifetime the process holds a lock on
-//! `<file>.lock`, and one on the file itself under any name.
+//! File locks that guarantee that at most one process owns a database file. For its lifetime the process holds a lock
+//! for the file's name (`<file>.lock`) and one for its inode, because a file can have several names.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -60,7 +60,7 @@ impl Lock {
         name.into()
     }
 
-    /// Locks the name and, if the file exists, the file.
+    /// Locks the name and, if the file exists, its inode.
     pub fn acquire(database: &Path, started: Started) -> Result<Self, LockError> {
         let by_name = locked(&Self::path(database), started)?;
         let mut lock = Self {

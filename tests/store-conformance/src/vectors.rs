@@ -106,7 +106,7 @@ async fn store_at(store: &dyn Store, text: &str, degrees: &[f32]) -> i64 {
     put(store, entry(text), &me(), at_angles(degrees)).await
 }
 
-fn by_meaning(degrees: f32, depth: u32) -> RankSearch {
+fn near_angle(degrees: f32, depth: u32) -> RankSearch {
     let semantic = Some(SemanticSearch {
         model: model(),
         vector: vector(degrees),
@@ -127,7 +127,7 @@ async fn ranking(vectors: &dyn VectorStore, search: RankSearch, filter: Filter) 
 }
 
 async fn nearest(vectors: &dyn VectorStore, degrees: f32) -> Vec<i64> {
-    ranking(vectors, by_meaning(degrees, 10), Filter::default())
+    ranking(vectors, near_angle(degrees, 10), Filter::default())
         .await
         .semantic
         .iter()
@@ -140,7 +140,7 @@ async fn the_nearest_come_first_with_their_distance(store: &dyn Store) {
     let vectors = ready(store).await;
     let far = store_at(store, "far", &[90.0]).await;
     let near = store_at(store, "near", &[10.0]).await;
-    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default())
+    let found = ranking(vectors, near_angle(0.0, 10), Filter::default())
         .await
         .semantic;
     assert_eq!(
@@ -165,18 +165,18 @@ async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
     let vectors = ready(store).await;
     let several = store_at(store, "several", &[80.0, 5.0, 60.0]).await;
     let one = store_at(store, "one", &[20.0]).await;
-    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default())
+    let found = ranking(vectors, near_angle(0.0, 10), Filter::default())
         .await
         .semantic;
     assert_eq!(
         found.iter().map(|found| found.id).collect::<Vec<_>>(),
         [several, one],
-        "each once"
+        "each entry once"
     );
     assert_eq!(
         (found[0].position, found[0].start, found[0].end),
         (1, 10, 20),
-        "with the place of that chunk"
+        "with the position of that chunk"
     );
 }
 behaviour!(an_entry_counts_by_its_nearest_chunk(store));
@@ -204,7 +204,7 @@ async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
         .apply(store, 1)
         .await
         .expect("the update works");
-    assert_eq!(nearest(vectors, 0.0).await, [id], "other fields leave them");
+    assert_eq!(nearest(vectors, 0.0).await, [id], "the vectors are kept");
     let options = WriteOptions {
         embeddings: vec![at_angles(&[90.0])],
         ..options(2)
@@ -213,7 +213,7 @@ async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
         .update_contexts(&me(), vec![update(id).text("second").0], true, options)
         .await
         .expect("the update works");
-    let found = ranking(vectors, by_meaning(90.0, 10), Filter::default())
+    let found = ranking(vectors, near_angle(90.0, 10), Filter::default())
         .await
         .semantic;
     assert_eq!(found.len(), 1);
@@ -226,7 +226,7 @@ async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
     assert_eq!(
         nearest(vectors, 90.0).await,
         [0; 0],
-        "no vectors of a text that is gone"
+        "no vectors of a replaced text"
     );
     assert_eq!(
         vectors
@@ -287,12 +287,12 @@ async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
         .update_contexts(&me(), updates, true, options)
         .await
         .expect_err("one id is unknown");
-    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default())
+    let found = ranking(vectors, near_angle(0.0, 10), Filter::default())
         .await
         .semantic;
     assert!(
         found.len() == 1 && found[0].distance < 1e-3,
-        "the vectors are those of before"
+        "the vectors are unchanged"
     );
     assert_eq!(
         vectors
@@ -343,7 +343,7 @@ async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
         },
     ];
     for filter in filters {
-        let found = ranking(vectors, by_meaning(0.0, 5), filter.clone())
+        let found = ranking(vectors, near_angle(0.0, 5), filter.clone())
             .await
             .semantic;
         assert_eq!(
@@ -357,7 +357,7 @@ async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
         ..Filter::default()
     };
     assert!(
-        ranking(vectors, by_meaning(0.0, 5), none)
+        ranking(vectors, near_angle(0.0, 5), none)
             .await
             .semantic
             .is_empty()
@@ -394,7 +394,7 @@ async fn another_model_never_mixes(store: &dyn Store) {
         vectors
             .use_model(&newer)
             .await
-            .expect("without vectors any model will do"),
+            .expect("without vectors any model is accepted"),
         ModelUse::Ready
     );
     let stale = store_at(store, "made with the other model", &[0.0]).await;
@@ -403,7 +403,7 @@ async fn another_model_never_mixes(store: &dyn Store) {
             model: newer.clone(),
             vector: vector(0.0),
         }),
-        ..by_meaning(0.0, 10)
+        ..near_angle(0.0, 10)
     };
     assert!(
         ranking(vectors, search.clone(), Filter::default())
@@ -438,7 +438,7 @@ async fn another_model_never_mixes(store: &dyn Store) {
     );
     assert!(matches!(
         vectors
-            .rank(&me(), by_meaning(0.0, 10), Filter::default(), now())
+            .rank(&me(), near_angle(0.0, 10), Filter::default(), now())
             .await,
         Err(StoreError::Rejected(_))
     ));
@@ -448,7 +448,7 @@ async fn another_model_never_mixes(store: &dyn Store) {
             .semantic
             .len(),
         1,
-        "the old ones still serve"
+        "the old vectors are still searched"
     );
 }
 behaviour!(another_model_never_mixes(store));
@@ -504,7 +504,7 @@ async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store) {
         .add_embeddings(&me(), ids.iter().map(|id| late(*id)).collect())
         .await
         .expect("they are added");
-    assert_eq!(taken, 3, "not the one that changed, nor the one that went");
+    assert_eq!(taken, 3, "not the changed one, nor the deleted one");
     assert_eq!(
         vectors
             .add_embeddings(&me(), vec![late(ids[2])])
@@ -515,7 +515,7 @@ async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store) {
     assert_eq!(
         revision(store).await,
         before,
-        "this is no change of the entry"
+        "late vectors do not change the revision"
     );
     assert_eq!(nearest(vectors, 30.0).await.len(), 4);
     let left = vectors
@@ -545,7 +545,7 @@ async fn both_rankings_show_one_state(store: &dyn Store) {
             context_weight: 0.0,
         }),
         explain: true,
-        ..by_meaning(0.0, 10)
+        ..near_angle(0.0, 10)
     };
     let found = ranking(vectors, search, Filter::default()).await;
     assert_eq!(
@@ -565,7 +565,7 @@ async fn both_rankings_show_one_state(store: &dyn Store) {
 }
 behaviour!(both_rankings_show_one_state(store));
 
-/// Entry and vectors are of one state, whatever is written meanwhile.
+/// A search sees an entry and its vectors in the same state, whatever is written meanwhile.
 async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: &dyn Store) {
     let vectors = ready(store).await;
     let id = store_at(store, "first", &[30.0]).await;
@@ -584,7 +584,7 @@ async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: &dyn
     };
     let searches = async {
         for _ in 0..100 {
-            let found = ranking(vectors, by_meaning(30.0, 10), Filter::default())
+            let found = ranking(vectors, near_angle(30.0, 10), Filter::default())
                 .await
                 .semantic;
             assert!(found.len() == 1 && found[0].distance < 1e-3, "{found:?}");
@@ -631,8 +631,8 @@ async fn the_vectors_of_a_batch_are_those_of_its_last_texts(store: &dyn Store) {
     store
         .update_contexts(&me(), updates, false, options)
         .await
-        .expect("items stand alone");
-    let found = ranking(vectors, by_meaning(80.0, 10), Filter::default())
+        .expect("items are independent");
+    let found = ranking(vectors, near_angle(80.0, 10), Filter::default())
         .await
         .semantic;
     assert_eq!(
@@ -692,7 +692,7 @@ async fn with_model(
             model: model.clone(),
             vector: vector(degrees),
         }),
-        ..by_meaning(0.0, 10)
+        ..near_angle(0.0, 10)
     };
     ranking(vectors, search, Filter::default())
         .await
@@ -712,7 +712,7 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
     assert_eq!(
         vectors.begin_move(&model()).await.expect("answers"),
         MoveState::Done,
-        "they are in use"
+        "this model is already in use"
     );
     assert_eq!(
         vectors.finish_move(&newer(), 9).await.expect("answers"),
@@ -739,7 +739,7 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
             model: newer(),
             vector: vector(0.0),
         }),
-        ..by_meaning(0.0, 10)
+        ..near_angle(0.0, 10)
     };
     assert!(matches!(
         vectors.rank(&me(), search, Filter::default(), now()).await,
@@ -778,7 +778,7 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
     assert_eq!(
         vectors.finish_move(&newer(), 0).await.expect("answers"),
         Moved::Done,
-        "it is done"
+        "finishing again changes nothing"
     );
     assert_eq!(revision(store).await, revision_before, "no entry changed");
 
@@ -812,7 +812,7 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
     vectors
         .maintain()
         .await
-        .expect("what is left of the old ones goes");
+        .expect("the old vectors are deleted");
     assert_eq!(with_model(vectors, &newer(), 90.0).await[0].0, latest);
     assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 4);
 }
@@ -850,13 +850,13 @@ async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store
         vectors.finish_move(&newer(), 9).await.expect("answers"),
         Moved::NotBegun
     );
-    vectors.maintain().await.expect("what is left goes");
+    vectors.maintain().await.expect("the rest is deleted");
     assert_eq!(gather(vectors, &third, 30.0, 10).await, 3);
     assert_eq!(
         vectors.finish_move(&third, 0).await.expect("answers"),
         Moved::Done
     );
-    // Back to a model whose building was abandoned: it starts from the beginning.
+    // A move back to the abandoned model starts from the beginning.
     assert_eq!(
         vectors.begin_move(&newer()).await.expect("begins"),
         MoveState::Begun {
@@ -917,7 +917,7 @@ async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
     assert_eq!(
         found.iter().map(|found| found.place).collect::<Vec<_>>(),
         wanted[1..2],
-        "only what was asked for"
+        "only the requested ones"
     );
 
     update(id)
@@ -955,7 +955,7 @@ async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
     assert_eq!(
         tokens_of(vectors, &me(), &model(), id).await,
         [(0, vec![9])],
-        "those of the text before are gone"
+        "those of the previous text are deleted"
     );
     update(id)
         .text("third")
@@ -1015,7 +1015,7 @@ async fn tokens_belong_to_an_owner_and_a_model(store: &dyn Store) {
     assert_eq!(
         tokens_of(vectors, &me(), &newer(), waits).await,
         [],
-        "they are not stored, as its vectors are not"
+        "token vectors of another model are not stored"
     );
 }
 behaviour!(tokens_belong_to_an_owner_and_a_model(store));
@@ -1061,7 +1061,7 @@ async fn late_vectors_and_those_of_a_move_bring_their_tokens(store: &dyn Store) 
     assert_eq!(
         tokens_of(vectors, &me(), &model(), waits).await,
         [(0, b"first".to_vec())],
-        "the ones in use serve"
+        "the current ones are read"
     );
     assert_eq!(
         vectors.finish_move(&newer(), 0).await.expect("answers"),
@@ -1074,7 +1074,7 @@ async fn late_vectors_and_those_of_a_move_bring_their_tokens(store: &dyn Store) 
     vectors
         .maintain()
         .await
-        .expect("what is left of the old ones goes");
+        .expect("the old vectors are deleted");
     assert_eq!(
         tokens_of(vectors, &me(), &newer(), waits).await,
         [(0, b"second".to_vec())]

@@ -72,10 +72,10 @@ pub struct ValidKey {
     pub key: ApiKey,
 }
 
-/// Name of the replacement of a key in the audit log. Only the operator can do it.
+/// The audit log's name for replacing a key, which only the operator can do.
 const ROTATE_API_KEY: &str = "rotate_api_key";
 
-/// Most lines of the audit log that one command prints.
+/// Maximum number of lines of the audit log that one command prints.
 pub const AUDIT_LINES: u32 = 100_000;
 
 impl Access {
@@ -178,7 +178,7 @@ impl Access {
         let gone = || {
             Error::new(
                 Reason::ApiKeyNotFound,
-                "there is no such key that is not switched off already",
+                "there is no active key with this id",
             )
         };
         let found = self

@@ -117,7 +117,7 @@ impl Query {
                 Err(_) => self.violations.push(
                     name,
                     format!(
-                        "`{name}` holds `{}`; it must be integers between commas",
+                        "`{name}` holds `{}`; it must be a list of integers, separated by commas",
                         start(text)
                     ),
                 ),

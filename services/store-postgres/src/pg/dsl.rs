@@ -15,8 +15,8 @@ use super::connection::AsyncPgConnection;
 use super::driver::PgRow;
 use super::failure::CommitError;
 
-/// A query whose text never varies, although diesel cannot know it, such as an UPDATE or an ON CONFLICT DO UPDATE.
-/// [`fixed!`] makes it.
+/// A query whose text never varies, although diesel assumes that it may: an UPDATE or an ON CONFLICT DO UPDATE.
+/// [`fixed!`] creates it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fixed<Id, Q> {
     query: Q,
@@ -73,7 +73,7 @@ pub(crate) trait PipelineDsl: Sized {
         conn.send(statement).await
     }
 
-    /// Returns the rows of a transaction's last query. `end`, which ends the transaction, is pipelined behind it.
+    /// Returns the rows of a transaction's last query. `end`, which ends the transaction, is pipelined after it.
     ///
     /// # Errors
     /// [`CommitError`], also for the statements in flight.

@@ -212,7 +212,8 @@ const NOTHING: ArtifactsPage = ArtifactsPage {
 };
 
 impl SqliteStore {
-    /// The artifact of a write. It is read again when an earlier request made the write.
+    /// The artifact of a write. It is read from the database when an earlier request with the same idempotency key
+    /// wrote it.
     async fn with_artifact(
         &self,
         owner: &OwnerId,
