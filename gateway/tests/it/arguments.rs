@@ -1,4 +1,4 @@
-//! What a client gives arrives in the service, all of it, and what the service answers arrives at the client.
+//! All arguments of a client arrive in the service, and all of the service's reply arrives at the client.
 
 use context_gateway::catalogue::Catalogue;
 use context_gateway::handler::Credentials;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fake::{sample, setup};
 use crate::session::{ERAS, Era, Pipe, exchange, post, router, text};
 
-/// For each tool the fullest and the smallest arguments that the schema allows.
+/// For each tool, the largest and the smallest set of arguments that the schema allows.
 fn corpus() -> Vec<(&'static str, Value, Value)> {
     let image = json!({"data": "AAECAw==", "mime_type": "image/jpeg", "metadata": {"w": 640}});
     let metadata = json!({"n": 9_007_199_254_740_993_i64, "f": 1.0, "null": null, "list": [1, "a", {"x": false}], "string": "[1]"});
@@ -137,11 +137,11 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// The request as the service is expected to see it: what was given and nothing else, ids as numbers.
+/// The request that the service should receive: the given parameters and nothing else, with ids as numbers.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            // Optional fields that some request types serialize as null were not given.
+            // Some request types serialize absent optional fields as null.
             Value::Object(
                 members
                     .iter()
@@ -202,7 +202,7 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
         let mut calls = 1;
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {
-                // No initialize before it: HTTP has no sessions.
+                // HTTP has no sessions, so no `initialize` is needed.
                 let message = era.request(
                     1,
                     "tools/call",
@@ -246,7 +246,7 @@ async fn each_call_is_one_request_that_carries_everything_over_stdio() {
     }
 }
 
-/// The result is the service's reply, fits the tool's output schema, and says the same as text.
+/// Checks that the result is the service's reply, fits the tool's output schema, and has the same content as text.
 fn check(tool: &str, result: &Value) {
     assert_eq!(result["isError"], false, "{result}");
     let expected = without_absent(sample(tool));
@@ -274,7 +274,7 @@ fn check(tool: &str, result: &Value) {
     );
 }
 
-/// Items of a store batch have no `updated_fields` at all.
+/// Removes the null `updated_fields` of the sample batch results. The gateway leaves them out.
 fn without_absent(mut reply: Value) -> Value {
     for result in reply
         .get_mut("results")

@@ -1,11 +1,11 @@
-//! The tools as clients see them: the documented parameters, a schema every client accepts, and few bytes.
+//! The tools in `tools/list`: the documented parameters, a schema that every client accepts, and a small size.
 
 use context_gateway::call::tool_operation;
 use context_gateway::catalogue::{Catalogue, ToolSet};
 use context_model::{Operation, Resource};
 use serde_json::{Map, Value, json};
 
-/// A parameter as the documents have it: tool, name, type, required, default, minimum, maximum, values.
+/// A documented parameter: tool, name, type, required, default, minimum, maximum, values.
 type Parameter = (
     &'static str,
     &'static str,
@@ -102,7 +102,7 @@ fn search(tool: &'static str, limit: i64) -> Vec<Parameter> {
     ]
 }
 
-/// Every documented parameter, transcribed from the API reference, then the contract's own additions.
+/// Every documented parameter, transcribed from the API reference, then the additions of this service.
 fn documented() -> Vec<Parameter> {
     let mut all: Vec<Parameter> = vec![
         (
@@ -577,7 +577,7 @@ fn documented() -> Vec<Parameter> {
             None,
             &[],
         ),
-        // Ours.
+        // Additions of this service.
         (
             "list_artifacts",
             "cursor",
@@ -735,7 +735,7 @@ fn every_documented_parameter_is_there_as_documented_and_no_other() {
                 documented
                     .iter()
                     .any(|(t, n, ..)| *t == tool.name && n == name),
-                "{}.{name} is documented nowhere",
+                "{}.{name} is not documented",
                 tool.name
             );
         }
@@ -759,7 +759,7 @@ fn nested_parameters_are_as_documented() {
         assert_eq!(filter["properties"]["case_sensitive"]["default"], false);
         assert_eq!(filter["required"], json!(["key"]));
     }
-    // A batch item takes what the single call takes, in the same types.
+    // A batch item has the parameters of the single call, with the same types.
     for (batch, list, single) in [
         ("store_context_batch", "entries", "store_context"),
         ("update_context_batch", "updates", "update_context"),
@@ -790,7 +790,7 @@ fn nested_parameters_are_as_documented() {
     assert_eq!(items("delete_context", "context_ids")["maxItems"], 1000);
 }
 
-/// The part of JSON Schema that every known client accepts.
+/// Checks that a schema uses only the part of JSON Schema that every known client accepts.
 fn lint(schema: &Value, path: &str, problems: &mut Vec<String>) {
     const ALLOWED: [&str; 15] = [
         "type",
@@ -914,7 +914,7 @@ fn the_tools_cost_few_tokens() {
             + compact(&tool.input_schema);
         output += compact(tool.output_schema.as_ref().unwrap());
     }
-    // Four bytes to a token.
+    // A token has about four bytes.
     assert!(
         input / 4 <= 4_000,
         "names, descriptions and input schemas take {} tokens",
@@ -943,7 +943,7 @@ fn hints_say_what_a_tool_does_to_the_store() {
             "{}",
             tool.name
         );
-        // Each restore makes one more version.
+        // Each restore creates one more version.
         let repeats = adds || tool.name.starts_with("restore");
         assert_eq!(hints.idempotent_hint, Some(!repeats), "{}", tool.name);
         assert_eq!(hints.open_world_hint, Some(false), "{}", tool.name);

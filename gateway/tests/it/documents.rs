@@ -1,4 +1,4 @@
-//! The page about the gateway names every setting.
+//! docs/gateway.md lists every setting.
 
 use clap::CommandFactory as _;
 use context_gateway::cli::Cli;

@@ -1,4 +1,4 @@
-//! Failures are results that a model can read and act on, and none of them ends the gateway.
+//! A failed call is a result that a model can read and act on. No failure ends the gateway.
 
 use context_gateway::handler::Credentials;
 use context_model::{Error, Reason, Violations};
@@ -50,7 +50,7 @@ async fn every_reason_reaches_the_client() {
     assert_eq!(
         setup.fake.seen().len(),
         Reason::ALL.len(),
-        "what the service answered is not asked again"
+        "a call with a response is not repeated"
     );
 }
 

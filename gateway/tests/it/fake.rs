@@ -1,5 +1,5 @@
-//! A context service made for tests: it remembers each request as JSON, and answers with one sample reply for each
-//! operation, with an error, or not at all.
+//! A fake context service. It records each request as JSON and responds with a sample reply for the operation, with an
+//! error, or not at all.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// The size both sides allow in these tests.
+/// The largest message that both sides allow in these tests.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// One request as the service saw it.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub operation: &'static str,
@@ -34,7 +34,7 @@ pub struct Seen {
 pub enum Behaviour {
     #[default]
     Answer,
-    /// Statistics that say which features are on: (fts, semantic).
+    /// Returns statistics with these features on or off: (fts, semantic).
     Features(bool, bool),
     Fail(Status),
     Hang,
@@ -48,14 +48,14 @@ struct State {
     dropped: Notify,
 }
 
-/// A running service, killed like a process: every connection breaks at once.
+/// A running service. Killing it breaks every connection at once, like killing a process.
 pub struct FakeServer {
     kill: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl FakeServer {
-    /// Returns once it is dead. Its socket stays behind, as after a crash.
+    /// Kills the service and waits for its end. Its socket file stays, as after a crash.
     pub fn kill(&mut self) {
         drop(self.kill.take());
         if let Some(thread) = self.thread.take() {
@@ -70,7 +70,7 @@ impl Drop for FakeServer {
     }
 }
 
-/// The service; clones share what they saw.
+/// The service. Clones share the recorded requests.
 #[derive(Debug, Clone, Default)]
 pub struct Fake(Arc<State>);
 
@@ -83,12 +83,12 @@ impl Fake {
         *self.0.behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Returns once a request has come in that is not answered.
+    /// Waits until a request has arrived that gets no response ([`Behaviour::Hang`]).
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
     }
 
-    /// Returns once an unanswered request was given up by its caller.
+    /// Waits until the caller of such a request has cancelled it.
     pub async fn given_up(&self) {
         self.0.dropped.notified().await;
     }
@@ -122,7 +122,7 @@ impl Fake {
                     _ = killed => {}
                 }
             });
-            // Dropping the runtime cuts every connection, as the end of a process does.
+            // Dropping the runtime closes every connection, as the end of a process does.
         });
         (
             path,
@@ -171,7 +171,7 @@ impl Fake {
     }
 }
 
-/// A gateway to a fake service, and what keeps both alive.
+/// A gateway and its fake service. Dropping it ends both.
 pub struct Setup {
     pub fake: Fake,
     pub gateway: Arc<Gateway>,
@@ -196,7 +196,7 @@ const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
 const CREATED: &str = "2026-11-21T10:00:00.000001Z";
 const UPDATED: &str = "2026-11-21T10:00:00.000002Z";
 
-/// The reply to an operation, with every key it can have.
+/// A sample reply to an operation, with every key that it can have.
 pub fn sample(operation: &str) -> Value {
     let entry = json!({"id": 42, "thread_id": "t", "source": "agent", "content_type": "multimodal", "text_content": "Ünïcode \u{1f600}",
         "summary": "", "metadata": {"a": {"b": [1, 2.5, null, true, "x"]}}, "tags": ["a", "b"], "created_at": "2026-11-21T10:00:00.000001Z",

@@ -1,4 +1,4 @@
-//! The HTTP transport: what is served, what is refused, and in which words.
+//! The HTTP transport: which requests are served, which are refused, and with which messages.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -465,7 +465,7 @@ async fn a_revision_without_initialize_answers_it_as_an_unknown_method() {
     );
 }
 
-/// A body of so many MiB in chunks, and how many of them were taken.
+/// A body of `count` chunks of 1 MiB each, and the number of chunks that were read.
 fn chunks(count: usize) -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
     let taken = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = taken.clone();
@@ -534,7 +534,7 @@ async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_th
     assert!(taken.load(std::sync::atomic::Ordering::Relaxed) <= share / 1024 / 1024 + 1);
     drop(response);
     assert_eq!(budget.used(), 0);
-    // What is small is served: the tools are listed while the service is away.
+    // Small requests are served: the tools are listed while the service is unreachable.
     let request = with(
         post(LEGACY, &list()),
         "authorization",
@@ -560,7 +560,7 @@ async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_annou
         StatusCode::PAYLOAD_TOO_LARGE
     );
     assert_eq!(taken.load(std::sync::atomic::Ordering::Relaxed), 0);
-    // Announced in full, and never sent.
+    // A body whose length is announced but that is never sent.
     let arrived = std::sync::Arc::new(tokio::sync::Notify::new());
     let notify = arrived.clone();
     let body = Body::from_stream(futures::stream::poll_fn(move |_| {
@@ -608,14 +608,14 @@ async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
     assert_eq!(
         setup.fake.seen().len(),
         3,
-        "a read that was answered is not tried again: {:?}",
+        "a read with a response is not repeated: {:?}",
         setup.fake.seen()
     );
     drop(rest);
     assert_eq!(budget.used(), 0);
 }
 
-/// Serves a router of its own with these limits.
+/// Serves this router with these limits. Returns its address.
 async fn listening(app: axum::Router, limits: ConnectionLimits) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -649,7 +649,7 @@ async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
 async fn the_answer_to_a_body_that_is_refused_on_the_way_reaches_its_sender() {
     let setup = setup(Credentials::Callers);
     let address = listening(router(&setup), ConnectionLimits::default()).await;
-    // Too many values at its beginning, and more behind them than any socket buffers.
+    // The body begins with too many values. Its rest is larger than any socket buffer.
     let values = "0,".repeat(1_100_000);
     let rest = " ".repeat(16 * 1024 * 1024);
     let body = format!(
@@ -685,7 +685,7 @@ async fn silent_connections_make_way_for_those_that_ask() {
     }
     let mut asking = tokio::net::TcpStream::connect(address).await.unwrap();
     assert!(asks(&mut asking).await.unwrap().ends_with("hello"));
-    // The silent ones that had to go are closed.
+    // The longest silent connections were closed to make room.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
 }
 
@@ -741,7 +741,7 @@ async fn a_connection_without_a_request_is_closed_whatever_it_began() {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
-        // It ends by itself; a reset is an end too.
+        // The gateway closes the connection. It may also reset it.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }
@@ -763,7 +763,7 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all
     let mut all = Vec::new();
     reader.read_to_end(&mut all).await.unwrap();
     assert!(all.len() > LENGTH);
-    // Written to until it is known to be closed: it is the other side that gave up.
+    // Writing fails only after the gateway has closed the connection.
     until("the other side closes", async || {
         stuck.write_all(b" ").await.is_err()
     })
@@ -800,7 +800,7 @@ async fn a_peer_on_http_2_that_gives_a_reply_no_room_is_cut() {
         .unwrap();
     let response = response.await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    // It answers pings, and would for ever.
+    // The connection ends although its client still responds to pings.
     let _ = connection.await.unwrap();
     drop(response);
 }

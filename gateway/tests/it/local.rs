@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use context_gateway::local::LocalService;
 
-/// A program that stands in for the service: it notes each start, then listens on the socket it was told.
+/// A fake service program. It records each start and then runs this shell script.
 fn stand_in(dir: &Path, body: &str) -> std::path::PathBuf {
     let path = dir.join("context-service");
     std::fs::write(
@@ -66,7 +66,7 @@ async fn many_gateways_start_one_detached_service() {
     assert_eq!(
         std::fs::read_to_string(socket.with_extension("sock.session")).unwrap(),
         "True",
-        "it has a session of its own"
+        "the service has its own session"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The gateway against a context service that records what it is asked and answers from a script.
+//! The gateway against a fake context service that records requests and returns prepared replies.
 
 mod arguments;
 mod catalogue;

@@ -1,4 +1,4 @@
-//! Talking to a gateway as a client would: over HTTP without a network, or over a pair of streams.
+//! Clients of the gateway: over HTTP without a network, and over a pair of streams as on stdio.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,12 +14,12 @@ use tower::ServiceExt as _;
 
 use crate::fake::{MAX_MESSAGE_BYTES, Setup};
 
-/// A protocol revision with its way to begin.
+/// A protocol revision, and how its clients begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// `initialize` first; here without it where the transport allows that.
+    /// With `initialize`. These tests leave it out where the transport allows that.
     Legacy(&'static str),
-    /// Everything in each request.
+    /// Each request carries the protocol version and the client's capabilities.
     Modern,
 }
 
@@ -57,12 +57,12 @@ pub fn router(setup: &Setup) -> Router {
     )
 }
 
-/// Memory for one message of the largest size.
+/// Enough memory for one message of the largest size.
 pub fn budget() -> std::sync::Arc<Budget> {
     Budget::new(8 * MAX_MESSAGE_BYTES)
 }
 
-/// Requests that no parser of MCP accepts, with the code of the error that each must get, and its id.
+/// Requests that no parser of MCP accepts, and the code of the error that each must get. Their id is `ID`.
 pub const UNREADABLE: [(&str, i64); 13] = [
     (
         r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":18446744073709551616}}}"#,
@@ -118,7 +118,7 @@ pub const UNREADABLE: [(&str, i64); 13] = [
     ),
 ];
 
-/// A POST to `/mcp` as this era sends it.
+/// A POST to `/mcp` in the form of this protocol revision.
 pub fn post(era: Era, message: &Value) -> Request<Body> {
     let mut request = Request::post("/mcp")
         .header("host", "127.0.0.1:7421")
@@ -141,7 +141,7 @@ pub fn post(era: Era, message: &Value) -> Request<Body> {
     request.body(Body::from(message.to_string())).unwrap()
 }
 
-/// Sends a request and reads the reply, which must be JSON whenever it is 200.
+/// Sends a request. Returns the status, and the body as JSON, or as a string if it is not JSON.
 pub async fn exchange(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
     let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status();
@@ -154,7 +154,7 @@ pub async fn exchange(router: &Router, request: Request<Body>) -> (StatusCode, V
     )
 }
 
-/// A client at the other end of a gateway's stdin and stdout.
+/// A client of a gateway on stdio.
 pub struct Pipe {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -165,7 +165,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Opens a conversation; with `initialize` where the era has it.
+    /// Starts a gateway and a client. The client sends `initialize` if the protocol revision has it.
     pub async fn open(setup: &Setup, era: Era) -> Self {
         let (client, server) = tokio::io::duplex(1024 * 1024);
         let (server_reader, server_writer) = tokio::io::split(server);
@@ -246,7 +246,7 @@ impl Pipe {
             .clone()
     }
 
-    /// Closes stdin.
+    /// Closes stdin and waits for the gateway's end.
     pub async fn close(mut self) -> std::io::Result<()> {
         self.writer.shutdown().await.unwrap();
         drop(self.writer);

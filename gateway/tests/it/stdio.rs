@@ -1,4 +1,4 @@
-//! The stdio transport: conversations of both eras, credentials, announcements and the end.
+//! The stdio transport: requests in both forms of the protocol, credentials, notifications, and the end.
 
 use context_gateway::handler::Credentials;
 use serde_json::{Value, json};
@@ -262,7 +262,8 @@ async fn every_request_that_cannot_be_read_is_answered_with_its_id() {
     assert_eq!(pipe.line().await.unwrap()["id"], 1.5);
     pipe.send_raw("5").await;
     assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32600);
-    // Neither is a request, and to answer what is no JSON could go back and forth for ever.
+    // Neither line is a request, so neither gets a response. If two peers sent each other errors about lines that are
+    // not JSON, they would never stop.
     pipe.send_raw("no json\n\n{\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":1}")
         .await;
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
@@ -276,12 +277,12 @@ async fn nothing_more_is_read_from_a_client_that_leaves_its_replies_unread_and_n
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
     let mut sent = 0;
     while sent < REQUESTS {
-        // Long enough that the pipe holds few of them.
+        // Requests are padded, so that the pipe holds only a few.
         let request = pipe.start(
             "tools/list",
             json!({"_meta": {"padding": "x".repeat(4000)}}),
         );
-        // Long enough for any machine: no more is taken, however long one waits.
+        // The gateway reads no more, however long the client waits. Three seconds are enough on any machine.
         if tokio::time::timeout(std::time::Duration::from_secs(3), request)
             .await
             .is_err()

@@ -1,4 +1,4 @@
-//! Which known name a misspelt one was probably meant to be.
+//! Finds the known name that a misspelt name was probably meant to be.
 
 /// The candidate closest to `name`, when one is close enough to suggest.
 ///

@@ -26,7 +26,7 @@ pub trait Store: Send + Sync + 'static {
     /// The database's name in statistics: `sqlite` or `postgresql`.
     fn backend(&self) -> &'static str;
 
-    /// Succeeds if the database answers reads now, has the schema of this binary and has not reported structural
+    /// Succeeds if the database responds to reads, has the schema of this binary, and has not reported structural
     /// damage.
     ///
     /// # Errors

@@ -278,7 +278,7 @@ async fn an_update_that_changes_nothing_makes_no_version(store: &dyn Store) {
 }
 behaviour!(an_update_that_changes_nothing_makes_no_version(store));
 
-/// This includes the current version.
+/// The current version can also be read by its number.
 async fn every_version_can_be_read_by_its_number(store: &dyn Store) {
     create(store, 1, "# One", 0).await;
     change(store, content(1, "# Two"), 1)
@@ -333,7 +333,7 @@ async fn a_restore_makes_a_new_version(store: &dyn Store) {
     assert_eq!(
         restore(store, 1, 3, 3)
             .await
-            .expect("also the current one")
+            .expect("the current version can be restored too")
             .outcome
             .version,
         4
@@ -496,7 +496,8 @@ async fn a_deleted_artifact_is_gone(store: &dyn Store) {
 }
 behaviour!(a_deleted_artifact_is_gone(store));
 
-/// They are ordered by time, then by id. A page after a cursor neither repeats nor skips artifacts, as an offset would.
+/// Artifacts are ordered by time, then by id. A page after a cursor neither repeats nor skips artifacts. A page at an
+/// offset may.
 async fn artifacts_are_listed_newest_first(store: &dyn Store) {
     for (number, seconds) in [(1, 0), (3, 1), (2, 1), (4, 2), (5, 2)] {
         create(store, number, &format!("{number} and a text"), seconds).await;
@@ -612,7 +613,7 @@ async fn a_search_finds_parts_of_title_and_content(store: &dyn Store) {
 }
 behaviour!(a_search_finds_parts_of_title_and_content(store));
 
-/// They are neither read nor changed, counted nor found.
+/// An owner can neither read, change, count nor find another owner's artifacts.
 async fn owners_do_not_see_each_others_artifacts(store: &dyn Store) {
     let theirs = OwnerId::new("other");
     create_for(store, &theirs, 1, "# Secret", 0).await;

@@ -1,4 +1,4 @@
-//! The words of an entry's context window also find it, in searches that ask for that.
+//! A search with a context weight also finds an entry by the words of its context window.
 
 use context_model::Filter;
 use context_store::{DeleteCriteria, FtsSearch, OwnerId, Store};
@@ -64,7 +64,7 @@ async fn strictly(store: &dyn Store, words: &str) -> Vec<String> {
 
 const NOTHING: [&str; 0] = [];
 
-/// They find the two entries after it, and never the ones before.
+/// The words of an entry find the two entries after it, and never the ones before.
 async fn the_words_before_an_entry_find_it(store: &dyn Store) {
     for (second, text) in (0..).zip([
         "good morning",
@@ -152,7 +152,7 @@ async fn entries_of_a_batch_are_neighbours(store: &dyn Store) {
 }
 behaviour!(entries_of_a_batch_are_neighbours(store));
 
-/// This also holds for an entry that is updated more than once in a request.
+/// The old words no longer find the entries after it, even if a request updates the entry more than once.
 async fn an_update_takes_its_words_out_of_its_neighbours(store: &dyn Store) {
     let first = entry("apple").store(store, 0).await.id;
     entry("second").store(store, 1).await;
@@ -195,7 +195,7 @@ async fn other_updates_keep_the_words_of_neighbours(store: &dyn Store) {
 }
 behaviour!(other_updates_keep_the_words_of_neighbours(store));
 
-/// Deleted words are not findable any more. Earlier entries move into the windows.
+/// Deleted words no longer find an entry. Earlier entries move into the windows.
 async fn a_deleted_entry_takes_its_words_out_of_its_neighbours(store: &dyn Store) {
     let mut ids = Vec::new();
     for (second, text) in (0..).zip(["apple", "plum", "pear", "cherry", "grape", "melon"]) {

@@ -64,7 +64,7 @@ async fn all_criteria_must_hold(store: &dyn Store) {
 }
 behaviour!(all_criteria_must_hold(store));
 
-/// This holds with any other criteria. A restriction to threads alone selects nothing.
+/// A delete with any criteria stays within the caller's threads. A restriction to threads alone selects nothing.
 async fn a_delete_stays_within_the_threads_that_are_reached(store: &dyn Store) {
     for (i, thread) in ["a", "ab", "b"].into_iter().enumerate() {
         entry(thread).thread(thread).store(store, i as i64).await;
@@ -110,7 +110,7 @@ async fn a_delete_stays_within_the_threads_that_are_reached(store: &dyn Store) {
 }
 behaviour!(a_delete_stays_within_the_threads_that_are_reached(store));
 
-/// Its entries and its row in the list are deleted.
+/// The thread's entries and its row in the list are deleted.
 async fn a_thread_is_deleted_with_its_row(store: &dyn Store) {
     entry("a").store(store, 0).await;
     entry("b").agent().store(store, 1).await;

@@ -171,7 +171,7 @@ async fn dates_are_inclusive(store: &dyn Store) {
 }
 behaviour!(dates_are_inclusive(store));
 
-/// This holds for an owner with entries, and for one that has never written.
+/// The page is also empty for an owner that has never written.
 async fn a_filter_that_matches_nothing_gives_an_empty_page(store: &dyn Store) {
     assert!(all(store).await.is_empty());
     entry("x").store(store, 0).await;

@@ -46,7 +46,7 @@ async fn found_in(store: &dyn Store, words: &str, filter: Filter) -> Vec<String>
         .collect()
 }
 
-/// Each word finds it, stemmed.
+/// Each word of the entry finds it, and so do words with the same stem.
 async fn what_was_stored_is_found_at_once(store: &dyn Store) {
     assert!(
         found(store, "fox").await.is_empty(),
@@ -86,7 +86,7 @@ async fn an_update_moves_the_words(store: &dyn Store) {
 }
 behaviour!(an_update_moves_the_words(store));
 
-/// Its words are removed when it is deleted by id or with its thread.
+/// An entry's words are removed when it is deleted by id or with its thread.
 async fn a_deleted_entry_is_not_found(store: &dyn Store) {
     let id = entry("apple").store(store, 0).await.id;
     entry("apple pie").store(store, 1).await;
@@ -202,7 +202,7 @@ async fn scores_are_higher_for_better_matches(store: &dyn Store) {
 }
 behaviour!(scores_are_higher_for_better_matches(store));
 
-/// This holds however many of the common words another entry has (BM25).
+/// The rare word counts more (BM25) however many of the common words another entry has.
 async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {
     for thread in 0..30 {
         entry("fox bear")
@@ -219,7 +219,7 @@ async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {
 }
 behaviour!(a_rare_word_counts_more_than_common_ones(store));
 
-/// Not even many occurrences of the same words do.
+/// Not even many occurrences of the same words in another owner's entries change a score.
 async fn other_owners_do_not_move_scores(store: &dyn Store) {
     for text in ["fox", "bear", "wolf", "hare"] {
         entry(text).store(store, 0).await;
@@ -241,7 +241,7 @@ async fn other_owners_do_not_move_scores(store: &dyn Store) {
 }
 behaviour!(other_owners_do_not_move_scores(store));
 
-/// This also holds where all scores are equal.
+/// Pages of matches are disjoint and complete, even where all scores are equal.
 async fn pages_of_matches_neither_repeat_nor_skip(store: &dyn Store) {
     let entries = (0..30).map(|i| entry(&format!("fox n{i}")).0).collect();
     store

@@ -6,7 +6,7 @@ use context_store::{DeleteCriteria, OwnerId, Store};
 use crate::arrange::*;
 use crate::suite::behaviour;
 
-/// This holds for stores, updates and deletes, even when the entry has changed in between.
+/// Stores, updates and deletes are repeated, even when the entry has changed in between.
 async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
     let new = || vec![entry("x").0];
     let first = store
@@ -55,7 +55,7 @@ async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
 }
 behaviour!(a_repeated_request_gets_the_first_outcome(store));
 
-/// It is rejected whatever it would have done.
+/// A key with another request is rejected, whatever the request would have done.
 async fn another_request_with_the_key_is_refused(store: &dyn Store) {
     store
         .store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1))
@@ -159,7 +159,7 @@ async fn failures_of_items_are_repeated_too(store: &dyn Store) {
 }
 behaviour!(failures_of_items_are_repeated_too(store));
 
-/// It can be read before the write that would repeat it, so that no other check applies to that write.
+/// The engine can look an outcome up before it repeats a write, so that no other check rejects the retry.
 async fn a_stored_outcome_is_known_and_counted(store: &dyn Store) {
     const DAY: i64 = 24 * 60 * 60;
     let other = OwnerId::new("other");

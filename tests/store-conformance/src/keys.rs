@@ -42,7 +42,7 @@ async fn insert(store: &dyn Store, key: StoredKey) {
     keys(store).insert_key(key, made).await.expect("stored");
 }
 
-/// This covers every field, also for an owner that has nothing else yet.
+/// Every field of a key is read back, also for an owner that has nothing else yet.
 async fn a_key_reads_back_equal(store: &dyn Store) {
     let theirs = OwnerId::new("new owner");
     let made = StoredKey {
@@ -58,7 +58,7 @@ async fn a_key_reads_back_equal(store: &dyn Store) {
     assert_eq!(
         keys(store).key(&me(), "k1").await.expect("read"),
         None,
-        "an id alone tells nothing"
+        "the id finds no key of another owner"
     );
     assert_eq!(
         keys(store).keys_by_lookup([7; 32]).await.expect("read"),
@@ -179,7 +179,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
 }
 behaviour!(a_key_changes_and_never_comes_back(store));
 
-/// The counts include what belongs to them. Asking about keys creates no owner.
+/// The counts include the owners' entries, artifacts and active keys. Listing keys creates no owner.
 async fn owners_are_counted(store: &dyn Store) {
     keys(store)
         .create_owner(&OwnerId::new("b"), at(0))

@@ -117,7 +117,7 @@ async fn another_text_in_between_makes_a_new_entry(store: &dyn Store) {
 }
 behaviour!(another_text_in_between_makes_a_new_entry(store));
 
-/// The same text elsewhere is another entry.
+/// The same text in another thread or from another source is another entry.
 async fn other_threads_and_sources_are_not_compared(store: &dyn Store) {
     entry("x").store(store, 0).await;
     assert!(

@@ -92,7 +92,7 @@ async fn counts_follow_every_operation(store: &dyn Store) {
 }
 behaviour!(counts_follow_every_operation(store));
 
-/// All its lists are empty.
+/// The lists in its statistics are empty.
 async fn an_owner_that_never_wrote_has_zeros(store: &dyn Store) {
     let found = statistics(store).await;
     assert_eq!(

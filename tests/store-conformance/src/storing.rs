@@ -1,4 +1,4 @@
-//! What is stored reads back as it was given.
+//! A stored entry is read back exactly as it was stored.
 
 use context_model::{ContentType, ImageBytes, ImageInput, Metadata, NewImage, Source};
 use context_store::{OwnerId, Store};
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::arrange::*;
 use crate::suite::behaviour;
 
-/// This covers every field, including images and their metadata.
+/// Every field is read back, including images and their metadata.
 async fn stored_entry_reads_back_equal(store: &dyn Store) {
     let given = entry("Grüße, 世界 🦀")
         .thread("Thread-1")
@@ -47,7 +47,7 @@ async fn what_is_not_given_reads_back_empty(store: &dyn Store) {
 }
 behaviour!(what_is_not_given_reads_back_empty(store));
 
-/// This covers spaces, line ends, quotes, controls, combining characters and a million characters.
+/// The texts have spaces, line ends, quotes, control and combining characters, or a million characters.
 async fn text_is_kept_exactly(store: &dyn Store) {
     let long = "ab ".repeat(333_334);
     for text in [
@@ -77,7 +77,7 @@ async fn metadata_keeps_types_and_values(store: &dyn Store) {
 }
 behaviour!(metadata_keeps_types_and_values(store));
 
-/// This covers any bytes, types and metadata, in the given order.
+/// Images with any bytes, types and metadata are read back in the given order.
 async fn images_come_back_equal_and_in_order(store: &dyn Store) {
     let given: Vec<NewImage> = (0..10u8)
         .map(|i| NewImage {

@@ -51,7 +51,7 @@ async fn the_latest_activity_comes_first(store: &dyn Store) {
 }
 behaviour!(the_latest_activity_comes_first(store));
 
-/// This also holds where many threads have the same time.
+/// Pages of threads are disjoint and complete, even where many threads have the same time.
 async fn pages_neither_repeat_nor_skip(store: &dyn Store) {
     let entries = (0..50)
         .map(|i| entry("x").thread(&format!("t{i}")).0)

@@ -123,7 +123,7 @@ async fn every_update_counts(store: &dyn Store) {
 }
 behaviour!(every_update_counts(store));
 
-/// This includes ids that no entry can have.
+/// Ids that no entry can have are not found either.
 async fn an_unknown_id_is_not_found(store: &dyn Store) {
     let id = entry("x").store(store, 0).await.id;
     for unknown in [id + 1, i64::MAX, (1 << 53) - 1, 1 << 40] {
@@ -154,7 +154,7 @@ async fn a_stale_version_changes_nothing(store: &dyn Store) {
 }
 behaviour!(a_stale_version_changes_nothing(store));
 
-/// The next update must expect the version after it.
+/// After an update, the next one must expect the new version.
 async fn the_right_version_is_accepted(store: &dyn Store) {
     let id = entry("x").store(store, 0).await.id;
     for version in 1..4 {
