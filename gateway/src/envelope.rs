@@ -1,4 +1,4 @@
-//! The outer members of a JSON-RPC message: enough to answer a request that cannot be parsed
+//! The outer members of a JSON-RPC message: enough to respond to a request that cannot be parsed
 //! further.
 
 use serde::Deserialize;

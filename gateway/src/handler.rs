@@ -1,4 +1,4 @@
-//! The MCP server. It answers listings from embedded files and forwards each tool call to the
+//! The MCP server. It serves listings from embedded files and forwards each tool call to the
 //! context service.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! JSON-RPC messages, one per line, with limits. A line that must not be parsed is answered without
-//! building its value. While the client leaves too much output unread, no further input is read.
+//! JSON-RPC messages, one per line, with limits. A line that must not be parsed gets a response
+//! without building its value. While the client leaves too much output unread, no further input is read.
 
 use std::collections::HashMap;
 use std::io;
@@ -225,7 +225,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     /// The message of a complete line; `Err` is the response to an unreadable one.
     async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
         if let Some(why) = self.line.scan.refusal() {
-            // Without an id it cannot be answered.
+            // Without an id it gets no response.
             return self
                 .line
                 .scan

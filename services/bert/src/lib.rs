@@ -6,9 +6,9 @@
 //!   tokens.
 //! - [`Tokens`] turns texts into token ids and returns the position of each token in the text.
 //!
-//! It is not a general tensor library and has no gradients and no GPU support. All matrix products use one kernel, which
-//! reads weights that were rearranged when they were loaded. The kernel and the other loops select AVX-512 or AVX2 at
-//! run time.
+//! It is not a general tensor library and has no gradients and no GPU support. All matrix products use one kernel,
+//! which reads weights that were rearranged when they were loaded. The kernel and the other loops select AVX-512 or
+//! AVX2 at run time.
 //!
 //! ```no_run
 //! use context_bert::{Model, Tokens};

@@ -60,7 +60,7 @@ impl Settings {
         let issuer = checked(&self.issuer, true)?;
         if issuer.query().is_some() {
             return Err(format!(
-                "`{}` has a query, which an issuer has not",
+                "`{}` has a query; an issuer has none",
                 shown_url(&self.issuer)
             ));
         }

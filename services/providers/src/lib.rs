@@ -1,8 +1,8 @@
 //! Providers of embeddings, reranking and summaries.
 //!
-//! The engine uses the traits [`Embedder`], [`Reranker`] and [`Summarizer`]. [`local`] implements them with a model that
-//! runs inside the service, [`http`](crate::http) with a model behind an HTTP API. A provider has no access to entries,
-//! owners or databases, and holds a text only during a call.
+//! The engine uses the traits [`Embedder`], [`Reranker`] and [`Summarizer`]. [`local`] implements them with a model
+//! that runs inside the service, [`http`](crate::http) with a model behind an HTTP API. A provider has no access to
+//! entries, owners or databases, and holds a text only during a call.
 
 mod embedder;
 mod error;

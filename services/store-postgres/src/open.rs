@@ -60,14 +60,14 @@ pub enum OpenError {
     },
     /// A newer version of the service created the schema.
     #[error(
-        "the database {shown} has schema version {found}; this program knows versions up to {known}: use the newer program that made it"
+        "the database {shown} has schema version {found}; this program supports versions up to {known}: use the newer program that created it"
     )]
     Newer {
         /// Host, port and database.
         shown: String,
         /// Its schema version.
         found: usize,
-        /// The newest version this program knows.
+        /// The newest version that this program supports.
         known: usize,
     },
     /// The schema `context` was made by another program. It was left untouched.
@@ -101,7 +101,7 @@ pub enum OpenError {
         encoding: String,
     },
     /// The server does not have this text search configuration.
-    #[error("FTS_LANGUAGE is `{language}`; this server knows {known}")]
+    #[error("FTS_LANGUAGE is `{language}`; this server supports {known}")]
     Language {
         /// The language as given.
         language: String,

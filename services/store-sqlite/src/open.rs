@@ -40,7 +40,7 @@ pub enum OpenError {
     },
     /// A newer version of the service wrote the file.
     #[error(
-        "the database {} has schema version {found}; this program knows versions up to {known}: use the newer program that wrote it",
+        "the database {} has schema version {found}; this program supports versions up to {known}: use the newer program that wrote it",
         path.display()
     )]
     Newer {
@@ -48,7 +48,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Its schema version.
         found: i64,
-        /// The newest version this program knows.
+        /// The newest version that this program supports.
         known: i64,
     },
     /// The file is a database of another program. It was not modified.

@@ -38,7 +38,7 @@ pub enum StoreError {
     #[error("too many requests wait for the database")]
     Overloaded,
     /// A read exceeded its time limit. It returns nothing.
-    #[error("the read took longer than it may")]
+    #[error("the read exceeded its time limit")]
     TooSlow {
         /// The first filter condition that no index serves, as `field (operator)`, if known.
         unindexed: Option<String>,
@@ -47,7 +47,7 @@ pub enum StoreError {
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
     /// The connection was lost during the commit of a write. The write may or may not have been committed.
-    #[error("whether the write was committed is not known")]
+    #[error("the outcome of the write is unknown")]
     OutcomeUnknown(#[source] BoxError),
     /// The store was closed.
     #[error("the store is closed")]
@@ -80,7 +80,7 @@ impl StoreError {
     #[must_use]
     pub fn beyond_revision(min_revision: i64, revision: i64) -> Self {
         let sentence = format!(
-            "`min_revision` is {min_revision}, and the latest revision is {revision}; it must be a `revision` that a reply gave"
+            "`min_revision` is {min_revision}, and the latest revision is {revision}; it must be the `revision` of an earlier reply"
         );
         Self::Rejected(Error::invalid("min_revision", sentence))
     }
@@ -149,10 +149,11 @@ impl StoreError {
                 let message = match unindexed {
                     Some(condition) => {
                         format!(
-                            "the read took longer than it may: no index serves the metadata filter {condition}; {narrow}"
+                            "the read exceeded its time limit: no index serves the metadata filter {condition}; \
+                             {narrow}"
                         )
                     }
-                    None => format!("the read took longer than it may; {narrow}, or ask for less"),
+                    None => format!("the read exceeded its time limit; {narrow}, or request less"),
                 };
                 return Error::new(Reason::DeadlineExceeded, message);
             }
@@ -171,7 +172,7 @@ impl StoreError {
             Self::OutcomeUnknown(source) => (
                 Reason::StoreUnavailable,
                 "the connection to the database was lost while the write was being committed, so it may have happened or not; \
-                 retry with the same idempotency key, or look before you retry",
+                 retry with the same idempotency key, or read before you retry",
                 Some(source),
             ),
             Self::Closed => {

@@ -158,7 +158,7 @@ impl Idempotency {
     pub fn reused() -> Error {
         Error::new(
             Reason::IdempotencyKeyReused,
-            "this idempotency key was used for another request within 24 hours; take a new key for a new request",
+            "this idempotency key was used for another request within 24 hours; use a new key for a new request",
         )
     }
 }

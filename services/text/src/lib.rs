@@ -6,8 +6,8 @@
 //! - [`parse`] turns user input into a [`Query`] tree. User text never reaches a database's own query language. Each
 //!   store compiles the tree instead.
 //! - [`chunks`] cuts a long text for a model with a limited number of tokens.
-//! - [`context_keywords`] returns the context keywords of a text: the few words with which it helps to find its neighbouring
-//!   entries.
+//! - [`context_keywords`] returns the context keywords of a text: the few words by which a search also finds the
+//!   entries after it.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //!
 //! This crate performs no I/O and does not depend on a database.

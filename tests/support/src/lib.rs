@@ -1,5 +1,5 @@
-//! What tests share: the real binaries as processes ([`Home`], [`Process`]), clients of each transport ([`http`], [`grpc`],
-//! [`Mcp`]), one random source ([`Random`]), and one way to wait for a condition ([`wait_for`], [`until`]).
+//! What tests share: the real binaries as processes ([`Home`], [`Process`]), clients of each transport ([`http`],
+//! [`grpc`], [`Mcp`]), one random source ([`Random`]), and one way to wait for a condition ([`wait_for`], [`until`]).
 //!
 //! Everything panics on failure: it only runs in tests.
 //!

@@ -107,8 +107,8 @@ impl Caller {
     /// naming AUTH, for the administration of keys.
     pub fn require(&self, operation: Operation) -> Result<()> {
         if operation.scope() == Some(Scope::Manage) && !self.administers_keys {
-            let sentence = "AUTH is off, and then API keys are administered over the Unix socket or by `context-service keys` alone; \
-                            over TCP they are with AUTH=keys or AUTH=oidc";
+            let sentence = "AUTH is off: API keys are then managed only over the Unix socket or by \
+                            `context-service keys`; with AUTH=keys or AUTH=oidc they are also managed over TCP";
             return Err(Error::new(Reason::FeatureUnavailable, sentence));
         }
         if let Some(scope) = operation

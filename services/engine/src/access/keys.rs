@@ -367,7 +367,7 @@ fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
         None => Ok(()),
         Some(scope) => {
             let sentence = format!(
-                "a key cannot give the scope `{}`, which the caller's own credentials do not carry",
+                "a key cannot have the scope `{}`, which the caller's own credentials do not carry",
                 scope.as_str()
             );
             Err(Error::new(Reason::ScopeMissing, sentence))

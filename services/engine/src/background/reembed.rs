@@ -105,7 +105,7 @@ impl Background {
                 Moved::NotBegun => {
                     return Err(Error::new(
                         Reason::FeatureUnavailable,
-                        "a move to yet another embedding model was begun meanwhile",
+                        "a switch to another embedding model was started meanwhile",
                     ));
                 }
             }

@@ -28,7 +28,7 @@ pub(super) fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)
         Some(Err(error)) => Err(error.0),
         None => Err(Error::new(
             Reason::Internal,
-            "internal error; the store gave no outcome",
+            "internal error; the store returned no outcome",
         )),
     }
 }

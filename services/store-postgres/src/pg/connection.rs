@@ -36,7 +36,7 @@ const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 pub(crate) enum ConnectError {
     #[error(transparent)]
     Driver(DriverError),
-    #[error("there was no answer within {0:?}")]
+    #[error("there was no response within {0:?}")]
     TimedOut(Duration),
 }
 
