@@ -123,7 +123,10 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
         .await
         .json();
     assert_eq!(end["metadata"]["count"], WRITERS * ROUNDS);
-    assert!(refused.load(Ordering::Relaxed) > 0, "no two writers conflicted");
+    assert!(
+        refused.load(Ordering::Relaxed) > 0,
+        "no two writers conflicted"
+    );
     let threads = services[0].get("/v1/threads").send().await.json();
     let counts: u64 = threads["threads"]
         .as_array()
@@ -192,7 +195,9 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
     let other = Service::start_with(&flags).await;
     let first = format!(
         "Bearer {}",
-        one.first_key.as_ref().expect("the first start creates a key")
+        one.first_key
+            .as_ref()
+            .expect("the first start creates a key")
     );
     assert!(other.first_key.is_none(), "a key already exists");
     let made = one
