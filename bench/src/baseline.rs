@@ -94,7 +94,7 @@ impl Baseline {
         }
         let _ = writeln!(
             out,
-            "  {compared} ratios compared, pointed out when worse by more than a factor of {TOLERANCE}"
+            "  {compared} ratios compared; those worse by more than a factor of {TOLERANCE} are marked WORSE"
         );
         out
     }

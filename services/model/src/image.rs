@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for ImageBytes {
 
 impl Serialize for ImageBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Streamed: an image is large, and its base64 larger.
+        // The base64 is written piece by piece, because it is even larger than the image.
         serializer.collect_str(&base64::display::Base64Display::new(
             &self.0,
             &base64::engine::general_purpose::STANDARD,

@@ -39,7 +39,7 @@ pub struct Connection {
     offered: AtomicUsize,
     /// When the peer last sent a request or received a piece, in milliseconds after `opened`.
     touched: AtomicU64,
-    /// Whether the peer has sent enough to tell the HTTP version.
+    /// Whether the peer has sent enough to recognise the HTTP version.
     has_begun: Arc<AtomicBool>,
     /// Cancelled: the connection finishes its requests and closes.
     pub drain: CancellationToken,

@@ -1,5 +1,5 @@
 //! A write timeout for connections: without it, a reply to a peer that stops reading would be held
-//! forever. Also detects whether the peer has sent enough to tell the HTTP version.
+//! forever. Also detects whether the peer has sent enough to recognise the HTTP version.
 
 use std::io;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ impl<Io> WriteTimeout<Io> {
         }
     }
 
-    /// Becomes true once enough bytes have arrived to tell the HTTP version.
+    /// Becomes true once enough bytes have arrived to recognise the HTTP version.
     pub fn has_begun(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.begun)
     }
