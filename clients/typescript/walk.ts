@@ -1,7 +1,7 @@
 // Stores, finds, changes and deletes an entry over REST. The types come from the
 // service's OpenAPI document, so a wrong field does not compile.
 //
-//   npm install && npm run generate && npm run check && npm start [URL]
+//   npm install && npm run generate && npm start [URL]
 
 import assert from "node:assert/strict";
 

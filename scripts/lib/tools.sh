@@ -15,10 +15,11 @@ install_node_tools() {
     (cd "$NODE_TOOLS" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
-# Sets NODE to a Node 22.19 or newer, which the conformance runner, Inspector and
-# type stripping need: the installed one if it is new enough, else the one in
-# .cache/.
+# Sets NODE to a Node 22.19 or newer, which the conformance runner and Inspector
+# need: the installed one if it is new enough, else the one in .cache/. Sets
+# OLDEST_NODE to the Node 18 in .cache/, or to NODE on other platforms.
 need_node_tools() {
+    local candidate
     once node-tools "$(fingerprint "$ROOT"/scripts/tools/node/package*.json)" install_node_tools || die "the Node tools could not be installed"
     if command -v node >/dev/null && node -e '
         const [major, minor] = process.versions.node.split(".").map(Number);
@@ -26,13 +27,16 @@ need_node_tools() {
         NODE=$(command -v node)
     else
         NODE=
-        local candidate
         for candidate in "$NODE_TOOLS"/node_modules/node-linux-*/bin/node; do
             [[ -x $candidate ]] && "$candidate" --version >/dev/null 2>&1 && NODE=$candidate
         done
         [[ -n $NODE ]] || die "no Node 22 for this platform among the packages; install Node 22.19 or newer"
     fi
     export NODE
+    OLDEST_NODE=$NODE
+    for candidate in "$NODE_TOOLS"/node_modules/node18-linux-*/bin/node; do
+        [[ -x $candidate ]] && "$candidate" --version >/dev/null 2>&1 && OLDEST_NODE=$candidate
+    done
     # The start scripts of the packages run `env node`.
     PATH=$(dirname "$NODE"):$PATH
     export PATH
