@@ -287,12 +287,12 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState>;
 
-    /// Replaces the vectors in use by the collected ones, in one transaction, if at most `waiting` entries have none.
-    /// Those entries are embedded later.
+    /// Replaces the vectors in use by the collected ones, in one transaction, if at most `may_be_missing` entries have
+    /// none. Those entries are embedded later.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved>;
+    async fn finish_move(&self, model: &EmbeddingModel, may_be_missing: u64) -> Result<Moved>;
 
     /// Keeps searches fast as the database grows. Call it periodically. Usually there is nothing to do. Sometimes it
     /// takes minutes, during which everything else continues.

@@ -1,6 +1,6 @@
-//! The change to another model. The new vectors are written to a second set, which replaces the current set in one
-//! transaction when it is complete. The previous set is retired: services that still embed with its model can search
-//! it.
+//! The change to another model. The new vectors are written to a second set. It replaces the current set in one
+//! transaction when at most [`Finish::may_be_missing`] entries lack vectors. The former set is retired: services that
+//! still embed with its model can search it.
 
 use context_store::{EmbeddingModel, MoveState, Moved, Once};
 
@@ -45,7 +45,7 @@ impl Writing for Begin {
     }
 }
 
-/// The set for this model's vectors. A set that was being filled for a third model is discarded.
+/// The building set of this model. A building set of another model is discarded.
 async fn building(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Result<i64, Failure> {
     if let Some((set_id, building)) = sets::find(conn, SetState::Building).await?
         && building == *model
@@ -63,15 +63,18 @@ async fn building(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Resul
 /// Completes the change to a model.
 pub(super) struct Finish {
     pub model: EmbeddingModel,
-    /// The number of entries that may lack vectors.
-    pub at_most: u64,
+    /// The number of entries that may lack vectors. They are embedded later.
+    pub may_be_missing: u64,
 }
 
 impl Writing for Finish {
     type Outcome = Once<Moved>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let Self { model, at_most } = self;
+        let Self {
+            model,
+            may_be_missing,
+        } = self;
         let conn = &mut *transaction.conn;
         sets::lock(conn).await?;
         let set_id = match sets::find(conn, SetState::Building).await? {
@@ -87,11 +90,14 @@ impl Writing for Finish {
                 }));
             }
         };
-        let at_most = i64::try_from(*at_most).unwrap_or(i64::MAX);
-        let waiting = "SELECT count(*) FROM (SELECT 1 FROM context.entries AS e WHERE NOT EXISTS (SELECT 1 FROM context.chunks AS c \
+        let may_be_missing = i64::try_from(*may_be_missing).unwrap_or(i64::MAX);
+        let missing = "SELECT count(*) FROM (SELECT 1 FROM context.entries AS e WHERE NOT EXISTS (SELECT 1 FROM context.chunks AS c \
                        WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) LIMIT ?) AS waiting";
-        let binds = vec![Bind::Int(set_id), Bind::Int(at_most.saturating_add(1))];
-        if sql::number(conn, Fragment::prepared(waiting, binds)).await? > at_most {
+        let binds = vec![
+            Bind::Int(set_id),
+            Bind::Int(may_be_missing.saturating_add(1)),
+        ];
+        if sql::number(conn, Fragment::prepared(missing, binds)).await? > may_be_missing {
             return Ok(Once(Moved::Waiting));
         }
         sets::replace_current(conn, set_id).await?;

@@ -94,15 +94,16 @@ impl VectorStore for PostgresStore {
         Ok(state)
     }
 
-    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
-        // The index is built before the set becomes current, so that no search has to compare all vectors.
+    async fn finish_move(&self, model: &EmbeddingModel, may_be_missing: u64) -> Result<Moved> {
+        // Searches compare all vectors of a current set without an index, so the index is usually built before the set
+        // becomes current. If another index is being built, `maintain` builds this one later.
         self.build_index(SetState::Building).await?;
         let Once(moved) = self
             .write_aside(
                 &OwnerId::default(),
                 Finish {
                     model: model.clone(),
-                    at_most: waiting,
+                    may_be_missing,
                 },
             )
             .await?;

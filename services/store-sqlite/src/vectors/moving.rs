@@ -65,12 +65,12 @@ struct Count {
     count: i64,
 }
 
-/// Replaces the vectors in use by the collected ones, if at most `waiting` entries have none.
+/// Replaces the vectors in use by the collected ones, if at most `may_be_missing` entries have none.
 pub(super) fn finish(
     conn: &mut SqliteConnection,
     open: &mut Open,
     model: &EmbeddingModel,
-    at_most: u64,
+    may_be_missing: u64,
 ) -> Result<Moved, Failure> {
     let before = open.vectors.current();
     if before.as_ref().is_some_and(|set| set.model == *model) {
@@ -79,20 +79,20 @@ pub(super) fn finish(
     let Some(gathered) = open.vectors.building().filter(|set| set.model == *model) else {
         return Ok(Moved::NotBegun);
     };
-    let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
-    let mut waiting = Fragment::new(
+    let may_be_missing = i64::try_from(may_be_missing).unwrap_or(i64::MAX);
+    let mut missing = Fragment::new(
         "SELECT count(*) AS count FROM (SELECT 1 FROM entries NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
          chunks.row_id = entries.row_id AND chunks.set_id = ",
     );
-    waiting
+    missing
         .bind(Bind::Int(gathered.id))
         .push(") LIMIT ")
-        .bind(Bind::Int(at_most.saturating_add(1)))
+        .bind(Bind::Int(may_be_missing.saturating_add(1)))
         .push(")");
-    if query::<Count>(conn, &waiting)?
+    if query::<Count>(conn, &missing)?
         .first()
         .map_or(0, |row| row.count)
-        > at_most
+        > may_be_missing
     {
         return Ok(Moved::Waiting);
     }

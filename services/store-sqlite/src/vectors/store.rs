@@ -127,10 +127,12 @@ impl VectorStore for SqliteStore {
             .await
     }
 
-    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
+    async fn finish_move(&self, model: &EmbeddingModel, may_be_missing: u64) -> Result<Moved> {
         let model = model.clone();
-        self.write_without_owner(move |conn, open| moving::finish(conn, open, &model, waiting))
-            .await
+        self.write_without_owner(move |conn, open| {
+            moving::finish(conn, open, &model, may_be_missing)
+        })
+        .await
     }
 
     async fn maintain(&self) -> Result<()> {
