@@ -17,7 +17,7 @@ use crate::pg::target::Target;
 use crate::pg::tls::{Tls, TlsError};
 use crate::schema::owners;
 use crate::settings;
-use crate::vectors::create_tables;
+use crate::vectors::{create_tables, lock_sets};
 
 /// The migration steps in order. A database's schema version is the number of steps applied to it.
 const MIGRATIONS: &[&str] = &[
@@ -181,6 +181,9 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     )
     .await
     .map_err(schema)?;
+    // Services that select a model create the tables of vectors too. This lock is taken before any table is locked, so
+    // that it cannot deadlock with them.
+    lock_sets(&mut conn).await.map_err(schema)?;
     let migrated = match migrate(&mut conn, &shown).await {
         Ok(()) => create_tables(&mut conn).await.map_err(schema),
         Err(error) => Err(error),

@@ -30,7 +30,7 @@ mod types;
 mod use_model;
 mod write;
 
-pub(crate) use sets::{SetState, create as create_set, current as current_set};
+pub(crate) use sets::{SetState, create as create_set, current as current_set, lock as lock_sets};
 pub(crate) use state::VectorState;
 pub(crate) use tables::create as create_tables;
 pub(crate) use types::{Vector, VectorType};

@@ -11,11 +11,12 @@ use crate::pg::sql::{self, Bind, Fragment};
 /// The advisory lock of [`lock`]. The number is arbitrary, but no other code may lock it in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_6465;
 
-/// The state of a set. The database has two more states: `retired`, for a set that was current and is still searched by
-/// services that embed with its model, and `discarded`, for a set that will be deleted.
+/// The state of a set that new vectors are written to. The database has two more states: `retired`, for a set that was
+/// current and is still searched by services that embed with its model, and `discarded`, for a set that will be
+/// deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetState {
-    /// Services embed with its model and search in it.
+    /// Used for new vectors and for searches.
     Current,
     /// It is being filled to become current.
     Building,
@@ -30,8 +31,21 @@ impl SetState {
     }
 }
 
-/// Keeps other services from changing the sets until the transaction ends.
-pub(super) async fn lock(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+/// The UPDATE that discards sets. A discarded set gets another name, so that no lookup by model finds it and
+/// `UNIQUE (model, dimensions)` allows a new set of its model.
+macro_rules! discard {
+    ($condition:literal) => {
+        concat!(
+            "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
+             WHERE ",
+            $condition
+        )
+    };
+}
+
+/// Keeps other services from creating the tables and changing the sets until the transaction ends. Inserts of chunks do
+/// not take this lock.
+pub(crate) async fn lock(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     let lock = Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)]);
     sql::execute(conn, lock).await?;
     Ok(())
@@ -92,15 +106,14 @@ pub(crate) async fn create(
     model: &EmbeddingModel,
     state: SetState,
 ) -> Result<(), Failure> {
-    // An abandoned or retired set of the model is not used again, because entries have changed since.
-    let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
-                   WHERE model = ? AND dimensions = ?";
+    // A retired set of the model is not used again, because entries have changed since.
+    let discard = discard!("model = ? AND dimensions = ?");
     let binds = vec![
         Bind::text(&model.identity),
         Bind::Int(i64::from(model.dimensions)),
     ];
     sql::execute(conn, Fragment::prepared(discard, binds)).await?;
-    // Numbers are not reused, because chunks of a deleted set may still exist.
+    // A number is never used again: a write that was running when its set was deleted may have left chunks.
     let insert = "WITH counted AS (INSERT INTO context.settings AS s (key, value) VALUES ('embedding_sets', '1') \
                   ON CONFLICT (key) DO UPDATE SET value = (s.value::bigint + 1)::text RETURNING value) \
                   INSERT INTO context.embedding_sets (set_id, model, dimensions, state, since) \
@@ -116,13 +129,22 @@ pub(crate) async fn create(
 
 /// Discards the set that is being filled, if there is one.
 pub(super) async fn discard_building(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
-    let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
-                   WHERE state = 'building'";
+    let discard = discard!("state = 'building'");
     sql::execute(conn, Fragment::prepared(discard, Vec::new())).await?;
     Ok(())
 }
 
-/// Makes the filled set the current one and retires the previous one.
+/// Discards this set if it is retired. Returns whether it was.
+pub(super) async fn discard_retired(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+) -> Result<bool, Failure> {
+    let discard = discard!("set_id = ? AND state = 'retired'");
+    let discard = Fragment::prepared(discard, vec![Bind::Int(set_id)]);
+    Ok(sql::execute(conn, discard).await? > 0)
+}
+
+/// Makes the building set the current one, and retires the previous one if there is one.
 pub(super) async fn replace_current(
     conn: &mut AsyncPgConnection,
     set_id: i64,
@@ -133,7 +155,8 @@ pub(super) async fn replace_current(
     Ok(())
 }
 
-/// Deletes a set without vectors.
+/// Deletes a set without vectors. A write that runs at the same time may leave chunks of it, which no search finds and
+/// nothing deletes.
 pub(super) async fn delete(conn: &mut AsyncPgConnection, set_id: i64) -> Result<(), Failure> {
     let delete = "DELETE FROM context.embedding_sets WHERE set_id = ?";
     sql::execute(conn, Fragment::prepared(delete, vec![Bind::Int(set_id)])).await?;

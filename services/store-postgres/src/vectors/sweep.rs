@@ -1,4 +1,4 @@
-//! Deletes expired claims and the sets that a change of the model left behind.
+//! Deletes expired claims, retired sets after an hour, and discarded sets.
 
 use context_store::Once;
 use diesel::QueryableByName;
@@ -15,7 +15,7 @@ const RETIRED_MICROS: i64 = 3_600_000_000;
 /// Maximum number of chunks deleted in one transaction.
 const CHUNKS_AT_ONCE: i64 = 20_000;
 
-/// Deletes expired claims and some chunks of one set. Returns whether more may be left.
+/// Deletes expired claims and some chunks of one set. Returns true until no set is left to delete.
 pub(super) struct Sweep;
 
 impl Writing for Sweep {
@@ -28,7 +28,7 @@ impl Writing for Sweep {
             set_id: i64,
         }
         let conn = &mut *transaction.conn;
-        // Uses the time of the transaction, because with Citus a statement that runs on many servers may not call
+        // now() is the time of the transaction. With Citus, a statement that runs on many servers may not call
         // clock_timestamp().
         let claims = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM now()) * 1000000)::bigint";
         sql::execute(conn, Fragment::prepared(claims, Vec::new())).await?;
@@ -39,6 +39,10 @@ impl Writing for Sweep {
         let Some(Due { set_id }) = sql::query(conn, due).await?.pop() else {
             return Ok(Once(false));
         };
+        if sets::discard_retired(conn, set_id).await? {
+            // This transaction commits before any chunk is deleted. A search would otherwise find part of the set.
+            return Ok(Once(true));
+        }
         let chunks = "DELETE FROM context.chunks WHERE (owner_id, id, set_id, position) IN (SELECT c.owner_id, c.id, c.set_id, c.position \
                       FROM context.chunks AS c WHERE c.set_id = ? LIMIT ?)";
         let binds = vec![Bind::Int(set_id), Bind::Int(CHUNKS_AT_ONCE)];

@@ -15,8 +15,8 @@ const CHUNK_TOKENS: &str =
 /// The first version with `hnsw.iterative_scan`, with which a filtered search continues until it has enough results.
 const MIN_PGVECTOR: (u32, u32) = (0, 8);
 
-/// Creates the missing tables of vectors. Must be called inside a transaction that keeps other services from doing the
-/// same.
+/// Creates the missing tables of vectors. The transaction must hold the lock of [`super::sets::lock`], so that two
+/// services do not create them at the same time.
 ///
 /// # Errors
 /// Errors of the database. `Ok(Err(reason))` when pgvector is missing or too old.

@@ -7,7 +7,7 @@ use super::tables;
 use crate::pg::failure::Failure;
 use crate::transaction::{Transaction, Writing};
 
-/// Makes this model's set the current one, unless the database has vectors of another model.
+/// Makes this model's set the current one, unless the current set has vectors of another model.
 pub(super) struct UseModel(pub EmbeddingModel);
 
 impl Writing for UseModel {
@@ -30,7 +30,13 @@ impl Writing for UseModel {
             }
             None => {}
         }
-        sets::create(conn, model, SetState::Current).await?;
+        match sets::find(conn, SetState::Building).await? {
+            // A change to this model has begun. Its vectors are used; the entries without vectors get theirs later.
+            Some((set_id, building)) if building == *model => {
+                sets::replace_current(conn, set_id).await?;
+            }
+            _ => sets::create(conn, model, SetState::Current).await?,
+        }
         Ok(Once(ModelUse::Ready))
     }
 }

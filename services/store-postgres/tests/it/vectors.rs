@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use context_model::{Filter, NewEntry, Source, Tags, ThreadId, Timestamp};
 use context_store::{
-    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, OwnerId,
-    RankSearch, Ranking, Read, SemanticSearch, Store, VectorStore, WriteOptions,
+    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved,
+    OwnerId, RankSearch, Ranking, Read, SemanticSearch, Store, StoreError, VectorStore,
+    WriteOptions,
 };
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Client, TestDatabase};
-use context_test_support::Random;
+use context_test_support::{Random, until};
 
 use super::arrange::{config, database, store};
 
@@ -438,6 +439,141 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
         .await
         .expect("time passes");
     assert_eq!(of(&all(&services[0]).await), of(&second));
+}
+
+fn newer() -> EmbeddingModel {
+    EmbeddingModel {
+        identity: "test@2".to_owned(),
+        ..model()
+    }
+}
+
+/// Adds vectors of the newer model to at most this many entries of the default owner.
+async fn gather(store: &PostgresStore, at_most: u32) {
+    let page = store.unembedded(&newer(), None, at_most).await;
+    for entry in page.expect("a page").entries {
+        let late = LateEmbedding {
+            id: entry.id,
+            version: entry.version,
+            embedded: Embedded {
+                model: newer(),
+                ..embedding(entry.id as usize)
+            },
+        };
+        let added = store.add_embeddings(&entry.owner, vec![late]).await;
+        assert_eq!(added.expect("added"), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_starts_during_a_change_to_its_model_uses_the_vectors_made_so_far() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    // The current set is empty, so the change deletes it.
+    store.use_model(&model()).await.expect("the model is taken");
+    let entries = vec![entry("one"), entry("two")];
+    store
+        .store_contexts(&OwnerId::default(), entries, true, options(Vec::new()))
+        .await
+        .expect("stored");
+    assert_eq!(
+        store.begin_move(&newer()).await.expect("begins"),
+        MoveState::Begun {
+            embedded: 0,
+            entries: 2
+        }
+    );
+    gather(&store, 1).await;
+    assert_eq!(
+        store.use_model(&newer()).await.expect("the model is taken"),
+        ModelUse::Ready
+    );
+    let embedded = store.embedded_entries(&OwnerId::default(), &newer(), None);
+    assert_eq!(embedded.await.expect("counted"), 1);
+    assert_eq!(
+        store.finish_move(&newer(), 0).await.expect("finished"),
+        Moved::Done
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    store.use_model(&model()).await.expect("the model is taken");
+    let entries = vec![entry("one"), entry("two")];
+    let given = vec![Embedding::Now(embedding(1)), Embedding::Now(embedding(2))];
+    store
+        .store_contexts(&OwnerId::default(), entries, true, options(given))
+        .await
+        .expect("stored");
+    store.begin_move(&newer()).await.expect("begins");
+    gather(&store, 2).await;
+    assert_eq!(
+        store.finish_move(&newer(), 0).await.expect("finished"),
+        Moved::Done
+    );
+    store.maintain().await.expect("maintained");
+    let query = embedding(1).chunks[0].vector.clone();
+    let found = search(&store, "default", &query, Filter::default(), false).await;
+    assert_eq!(found.semantic.len(), 2, "the set is retired");
+
+    // An hour passes, and a lock on one chunk delays the deletion.
+    let mut client = database.connect().await;
+    client
+        .batch_execute("UPDATE context.embedding_sets SET since = 0 WHERE state = 'retired'")
+        .await
+        .expect("updated");
+    let lock = client.transaction().await.expect("a transaction");
+    lock.batch_execute("SELECT 1 FROM context.chunks WHERE set_id = 1 AND id = 1 FOR UPDATE")
+        .await
+        .expect("locked");
+    let store = std::sync::Arc::new(store);
+    let maintaining = tokio::spawn({
+        let store = std::sync::Arc::clone(&store);
+        async move { store.maintain().await }
+    });
+    until("the set is not found any more", async || {
+        let semantic = Some(SemanticSearch {
+            model: model(),
+            vector: query.clone(),
+        });
+        let search = RankSearch {
+            fts: None,
+            semantic,
+            depth: DEPTH,
+            explain: false,
+        };
+        let found = store
+            .rank(
+                &OwnerId::default(),
+                search,
+                Filter::default(),
+                Read::default(),
+            )
+            .await;
+        match found {
+            Ok(found) => {
+                assert_eq!(found.semantic.len(), 2, "no search finds a part of it");
+                false
+            }
+            Err(StoreError::Rejected(_)) => true,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
+    lock.rollback().await.expect("unlocked");
+    maintaining
+        .await
+        .expect("no panic")
+        .expect("the rest is deleted");
+    let left = "SELECT count(*) FROM context.chunks WHERE set_id = 1";
+    let left = client.query_one(left, &[]).await.expect("counted");
+    assert_eq!(left.get::<_, i64>(0), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
