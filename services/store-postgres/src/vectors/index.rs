@@ -1,7 +1,10 @@
-//! The HNSW index of a set of vectors, which is built when the set is large. Before that, comparing all vectors is
-//! equally fast, and a write costs a fifth of what it costs with the index.
+//! The HNSW index of a set of vectors. It is built when the set is large. Before that, comparing all vectors is equally
+//! fast, and a write takes a fifth of the time that it takes with the index.
 
-#![expect(clippy::disallowed_methods, reason = "the duration of index builds")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long an index build takes"
+)]
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool};
@@ -11,19 +14,19 @@ use crate::open;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Number of vectors from which a set gets an index.
+/// Number of vectors from which a set gets an index. It is compared with an approximate number.
 const INDEXED_FROM: i64 = 10_000;
 /// pgvector's limit for an HNSW index over halfvec.
 pub(super) const MAX_DIMENSIONS: u32 = 4_000;
-/// `maintenance_work_mem` of a build if the server's own setting is smaller. Building a graph that does not fit into it
-/// takes many times longer.
+/// `maintenance_work_mem` of a build if the server's setting is lower. Building a graph that does not fit into it takes
+/// many times longer.
 const BUILD_MEMORY: &str = "512MB";
 
-/// The name of a set's index, without the set's number at its end.
+/// The prefix of an index's name. The set's number follows.
 pub(super) const PREFIX: &str = "context.chunks_near_";
 
 /// The start of the statement that builds an index. If Citus distributes the vectors over servers, the coordinator does
-/// not report the progress of a build, so a running build is recognised by this statement.
+/// not report the progress of a build, so a running build is recognised by the start of its statement.
 const CREATE: &str = "CREATE INDEX CONCURRENTLY IF NOT EXISTS chunks_near_";
 
 /// The indexed expression, as searches must write it.
@@ -45,15 +48,23 @@ struct State {
     has_memory: bool,
 }
 
-/// Builds the index of a set that is large enough and has none, concurrently with writes and searches. Returns whether
-/// it did. A build changes settings of the session, so the caller must close the connection.
+/// What happened to the settings of a connection's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Session {
+    Unchanged,
+    /// The connection must be closed. Other statements must not run with these settings.
+    Changed,
+}
+
+/// Builds the index of a set that is large enough and has none, concurrently with writes and searches. This may take
+/// minutes, during which it holds the connection. Does nothing while any index of `chunks` is being built.
 pub(super) async fn build_if_due(
     conn: &mut AsyncPgConnection,
     set_id: i64,
     dimensions: u32,
-) -> diesel::QueryResult<bool> {
+) -> diesel::QueryResult<Session> {
     if dimensions > MAX_DIMENSIONS {
-        return Ok(false);
+        return Ok(Session::Unchanged);
     }
     let name = format!("{PREFIX}{set_id}");
     let Some(State {
@@ -64,29 +75,32 @@ pub(super) async fn build_if_due(
         has_memory,
     }) = state(conn, &name).await?
     else {
-        return Ok(false);
+        return Ok(Session::Unchanged);
     };
     if valid || is_being_built {
-        return Ok(false);
+        return Ok(Session::Unchanged);
     }
-    let vectors = if open::is_spread(conn, "context.chunks").await? {
+    let about = if open::is_spread(conn, "context.chunks").await? {
         count_up_to_due(conn, set_id).await?
     } else {
-        // A row consists of its vector and a few numbers.
+        // The table has the vectors of all sets, so during a change of the model this counts both models. A row takes
+        // about 4 bytes for each dimension and 100 bytes for the rest.
         bytes / (i64::from(dimensions) * 4 + 100)
     };
-    if vectors < INDEXED_FROM {
-        return Ok(false);
+    if about < INDEXED_FROM {
+        return Ok(Session::Unchanged);
     }
-    tracing::info!(set = set_id, vectors, "Building the HNSW index");
+    tracing::info!(set = set_id, vectors = about, "Building the HNSW index");
     let started = std::time::Instant::now();
+    // The timeout is for requests, whose statements take milliseconds. A build takes minutes, and DROP INDEX
+    // CONCURRENTLY waits for all transactions that use the table. Neither can run in a transaction, so the settings are
+    // those of the session. Behind a transaction pooler they may reach another server connection than the build.
+    conn.batch_execute("SET statement_timeout = 0").await?;
     if exists {
         // An interrupted build leaves an invalid index.
         conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
             .await?;
     }
-    // A build takes minutes. The timeout is for requests, whose statements take milliseconds.
-    conn.batch_execute("SET statement_timeout = 0").await?;
     if !has_memory {
         conn.batch_execute(&format!("SET maintenance_work_mem = '{BUILD_MEMORY}'"))
             .await?;
@@ -104,7 +118,7 @@ pub(super) async fn build_if_due(
         seconds = started.elapsed().as_secs(),
         "Built the HNSW index"
     );
-    Ok(true)
+    Ok(Session::Changed)
 }
 
 async fn state(conn: &mut AsyncPgConnection, name: &str) -> diesel::QueryResult<Option<State>> {

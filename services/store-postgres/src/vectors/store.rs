@@ -11,10 +11,10 @@ use context_store::{
 };
 
 use super::count::CountEmbedded;
-use super::index;
+use super::index::{self, Session};
 use super::moving::{Begin, Finish};
 use super::pending::{Add, Claim, from_cursor};
-use super::rank::Rank;
+use super::rank::{Rank, Ranked};
 use super::sets::{self, SetState};
 use super::sweep::Sweep;
 use super::tokens::ReadTokens;
@@ -147,15 +147,15 @@ impl PostgresStore {
                 Some((set_id, model)) => {
                     Ok(index::build_if_due(conn, set_id, model.dimensions).await?)
                 }
-                None => Ok::<bool, Failure>(false),
+                None => Ok::<Session, Failure>(Session::Unchanged),
             }
         };
         match built.await {
-            Ok(false) => {
+            Ok(Session::Unchanged) => {
                 lease.give_back();
                 Ok(())
             }
-            Ok(true) => {
+            Ok(Session::Changed) => {
                 lease.discard();
                 Ok(())
             }
