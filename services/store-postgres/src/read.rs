@@ -25,8 +25,8 @@ pub(crate) trait Reading: Sync {
         None
     }
 
-    /// Reads the owner's revision and the result from one state of the database. The revision is `None` when the owner
-    /// has never written.
+    /// Reads the owner's revision and the result from one state of the database. `None` when the owner has never
+    /// written. A read that is never called with a required revision may return 0 as the revision.
     fn read(
         &self,
         conn: &mut AsyncPgConnection,

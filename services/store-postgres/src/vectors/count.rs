@@ -1,18 +1,22 @@
 //! The number of an owner's entries that have vectors.
 
+use std::time::Duration;
+
+use context_model::ThreadSet;
+use context_store::{EmbeddingModel, OwnerId};
+
 use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::read::Reading;
-use context_model::ThreadSet;
-use context_store::{EmbeddingModel, OwnerId};
+use crate::read::{Reading, begin_for, commit};
 
 /// Counts the entries with vectors of a model.
 pub(super) struct CountEmbedded {
     pub model: EmbeddingModel,
     /// Counts only entries of these threads.
     pub threads: Option<ThreadSet>,
+    pub statement_timeout: Duration,
 }
 
 impl Reading for CountEmbedded {
@@ -31,12 +35,17 @@ impl Reading for CountEmbedded {
             Some(threads) => self.within(owner, threads),
             None => self.all(owner),
         };
-        Ok(Some((0, sql::number(conn, count).await?)))
+        let begun = begin_for(conn, false, self.statement_timeout).await?;
+        let count = sql::number(conn, count).await?;
+        if begun {
+            commit(conn).await?;
+        }
+        Ok(Some((0, count)))
     }
 }
 
 impl CountEmbedded {
-    /// Raw SQL, so that the partial index of first chunks can serve it.
+    // `position = 0` must be in the text: the planner does not use the partial index of first chunks for a bound value.
     fn all<'a>(&'a self, owner: &'a OwnerId) -> Fragment<'a> {
         let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";

@@ -41,9 +41,13 @@ impl VectorStore for PostgresStore {
         model: &EmbeddingModel,
         threads: Option<ThreadSet>,
     ) -> Result<i64> {
+        if !self.inner.vectors.has_tables() {
+            return Ok(0);
+        }
         let count = CountEmbedded {
             model: model.clone(),
             threads,
+            statement_timeout: self.inner.statement_timeout,
         };
         self.read(owner, Read::default(), count).await
     }
@@ -80,6 +84,7 @@ impl VectorStore for PostgresStore {
         let read = ReadTokens {
             model: model.clone(),
             chunks,
+            statement_timeout: self.inner.statement_timeout,
         };
         self.read(owner, Read::default(), read).await
     }

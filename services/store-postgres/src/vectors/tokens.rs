@@ -1,5 +1,7 @@
 //! Token vectors of chunks, for reranking. `write` stores them. They are deleted with their chunk.
 
+use std::time::Duration;
+
 use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary};
@@ -7,12 +9,13 @@ use diesel::sql_types::{BigInt, Binary};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::read::Reading;
+use crate::read::{Reading, begin_for, commit};
 
 /// Reads the stored token vectors of these chunks for a model.
 pub(super) struct ReadTokens {
     pub model: EmbeddingModel,
     pub chunks: Vec<ChunkPlace>,
+    pub statement_timeout: Duration,
 }
 
 #[derive(QueryableByName)]
@@ -48,7 +51,11 @@ impl Reading for ReadTokens {
             Bind::text(&self.model.identity),
             Bind::Int(i64::from(self.model.dimensions)),
         ];
+        let begun = begin_for(conn, false, self.statement_timeout).await?;
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+        if begun {
+            commit(conn).await?;
+        }
         Ok(Some((0, rows.into_iter().map(ChunkTokens::from).collect())))
     }
 }
