@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use context_model::{Filter, MetadataPath};
-use context_store::{EmbeddingModel, FtsHit, FtsSearch, OwnerId, Page, RankSearch, Ranking};
+use context_store::{
+    EmbeddingModel, FtsHit, FtsSearch, OwnerId, Page, RankSearch, Ranking, SemanticSearch,
+};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
 
@@ -18,67 +20,62 @@ use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::ranked;
 use crate::store::Inner;
 
-/// Ranks entries. Returns `None` when the database has no vectors of the search's model.
+/// Ranks entries.
 pub(super) struct Rank {
     pub search: RankSearch,
     pub filter: Filter,
     pub inner: Arc<Inner>,
 }
 
+/// The result of [`Rank`].
+pub(super) enum Ranked {
+    Ranking(Ranking),
+    /// The database has no set of the semantic search's model. Nothing was ranked.
+    NoSuchSet,
+}
+
 impl Reading for Rank {
-    type Outcome = Option<Ranking>;
+    type Outcome = Ranked;
 
     fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
         Some((&self.filter, &self.inner.indexed))
     }
 
-    fn empty(&self) -> Self::Outcome {
-        Some(Ranking::default())
+    fn empty(&self) -> Ranked {
+        Ranked::Ranking(Ranking::default())
     }
 
     async fn read(
         &self,
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
-    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    ) -> Result<Option<(i64, Ranked)>, Failure> {
         begin(conn, self.inner.statement_timeout).await?;
         let mut ranking = Ranking::default();
-        let semantic = match &self.search.semantic {
-            None => {
-                ranking.revision = revision(conn, owner).await?.unwrap_or(0);
-                None
-            }
+        let mut semantic_search = None;
+        match &self.search.semantic {
+            None => ranking.revision = revision(conn, owner).await?.unwrap_or(0),
             Some(semantic) => {
                 let (state, expected) = self.state(conn, owner, &semantic.model).await?;
                 ranking.revision = state.revision;
-                let Some(set) = state.set(semantic.model.dimensions) else {
+                semantic_search = self.semantic_search(owner, semantic, &state, expected);
+                if semantic_search.is_none() {
                     commit(conn).await?;
-                    return Ok(Some((ranking.revision, None)));
-                };
-                Some(Search {
-                    owner,
-                    set,
-                    vector: &semantic.vector,
-                    filter: &self.filter,
-                    indexed: &self.inner.indexed,
-                    expected,
-                    depth: self.search.depth,
-                    ef_search: self.inner.vectors.ef_search,
-                    explain: self.search.explain,
-                })
+                    return Ok(Some((ranking.revision, Ranked::NoSuchSet)));
+                }
             }
-        };
+        }
         // Full-text search runs first, because semantic search changes settings of the transaction.
         if let Some(fts) = &self.search.fts {
             self.full_text(conn, owner, fts, &mut ranking).await?;
         }
-        if let Some(search) = semantic {
+        if let Some(search) = semantic_search {
             let found = search.run(conn).await?;
             ranking.semantic = found.hits;
             ranking.plan.splice(0..0, found.notes);
         }
         commit(conn).await?;
-        Ok(Some((ranking.revision, Some(ranking))))
+        Ok(Some((ranking.revision, Ranked::Ranking(ranking))))
     }
 }
 
@@ -89,6 +86,7 @@ struct State {
     set_id: Option<i64>,
     #[diesel(sql_type = BigInt)]
     chunks: i64,
+    /// Whether the set has a usable HNSW index.
     #[diesel(sql_type = Bool)]
     indexed: bool,
     #[diesel(sql_type = BigInt)]
@@ -97,69 +95,74 @@ struct State {
     entries: i64,
 }
 
-impl State {
-    /// The set of the search's model; `None` when there is none.
-    fn set(&self, dimensions: u32) -> Option<VectorSet> {
-        Some(VectorSet {
-            id: self.set_id?,
-            dimensions,
-            chunks: self.chunks,
-            entries: self.entries,
-            indexed: self.indexed,
+impl Rank {
+    /// The semantic search in the set of its model. `None` when there is no such set.
+    fn semantic_search<'s>(
+        &'s self,
+        owner: &'s OwnerId,
+        semantic: &'s SemanticSearch,
+        state: &State,
+        expected: Option<f64>,
+    ) -> Option<Search<'s>> {
+        Some(Search {
+            owner,
+            owner_entries: state.entries,
+            set: VectorSet {
+                id: state.set_id?,
+                dimensions: semantic.model.dimensions,
+                has_index: state.indexed,
+            },
+            chunks: state.chunks,
+            vector: &semantic.vector,
+            filter: &self.filter,
+            indexed_paths: &self.inner.indexed,
+            expected,
+            depth: self.search.depth,
+            ef_search: self.inner.vectors.ef_search,
+            explain: self.search.explain,
         })
     }
-}
 
-impl Rank {
     /// Reads the state of the owner and of the model's set, and the planner's estimate of how many entries satisfy the
-    /// filter.
+    /// filter. `None` without a filter.
     async fn state(
         &self,
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
         model: &EmbeddingModel,
     ) -> Result<(State, Option<f64>), Failure> {
-        let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
-                      to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
-                      WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
-                      coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
-                      coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
-                      FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
-                      AS set_id) AS s";
-        let binds = vec![
-            Bind::text(index::PREFIX),
-            Bind::text(owner.as_str()),
-            Bind::text(owner.as_str()),
-            Bind::text(&model.identity),
-            Bind::Int(i64::from(model.dimensions)),
-        ];
-        let select = Fragment::prepared(select, binds);
+        let select = state_query(owner, model);
         let estimates = &self.inner.vectors.estimates;
         let key = (self.filter.count() > 0).then(|| estimates.key(owner, &self.filter));
-        let (rows, expected): (Vec<State>, _) = match key {
-            None => (sql::query(conn, select).await?, None),
-            Some(key) => match estimates.get(key) {
-                Some(expected) => (sql::query(conn, select).await?, Some(expected)),
-                None => {
-                    let mut matching =
-                        Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
-                    matching.append(filter::compile(
-                        &self.filter,
-                        owner.as_str(),
-                        &self.inner.indexed,
-                    ));
-                    let (rows, expected) =
-                        sql::query_and_expected_rows(conn, select, matching).await?;
-                    estimates.put(key, expected);
-                    (rows, Some(expected))
-                }
-            },
+        let cached = key.and_then(|key| estimates.get(key));
+        let (rows, expected): (Vec<State>, _) = match (key, cached) {
+            (None, _) => (sql::query(conn, select).await?, None),
+            (Some(_), Some(expected)) => (sql::query(conn, select).await?, Some(expected)),
+            // The estimate is read in the same round trip as the state.
+            (Some(key), None) => {
+                let matching = self.matching_entries(owner);
+                let (rows, expected) = sql::query_and_expected_rows(conn, select, matching).await?;
+                estimates.put(key, expected);
+                (rows, Some(expected))
+            }
         };
         let state = rows
             .into_iter()
             .next()
             .ok_or(diesel::result::Error::NotFound)?;
         Ok((state, expected))
+    }
+
+    /// Selects the owner's entries that satisfy the filter.
+    fn matching_entries<'s>(&'s self, owner: &'s OwnerId) -> Fragment<'s> {
+        let mut matching =
+            Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
+        matching.append(filter::compile(
+            &self.filter,
+            owner.as_str(),
+            &self.inner.indexed,
+        ));
+        matching
     }
 
     /// Adds the full-text ranking.
@@ -222,4 +225,24 @@ impl Rank {
             .collect();
         Ok(())
     }
+}
+
+/// Selects the [`State`] of an owner and a model, in one round trip. The set may be retired: services that still embed
+/// with its model search in it. A discarded set is not found, because it has another name.
+fn state_query<'s>(owner: &'s OwnerId, model: &'s EmbeddingModel) -> Fragment<'s> {
+    let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
+                  to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
+                  WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
+                  coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
+                  coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
+                  FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
+                  AS set_id) AS s";
+    let binds = vec![
+        Bind::text(index::PREFIX),
+        Bind::text(owner.as_str()),
+        Bind::text(owner.as_str()),
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
+    Fragment::prepared(select, binds)
 }

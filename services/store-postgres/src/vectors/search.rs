@@ -2,6 +2,7 @@
 //! satisfy the filter.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use context_model::{Filter, MetadataPath};
 use context_store::{OwnerId, SemanticHit};
@@ -13,40 +14,41 @@ use super::index::{self, MAX_DIMENSIONS};
 use crate::filter;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 
 /// For up to this many entries, all vectors are compared, even if there is an index.
 const ALWAYS_COMPARED: f64 = 2_000.0;
 /// For up to this many entries, the cached plan for few entries is used, because planning again takes longer than it
 /// can save.
 const FEW: f64 = 500.0;
-/// Number of vectors compared in the time in which the index returns one. Measured: see docs/benchmarks.md.
-const COMPARED_PER_CANDIDATE: f64 = 7.0;
+/// Cost of one vector that the index visits, in comparisons. Measured: see docs/benchmarks.md.
+const COMPARED_PER_VISITED: f64 = 7.0;
 /// pgvector's limit of `hnsw.ef_search`.
 const MAX_EF_SEARCH: u32 = 1_000;
-/// Minimum and maximum number of vectors that the index may visit in one search (`hnsw.max_scan_tuples`).
-const MAX_VISITED: (f64, f64) = (20_000.0, 400_000.0);
+/// Range of `hnsw.max_scan_tuples`, the number of vectors after which the index stops.
+const VISIT_LIMIT: RangeInclusive<f64> = 20_000.0..=400_000.0;
 
-/// The state of the set of vectors that a search uses.
+/// The set of vectors that a search uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VectorSet {
     pub id: i64,
     pub dimensions: u32,
-    /// The server's estimate of the number of vectors of all owners.
-    pub chunks: i64,
-    /// The number of the owner's entries.
-    pub entries: i64,
     /// Whether it has a usable HNSW index.
-    pub indexed: bool,
+    pub has_index: bool,
 }
 
 /// A semantic search of one owner.
 pub(super) struct Search<'s> {
     pub owner: &'s OwnerId,
+    /// The number of the owner's entries.
+    pub owner_entries: i64,
     pub set: VectorSet,
+    /// Rows of `chunks`: all sets and all owners, by the server's estimate.
+    pub chunks: i64,
     pub vector: &'s [f32],
     pub filter: &'s Filter,
-    pub indexed: &'s [MetadataPath],
+    /// The metadata fields with an index.
+    pub indexed_paths: &'s [MetadataPath],
     /// The planner's estimate of how many entries satisfy the filter. `None` without a filter.
     pub expected: Option<f64>,
     /// The number of entries to find.
@@ -85,6 +87,7 @@ impl Search<'_> {
     /// Finds the nearest entries that satisfy the filter. Must be called inside a transaction, because it changes the
     /// transaction's settings.
     pub async fn run(&self, conn: &mut AsyncPgConnection) -> Result<Found, Failure> {
+        // The engine checks the vector's length. A vector of another length cannot be compared with any.
         if self.depth == 0 || u32::try_from(self.vector.len()) != Ok(self.set.dimensions) {
             return Ok(Found::default());
         }
@@ -95,31 +98,36 @@ impl Search<'_> {
         let matching = self
             .expected
             .unwrap_or(f64::INFINITY)
-            .min(self.set.entries as f64);
-        if self.by_index_is_faster(matching)
-            && let Some(found) = self.by_index(conn, matching).await?
-        {
-            return Ok(found);
+            .min(self.owner_entries as f64);
+        if self.by_index_is_faster(matching) {
+            if let Some(found) = self.by_index(conn, matching).await? {
+                return Ok(found);
+            }
+            // `set_index_options` turned it off. The comparison needs sorts.
+            conn.send_batch("SET LOCAL enable_sort TO DEFAULT").await;
         }
         self.compare_all(conn, matching).await
     }
 
     /// Whether the index finds the nearest of `matching` entries faster than a comparison of all of them. The index
-    /// visits vectors in the order of their distance, including those that do not satisfy the filter, until it has
-    /// found `depth`.
+    /// visits vectors in the order of their distance, including those that do not satisfy the filter, so it visits
+    /// about `depth * total / matching` vectors. It is faster if `matching² > COMPARED_PER_VISITED * depth * total`.
     fn by_index_is_faster(&self, matching: f64) -> bool {
-        let break_even = (COMPARED_PER_CANDIDATE * f64::from(self.depth) * self.total()).sqrt();
-        self.set.indexed
+        let break_even = (COMPARED_PER_VISITED * f64::from(self.depth) * self.total()).sqrt();
+        self.set.has_index
             && self.set.dimensions <= MAX_DIMENSIONS
             && matching > break_even.max(ALWAYS_COMPARED)
     }
 
-    /// Approximate number of vectors in the set. The server's estimate lags while the set grows.
+    /// Approximate number of vectors in the set. The server's estimate lags while the table grows, and is too large
+    /// during a change of the model, when the table has the vectors of two sets.
     fn total(&self) -> f64 {
-        self.set.chunks.max(self.set.entries).max(1) as f64
+        self.chunks.max(self.owner_entries).max(1) as f64
     }
 
-    /// The nearest entries according to the index. `None` when the index stopped before it had found enough.
+    /// The nearest entries according to the index. `None` when the index stopped before it had found enough
+    /// (`hnsw.max_scan_tuples`). Requests more chunks than entries, because one entry may have several. Doubles the
+    /// number while the chunks belong to too few entries.
     async fn by_index(
         &self,
         conn: &mut AsyncPgConnection,
@@ -150,17 +158,16 @@ impl Search<'_> {
             if chunks < wanted as usize {
                 return Ok(None);
             }
-            // Several chunks of one entry may have displaced other entries.
             wanted = wanted.saturating_mul(2);
         }
     }
 
-    /// Sets options of the index for this transaction only. This works behind a pooler and does not affect the plans of
-    /// other statements.
+    /// Sets options of the index, and turns `enable_sort` off, for the rest of this transaction. This works behind a
+    /// pooler.
     async fn set_index_options(&self, conn: &mut AsyncPgConnection, wanted: u32, matching: f64) {
         let ef_search = self.ef_search.max(wanted).min(MAX_EF_SEARCH);
         let visited = f64::from(wanted) * self.total() / matching.max(1.0);
-        let max_visited = (visited * 4.0).clamp(MAX_VISITED.0, MAX_VISITED.1);
+        let max_visited = (visited * 4.0).clamp(*VISIT_LIMIT.start(), *VISIT_LIMIT.end());
         // With strict_order, the index omits each candidate that it finds after a farther one. With a filter, it would
         // omit many. All candidates are rescored, so their order does not matter. The decision to use the index was
         // made before, and turning enable_sort off makes the planner follow it.
@@ -174,31 +181,27 @@ impl Search<'_> {
     /// Selects candidates by their halfvec distance in the index, and returns the distances of their full vectors.
     fn select_by_index(&self, wanted: u32) -> Fragment<'_> {
         let vector = || Bind::Vector(Vector::new(self.vector));
-        let near = "SELECT near.id, near.embedding <-> ";
-        // A cached plan is made without the values of the filter. It may join each candidate with all rows of the
-        // filter, which takes forty times the work.
-        let mut select = if self.filter.count() == 0 {
-            Fragment::search(near)
-        } else {
-            Fragment::new(near)
-        };
-        select
-            .bind(vector())
-            .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
-        select
-            .push("FROM context.chunks AS c ")
-            .append(self.condition());
-        let order = index::expression(self.set.dimensions);
+        let dimensions = self.set.dimensions;
         // The limit is part of the text. With a bound value, a cached plan would assume that a tenth of all rows is
         // requested.
-        select
-            .push(&format!(" ORDER BY c.{order} <-> "))
-            .bind(vector())
-            .push(&format!(
-                "::halfvec({}) LIMIT {wanted}) AS near",
-                self.set.dimensions
-            ));
-        select
+        let select = fragment!(
+            "SELECT near.id, near.embedding <-> ? AS distance, near.position, near.start_char, near.end_char FROM \
+             (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char FROM context.chunks AS c {condition} \
+             ORDER BY c.{expression} <-> ?::halfvec({dimensions}) LIMIT {wanted}) AS near",
+            vector(),
+            self.condition(),
+            Fragment::new(index::expression(dimensions)),
+            vector(),
+            Fragment::new(dimensions.to_string()),
+            Fragment::new(wanted.to_string()),
+        );
+        // A cached plan is made without the values of the filter. It may join each candidate with all rows of the
+        // filter, which takes forty times the work.
+        if self.filter.count() == 0 {
+            select.cached()
+        } else {
+            select
+        }
     }
 
     /// The nearest entries by comparing the vectors of all entries that satisfy the filter. No index has this order, so
@@ -208,20 +211,20 @@ impl Search<'_> {
         conn: &mut AsyncPgConnection,
         matching: f64,
     ) -> Result<Found, Failure> {
-        let start = "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
-        // A cached plan assumes few entries and reads their vectors one by one, so it is only used for few entries.
-        let mut select = if matching <= FEW {
-            Fragment::search(start)
-        } else {
-            Fragment::new(start)
-        };
-        select
-            .bind(Bind::Vector(Vector::new(self.vector)))
-            .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
-        select.append(self.condition()).push(
-            " ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ",
+        let select = fragment!(
+            "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, \
+             c.embedding <-> ? AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c {condition} \
+             ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ?",
+            Bind::Vector(Vector::new(self.vector)),
+            self.condition(),
+            Bind::Int(i64::from(self.depth)),
         );
-        select.bind(Bind::Int(i64::from(self.depth)));
+        // A cached plan assumes few entries and reads their vectors one by one, so it is only used for few entries.
+        let select = if matching <= FEW {
+            select.cached()
+        } else {
+            select
+        };
         let mut notes = Vec::new();
         if self.explain {
             notes.push(
@@ -237,31 +240,29 @@ impl Search<'_> {
         })
     }
 
-    /// Narrows `chunks AS c` to the set, the owner and the filter.
+    /// The JOIN and WHERE that restrict `chunks AS c` to the set, the owner and the filter.
     fn condition(&self) -> Fragment<'_> {
-        let mut condition = Fragment::new("");
-        if self.filter.count() > 0 {
-            condition.push("JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id ");
-        }
         // The set's number comes from this program. It is part of the text, so that the planner recognises that the
         // set's partial index applies.
-        condition
-            .push(&format!(
-                "WHERE c.set_id = {} AND c.owner_id = ",
-                self.set.id
-            ))
-            .bind(Bind::text(self.owner.as_str()));
-        if self.filter.count() > 0 {
-            condition.push(" AND ").append(filter::compile(
-                self.filter,
-                self.owner.as_str(),
-                self.indexed,
-            ));
+        let set = Fragment::new(self.set.id.to_string());
+        let owner = self.owner.as_str();
+        if self.filter.count() == 0 {
+            return fragment!(
+                "WHERE c.set_id = {set} AND c.owner_id = ?",
+                set,
+                Bind::text(owner)
+            );
         }
-        condition
+        fragment!(
+            "JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id \
+             WHERE c.set_id = {set} AND c.owner_id = ? AND {filter}",
+            set,
+            Bind::text(owner),
+            filter::compile(self.filter, owner, self.indexed_paths),
+        )
     }
 
-    /// Each entry once, with its nearest chunk. Nearest first, at most `depth` entries.
+    /// Keeps the nearest chunk of each entry, and returns the `depth` nearest entries.
     fn nearest_entries(&self, rows: Vec<Row>) -> Vec<SemanticHit> {
         let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
         let mut by_entry: HashMap<i64, SemanticHit> = HashMap::with_capacity(rows.len());

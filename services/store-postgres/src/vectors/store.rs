@@ -130,9 +130,10 @@ impl VectorStore for PostgresStore {
             filter,
             inner: Arc::clone(&self.inner),
         };
-        self.read(owner, read, rank)
-            .await?
-            .ok_or_else(no_such_vectors)
+        match self.read(owner, read, rank).await? {
+            Ranked::Ranking(ranking) => Ok(ranking),
+            Ranked::NoSuchSet => Err(no_such_vectors()),
+        }
     }
 
     async fn maintain(&self) -> Result<()> {

@@ -325,6 +325,31 @@ async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_vectors_are_compared_when_the_index_stops_before_it_has_found_enough() {
+    let Some((database, store, vectors)) = many().await else {
+        return;
+    };
+    // The planner still expects that half of the entries have the tag.
+    let few_left = "ALTER TABLE context.entries SET (autovacuum_enabled = false); \
+                    UPDATE context.entries SET tags = ARRAY[]::text[] WHERE owner_id = 'default' AND id > 20";
+    database
+        .connect()
+        .await
+        .batch_execute(few_left)
+        .await
+        .expect("updated");
+    let found = search(&store, "default", &vectors[3], tagged("half"), true).await;
+    let ids: HashSet<i64> = found.semantic.iter().map(|hit| hit.id).collect();
+    assert_eq!(ids, (2..=20).step_by(2).collect::<HashSet<i64>>());
+    assert_eq!(found.semantic[0].id, 4);
+    let plan = found.plan.join("\n");
+    assert!(
+        plan.contains("the vectors of all entries that satisfy the filter are compared"),
+        "{plan}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_was_interrupted_is_made_again() {
     let Some((database, store, vectors)) = many().await else {
         return;
