@@ -1,5 +1,5 @@
-//! Entries without vectors of a model. A service claims some of them for two minutes, embeds their texts and adds the
-//! vectors.
+//! Entries that have no vectors of a model yet. A service claims some of them for two minutes, embeds their texts and
+//! adds the vectors.
 
 use context_store::{
     EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Bool, Text};
 
 use super::ChunkChanges;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries read in one transaction.
@@ -51,13 +51,14 @@ struct Waiting {
     version: i64,
     #[diesel(sql_type = Text)]
     text: String,
-    /// Whether this transaction claimed it. Otherwise another service did so first.
+    /// False if another service claimed it first. Its text is then empty.
     #[diesel(sql_type = Bool)]
     claimed: bool,
 }
 
+/// The primary key of an entry.
 #[derive(QueryableByName)]
-struct Last {
+struct EntryKey {
     #[diesel(sql_type = Text)]
     owner_id: String,
     #[diesel(sql_type = BigInt)]
@@ -74,13 +75,15 @@ impl Writing for Claim {
                 next: None,
             }));
         };
-        let last = self.last(transaction).await?;
+        let through = self.end_of_range(transaction).await?;
         let limit = i64::from(self.limit.max(1));
-        let rows = self.claim(transaction, &set, last.as_ref(), limit).await?;
+        let rows = self
+            .claim(transaction, &set, through.as_ref(), limit)
+            .await?;
         let is_full = i64::try_from(rows.len()) == Ok(limit);
         let next = match rows.last() {
             Some(row) if is_full => Some(to_cursor(&row.owner_id, row.id)),
-            _ => last.map(|last| to_cursor(&last.owner_id, last.id)),
+            _ => through.map(|through| to_cursor(&through.owner_id, through.id)),
         };
         let entries = rows
             .into_iter()
@@ -98,96 +101,99 @@ impl Writing for Claim {
 
 impl Claim {
     /// The last entry that this transaction reads. `None` when it reads to the end.
-    async fn last(&self, transaction: &mut Transaction<'_>) -> Result<Option<Last>, Failure> {
+    async fn end_of_range(
+        &self,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<Option<EntryKey>, Failure> {
         let (owner, id) = (self.after.0.as_str(), self.after.1);
-        let last = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
+        let end = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
         let binds = vec![
             Bind::text(owner),
             Bind::Int(id),
             Bind::Int(ENTRIES_AT_ONCE - 1),
         ];
-        let last = sql::query(transaction.conn, Fragment::prepared(last, binds)).await?;
-        Ok(last.into_iter().next())
+        let end = sql::query(transaction.conn, Fragment::prepared(end, binds)).await?;
+        Ok(end.into_iter().next())
     }
 
-    /// The entries without vectors that no other service has claimed, and whether this service has claimed each. When
-    /// two services find the same entry at the same time, only one claims it.
+    /// Claims at most `limit` of the entries without vectors, up to the entry `through`. Entries with another service's
+    /// claim are skipped. This service's own claims are renewed. A returned entry that is not claimed was claimed by
+    /// another service between the two parts of the statement.
     ///
     /// The time is a bound value, because with Citus a statement must not read the clocks of several servers.
     async fn claim(
         &self,
         transaction: &mut Transaction<'_>,
         set: &Set,
-        last: Option<&Last>,
+        through: Option<&EntryKey>,
         limit: i64,
     ) -> Result<Vec<Waiting>, Failure> {
-        // Raw SQL for the CTEs and ON CONFLICT. It is planned each time, because the best plan depends on which entries
-        // lack vectors.
-        macro_rules! claim {
-            ($up_to:literal) => {
-                concat!(
-                    "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e \
-                     WHERE (e.owner_id, e.id) > (?, ?)",
-                    $up_to,
-                    " AND NOT EXISTS (SELECT 1 FROM context.chunks AS c \
-                      WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) \
-                     AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k \
-                      WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ? AND k.version = e.version \
-                      AND k.holder <> ? AND k.until > ?) \
-                     ORDER BY e.owner_id, e.id LIMIT ?), \
-                     claimed AS (INSERT INTO context.embedding_claims AS k (owner_id, id, set_id, version, holder, until) \
-                     SELECT w.owner_id, w.id, ?, w.version, ?, ? FROM waiting AS w \
-                     ON CONFLICT (owner_id, id, set_id) DO UPDATE \
-                     SET version = excluded.version, holder = excluded.holder, until = excluded.until \
-                     WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ? \
-                     RETURNING k.owner_id, k.id) \
-                     SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, \
-                     k.id IS NOT NULL AS claimed \
-                     FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
-                     LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id ORDER BY e.owner_id, e.id"
-                )
-            };
-        }
         let Set { set_id, now } = *set;
-        let holder = || Bind::text(self.holder.as_str());
-        let mut binds = vec![Bind::text(self.after.0.as_str()), Bind::Int(self.after.1)];
-        if let Some(Last { owner_id, id }) = last {
-            binds.extend([Bind::text(owner_id.as_str()), Bind::Int(*id)]);
-        }
-        binds.extend([
+        let until = now.saturating_add(CLAIM_MICROS);
+        let through = through.map_or(Fragment::new(""), |EntryKey { owner_id, id }| {
+            fragment!(
+                " AND (e.owner_id, e.id) <= (?, ?)",
+                Bind::text(owner_id.as_str()),
+                Bind::Int(*id),
+            )
+        });
+        // Raw SQL for the CTEs and ON CONFLICT. It is planned each time, because the best plan depends on how many
+        // entries after the cursor already have vectors.
+        let claim = fragment!(
+            "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e \
+             WHERE (e.owner_id, e.id) > (?, ?){through} AND NOT EXISTS (SELECT 1 FROM context.chunks AS c \
+              WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) \
+             AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k \
+              WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ? AND k.version = e.version \
+              AND k.holder <> ? AND k.until > ?) \
+             ORDER BY e.owner_id, e.id LIMIT ?), \
+             claimed AS (INSERT INTO context.embedding_claims AS k (owner_id, id, set_id, version, holder, until) \
+             SELECT w.owner_id, w.id, ?, w.version, ?, ? FROM waiting AS w \
+             ON CONFLICT (owner_id, id, set_id) DO UPDATE \
+             SET version = excluded.version, holder = excluded.holder, until = excluded.until \
+             WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ? \
+             RETURNING k.owner_id, k.id) \
+             SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, \
+             k.id IS NOT NULL AS claimed \
+             FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
+             LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id ORDER BY e.owner_id, e.id",
+            Bind::text(self.after.0.as_str()),
+            Bind::Int(self.after.1),
+            through,
             Bind::Int(set_id),
             Bind::Int(set_id),
-            holder(),
+            Bind::text(self.holder.as_str()),
             Bind::Int(now),
-        ]);
-        binds.extend([Bind::Int(limit), Bind::Int(set_id), holder()]);
-        binds.extend([Bind::Int(now.saturating_add(CLAIM_MICROS)), Bind::Int(now)]);
-        let sql = match last {
-            Some(_) => claim!(" AND (e.owner_id, e.id) <= (?, ?)"),
-            None => claim!(""),
-        };
-        Ok(sql::query(transaction.conn, Fragment::planned(sql, binds)).await?)
+            Bind::Int(limit),
+            Bind::Int(set_id),
+            Bind::text(self.holder.as_str()),
+            Bind::Int(until),
+            Bind::Int(now),
+        );
+        Ok(sql::query(transaction.conn, claim).await?)
     }
 }
 
-/// Adds vectors to entries that still have none.
+/// Adds vectors to entries that still have none. Returns the number of entries that got theirs.
 pub(super) struct Add(pub Vec<LateEmbedding>);
 
 impl Writing for Add {
-    type Outcome = u64;
+    type Outcome = Once<u64>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<u64>, Failure> {
         let Some(first) = self.0.first() else {
-            return Ok(0);
+            return Ok(Once(0));
         };
         let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
-            return Ok(0);
+            return Ok(Once(0));
         };
-        // Locks the threads, as every write does, so that no entry changes from here on.
+        // Locks the threads, like every write. From here on, no entry can change.
         let threads = self.threads(transaction).await?;
         transaction.lock_threads(threads).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;
         let mut added = 0;
+        // Not `transaction.vectors`, which is absent if this service does not know of the tables. They exist, because there
+        // is a set.
         let mut chunks = ChunkChanges::default();
         for LateEmbedding {
             id,
@@ -198,6 +204,7 @@ impl Writing for Add {
             let is_unembedded = unembedded
                 .iter()
                 .any(|entry| entry.id == *id && entry.version == *version);
+            // A call has the embeddings of one model. Others are skipped.
             if is_unembedded
                 && embedded.model == first.embedded.model
                 && chunks.add_late(*id, embedded)
@@ -206,10 +213,11 @@ impl Writing for Add {
             }
         }
         chunks.write(transaction.conn, transaction.owner).await?;
+        // Releases the claims of every service: the entries have vectors now, or have changed.
         let release = "DELETE FROM context.embedding_claims WHERE owner_id = ? AND id = ANY(?) AND set_id = ?";
         let release = Fragment::prepared(release, self.binds(transaction, Some(set_id)));
         sql::execute(transaction.conn, release).await?;
-        Ok(added)
+        Ok(Once(added))
     }
 }
 

@@ -69,7 +69,8 @@ impl VectorStore for PostgresStore {
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
-        self.write_aside(owner, Add(embeddings)).await
+        let Once(added) = self.write_aside(owner, Add(embeddings)).await?;
+        Ok(added)
     }
 
     async fn tokens(
