@@ -10,8 +10,11 @@
 //! | a write | `write`: the chunks of stored, changed and deleted entries |
 //! | a search | `rank`: both retrievers on one state of the database; `search`: the nearest entries; `estimates`: the number of entries that satisfy a filter; `index`: the HNSW index |
 //! | an entry without vectors | `pending`: one service claims it, embeds it and adds the vectors |
-//! | a model | `sets`: the rows; `use_model`: the selection at startup; `moving`: the change to another model; `sweep`: deletion of the previous sets |
-//! | the rest | `store`: the trait that the engine calls; `state`: the state in memory; `tables`: creating the tables; `count`, `tokens`: two reads; `types`: pgvector's type |
+//! | a model | `sets`: the rows; `use_model`: the selection at startup; `moving`: the change to another model; `sweep`: deletes old sets and expired claims |
+//! | the trait that the engine calls | `store` |
+//! | a read of the number of embedded entries, and of token vectors | `count`, `tokens` |
+//! | the tables, and pgvector's type | `tables`, `types` |
+//! | the state in memory | `state` |
 
 mod count;
 mod estimates;

@@ -2,7 +2,7 @@
 //! of a small search, and agents search the same thread repeatedly. The estimate only decides how to search, so a stale
 //! one costs time but does not change the result.
 
-#![expect(clippy::disallowed_methods, reason = "the age of estimates")]
+#![expect(clippy::disallowed_methods, reason = "measures how old an estimate is")]
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use context_store::OwnerId;
 
 /// Maximum number of estimates in memory.
 const CAPACITY: usize = 64;
-/// How long an estimate is used. It does not include entries stored meanwhile.
+/// How long an estimate is used. Entries stored since then are not counted.
 const LIFETIME: Duration = Duration::from_secs(30);
 
 /// The recent estimates. A filter may be as large as a request, so only its hash is stored. A hash collision also only
@@ -41,7 +41,8 @@ impl Estimates {
     /// The key of this owner and filter.
     pub fn key(&self, owner: &OwnerId, filter: &Filter) -> Key {
         let mut hashing = Hashing(self.hasher.build_hasher());
-        // The debug form contains every part of a filter.
+        // The debug form contains every part of a filter. If it left something out, two filters would share an
+        // estimate.
         let _ = write!(hashing, "{:?} {filter:?}", owner.as_str());
         Key(hashing.0.finish())
     }

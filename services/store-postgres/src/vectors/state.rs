@@ -1,10 +1,10 @@
-//! The vectors' state that a service keeps in memory.
+//! What a service holds in memory about the vectors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::estimates::Estimates;
 
-/// The vectors' state that a service keeps in memory.
+/// What a service holds in memory about the vectors.
 #[derive(Debug)]
 pub(crate) struct VectorState {
     has_tables: AtomicBool,
@@ -26,12 +26,14 @@ impl VectorState {
         }
     }
 
-    /// Whether the database has tables for vectors. Without pgvector it has none.
+    /// Whether this service knows of tables for vectors. Without pgvector there are none. If another service creates
+    /// them later, this one must be restarted: until then its updates and deletes leave the old chunks of their
+    /// entries.
     pub fn has_tables(&self) -> bool {
         self.has_tables.load(Ordering::Relaxed)
     }
 
-    /// Records that the tables now exist.
+    /// Records that the tables exist.
     pub fn set_has_tables(&self) {
         self.has_tables.store(true, Ordering::Relaxed);
     }

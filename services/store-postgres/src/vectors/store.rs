@@ -173,7 +173,7 @@ impl PostgresStore {
         }
     }
 
-    /// Runs work that changes neither entries nor revisions.
+    /// Runs a write that logs no change. The default owner stands for "no owner", and such a write needs no time.
     async fn write_aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
         let options = WriteOptions {
             now: Timestamp(0),
@@ -188,7 +188,7 @@ impl PostgresStore {
 fn no_such_vectors() -> StoreError {
     Error::new(
         Reason::FeatureUnavailable,
-        "the database holds no vectors of this embedding model",
+        "the database has no vectors of this embedding model",
     )
     .into()
 }

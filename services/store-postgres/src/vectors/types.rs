@@ -6,7 +6,7 @@ use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::SqlType;
 use tokio_postgres::types::{ToSql as _, Type};
 
-/// The SQL type `vector`, in any schema that the extension is installed in.
+/// The SQL type `vector`, whichever schema the extension is in.
 #[derive(Debug, Clone, Copy, SqlType, QueryId)]
 #[diesel(postgres_type(name = "vector"))]
 pub(crate) struct VectorType;

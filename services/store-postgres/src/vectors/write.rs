@@ -11,15 +11,16 @@ use crate::pg::sql::{self, Bind, Fragment};
 
 /// Maximum number of chunks inserted by one statement.
 const CHUNKS_AT_ONCE: usize = 1_000;
-/// The same maximum for chunks with token vectors, which take some tens of kilobytes each.
+/// Maximum number for chunks with token vectors, which take some tens of kilobytes each.
 const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
-/// A transaction's changes of `chunks`.
+/// A transaction's changes of `chunks`. An entry must not be both added and removed in one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkChanges<'v> {
-    /// The vectors of each entry. If an entry is written more than once, the last vectors count.
+    /// What to insert for each entry: the vectors of its last write. `None`: nothing.
     entries: BTreeMap<i64, Option<&'v Embedded>>,
-    /// Entries whose chunks are deleted first.
+    /// Entries whose chunks of all sets are deleted before anything is inserted. An update during a change of the model
+    /// therefore also deletes the vectors of the building set, and the entry gets new ones later.
     stale: Vec<i64>,
 }
 
@@ -103,7 +104,7 @@ struct Row<'v> {
     chunk: &'v EmbeddedChunk,
 }
 
-/// Whether all vectors have the model's dimensions. Others are never stored.
+/// Whether there are vectors and all have the model's dimensions. Others are never stored.
 fn fits(embedded: &Embedded) -> bool {
     let Embedded { model, chunks } = embedded;
     !chunks.is_empty()
@@ -112,7 +113,8 @@ fn fits(embedded: &Embedded) -> bool {
             .all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
 }
 
-/// Inserts chunks if the database has a set for the model. Otherwise their entries remain without vectors.
+/// Inserts chunks into the set with this model's name, in any state. If there is none, the entries remain without
+/// vectors. The caller holds the locks of the entries' threads and has deleted old chunks, so there is no conflict.
 async fn insert(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -127,7 +129,7 @@ async fn insert(
              WHERE s.model = ? AND s.dimensions = ?"
         };
     }
-    // One statement, so that chunks and token vectors are in the same set or in none.
+    // One statement, so that a chunk and its tokens go to the same set.
     const WITH_TOKENS: &str = concat!(
         "WITH stored AS (",
         insert!(),

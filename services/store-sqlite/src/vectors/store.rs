@@ -162,7 +162,7 @@ impl VectorStore for SqliteStore {
                 None => {
                     return Err(Error::new(
                         Reason::FeatureUnavailable,
-                        "the database holds no vectors of this embedding model",
+                        "the database has no vectors of this embedding model",
                     )
                     .into());
                 }
