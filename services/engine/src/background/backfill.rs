@@ -172,7 +172,7 @@ pub(super) async fn slice(
         .iter()
         .map(|entry| Some(entry.text.clone()))
         .collect();
-    let embeddings = match embed(active, texts, usize::MAX).await {
+    let embeddings = match embed(active, texts).await {
         Ok(embeddings) => embeddings,
         Err(error @ ProviderError::Unavailable { retry_after, .. }) => {
             return Err(Failure {

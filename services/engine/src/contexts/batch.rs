@@ -7,7 +7,7 @@ use context_store::{Embedding, StoredBatch, Written};
 use super::Contexts;
 use super::outcome::{batch_reply, nothing_written};
 use crate::access::{Admitted, Caller};
-use crate::retrieval::WriteEmbeddings;
+use crate::retrieval::{WriteEmbeddings, with_pending_note};
 use crate::validate;
 
 /// The valid items of a batch, and the errors of the invalid ones with their indexes.
@@ -113,9 +113,10 @@ impl Contexts {
         self.summaries
             .add_stored(&caller.owner, &texts.want_summaries, &written.outcome);
         let mut reply = batch_reply(written, failed, verb, updated_fields, id_of);
-        reply.message = self
-            .embeddings
-            .stored_message(reply.message, texts.are_pending);
+        if texts.are_pending {
+            self.embeddings.wake_worker();
+        }
+        reply.message = with_pending_note(reply.message, texts.are_pending);
         Ok(reply)
     }
 }

@@ -10,7 +10,7 @@ use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
-use crate::retrieval::WriteEmbeddings;
+use crate::retrieval::{WriteEmbeddings, with_pending_note};
 use crate::validate;
 
 impl Contexts {
@@ -62,8 +62,10 @@ impl Contexts {
                 "Context {id} is the thread's newest entry and says the same; no second one was stored"
             )
         } else {
-            self.embeddings
-                .stored_message(format!("Stored context {id}"), pending)
+            if pending {
+                self.embeddings.wake_worker();
+            }
+            with_pending_note(format!("Stored context {id}"), pending)
         };
         Ok(StoreContextReply {
             success: true,

@@ -10,7 +10,7 @@ use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
-use crate::retrieval::WriteEmbeddings;
+use crate::retrieval::{WriteEmbeddings, with_pending_note};
 use crate::validate;
 
 impl Contexts {
@@ -69,10 +69,11 @@ impl Contexts {
         if wants_summary {
             self.summaries.add(&caller.owner, id);
         }
-        let message = self.embeddings.stored_message(
-            format!("Updated {} of context {id}", updated_fields.join(", ")),
-            pending,
-        );
+        if pending {
+            self.embeddings.wake_worker();
+        }
+        let message = format!("Updated {} of context {id}", updated_fields.join(", "));
+        let message = with_pending_note(message, pending);
         Ok(UpdateContextReply {
             success: true,
             context_id: id,

@@ -8,7 +8,7 @@
 //!   retriever finds, best first, from the store. It reranks them and reads the entries of the page at the ranking's
 //!   revision. Before reranking, `fusion` combines the two rankings of a hybrid search.
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
-//!   interaction also uses the preceding `turns` of an entry.
+//!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
 //! - `hits` converts entries to results.
 //! - `embedding` holds the model in use and creates the vectors of stored texts.
 
@@ -29,6 +29,7 @@ mod turns;
 
 pub(crate) use embedding::{
     ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, provider_error, unavailable,
+    with_pending_note,
 };
 pub use truncate::truncate;
 

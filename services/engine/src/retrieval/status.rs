@@ -6,6 +6,7 @@ use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, Semantic
 use context_store::StoreStatistics;
 
 use super::Retrieval;
+use super::embedding::NO_TOKEN_VECTORS;
 use crate::access::Caller;
 use crate::config::Switch;
 use crate::coverage::percentage;
@@ -74,16 +75,17 @@ impl Retrieval {
             aggregation: "max".to_owned(),
         };
         let (reranks, reranker) = (self.rerank_candidates() > 0, self.reranker.get());
-        let why_not = match self.reranking.enabled {
-            Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
-            Switch::True | Switch::Auto => Some(reason.unwrap_or_else(|| {
-                "this embedding provider gives no vectors of tokens; set RERANK_PROVIDER".to_owned()
-            })),
+        let why_not = if reranks {
+            None
+        } else if self.reranking.enabled == Switch::False {
+            Some("switched off by ENABLE_RERANKING=false".to_owned())
+        } else {
+            Some(reason.unwrap_or_else(|| format!("{NO_TOKEN_VECTORS}; set RERANK_PROVIDER")))
         };
         let reranking = RerankingStatus {
             enabled: reranks,
             available: reranks,
-            reason: why_not.filter(|_| !reranks),
+            reason: why_not,
             provider: reranks.then(|| {
                 reranker
                     .as_ref()

@@ -490,6 +490,33 @@ async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_on_failure_fail_a_text_too_long_to_wait_for_is_stored_and_embedded_later() {
+    for database in Database::all().await {
+        let flags = [
+            with_model(),
+            vec![
+                "--embedding-on-failure=fail".to_owned(),
+                "--chunk-size=16".to_owned(),
+            ],
+        ]
+        .concat();
+        let service = database.start(&flags).await;
+        let long = "the database stores tags. ".repeat(2_000);
+        let reply = service
+            .post(
+                "/v1/contexts",
+                json!({"thread_id": "t", "source": "user", "text": long}),
+            )
+            .send()
+            .await;
+        assert_eq!(reply.status.as_u16(), 201, "{}", reply.body);
+        let message = reply.json()["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("pending"), "{message}");
+        until_embedded(&service, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_gets_its_reply_while_the_provider_is_away() {
     for database in Database::all().await {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -69,11 +69,13 @@ pub(super) fn checked(
     dimensions: u32,
 ) -> Result<Vec<Vec<f32>>, ProviderError> {
     if vectors.len() != count {
-        return Err(wrong("it has another number of vectors than of texts"));
+        return Err(wrong(
+            "the number of vectors differs from the number of texts",
+        ));
     }
     for vector in &mut vectors {
         if u32::try_from(vector.len()) != Ok(dimensions) {
-            return Err(wrong("a vector has another length than the model's"));
+            return Err(wrong("a vector does not have the model's dimensions"));
         }
         let length = vector
             .iter()
@@ -81,7 +83,7 @@ pub(super) fn checked(
             .sum::<f64>()
             .sqrt();
         if !length.is_finite() || length < 1e-12 {
-            return Err(wrong("a vector has no direction"));
+            return Err(wrong("a vector is zero or not finite"));
         }
         vector
             .iter_mut()

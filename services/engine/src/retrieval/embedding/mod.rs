@@ -6,7 +6,7 @@ mod write;
 
 pub(crate) use active_model::{ActiveModel, model_of, provider_error, unavailable};
 pub(crate) use texts::embed;
-pub(crate) use write::WriteEmbeddings;
+pub(crate) use write::{WriteEmbeddings, with_pending_note};
 
 use std::sync::{Arc, RwLock};
 
@@ -19,6 +19,9 @@ use super::reranker::CurrentReranker;
 use crate::config::{EmbeddingConfig, RerankConfig, Switch};
 use crate::error::store_error;
 use crate::lock;
+
+/// Why late interaction is impossible with a provider.
+pub(super) const NO_TOKEN_VECTORS: &str = "this embedding provider does not return token vectors";
 
 /// The embedding model in use, if any.
 pub(crate) struct Embeddings {
@@ -87,10 +90,10 @@ impl Embeddings {
     }
 
     /// Combines the provider with its model. Token vectors are stored if RERANK_STORE_TOKENS is set and reranking reads
-    /// them.
+    /// them. Install the reranker before: a reranker that comes later does not change what is stored.
     pub fn activate(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> ActiveModel {
         let stores_tokens =
-            self.rerank.store_tokens && self.why_tokens_are_of_no_use(&*embedder).is_none();
+            self.rerank.store_tokens && self.why_tokens_are_unused(&*embedder).is_none();
         ActiveModel {
             embedder,
             model,
@@ -99,13 +102,13 @@ impl Embeddings {
     }
 
     /// Why reranking does not read stored token vectors. `None` when it does.
-    fn why_tokens_are_of_no_use(&self, embedder: &dyn Embedder) -> Option<&'static str> {
+    fn why_tokens_are_unused(&self, embedder: &dyn Embedder) -> Option<&'static str> {
         if self.rerank.enabled == Switch::False {
             Some("reranking is off")
         } else if self.reranker.get().is_some() {
             Some("a reranker is configured that reads texts")
         } else if !embedder.has_token_vectors() {
-            Some("this embedding provider gives no vectors of tokens")
+            Some(NO_TOKEN_VECTORS)
         } else {
             None
         }
@@ -117,7 +120,7 @@ impl Embeddings {
             return None;
         }
         let active = self.model().ok()?;
-        self.why_tokens_are_of_no_use(&*active.embedder)
+        self.why_tokens_are_unused(&*active.embedder)
     }
 
     /// Switches embedding off. `reason` appears in the errors of semantic search.

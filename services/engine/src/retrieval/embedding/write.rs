@@ -1,4 +1,4 @@
-//! Embeds the texts of a write, before its transaction or later in the background.
+//! Embeds the texts of a write before its transaction.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use context_store::Embedding;
 
 use super::Embeddings;
 use super::active_model::provider_error;
-use super::texts::embed;
+use super::texts::split;
 use crate::access::Admitted;
 use crate::config::OnFailure;
 
 /// Maximum time that a write waits for its vectors. After that, they are created in the background.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many.
-const WRITE_CHUNKS: usize = 400;
+/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many. Texts of more chunks
+/// are embedded in the background.
+const MAX_WRITE_CHUNKS: usize = 400;
 
 /// Part of the reply when the vectors are created later.
-const PENDING: &str = "embeddings are pending and follow in the background";
+const PENDING: &str = "embeddings are pending and will be created in the background";
 
 /// The vectors of a write's items.
 #[derive(Debug, Default)]
 pub(crate) struct WriteEmbeddings {
-    /// One for each item. Empty when no model is in use.
+    /// One for each item. Empty if no model is in use, no item has a new text, or the write is a repetition.
     pub items: Vec<Embedding>,
     /// Whether vectors are missing and will be created in the background.
     pub pending: bool,
@@ -31,7 +32,8 @@ pub(crate) struct WriteEmbeddings {
 
 impl Embeddings {
     /// Embeds the texts of a write. Nothing is embedded if no model is in use, or for a repeated write, which stores
-    /// nothing.
+    /// nothing. Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is
+    /// no failure of the provider, and a retry would not help.
     ///
     /// # Errors
     /// The provider's errors, with `EMBEDDING_ON_FAILURE=fail`.
@@ -59,33 +61,53 @@ impl Embeddings {
                 });
             }
         };
-        let count = texts.len();
-        let outcome = tokio::time::timeout(WRITE_TIMEOUT, embed(&active, texts, WRITE_CHUNKS))
+        let pending = WriteEmbeddings {
+            items: vec![Embedding::Later; texts.len()],
+            pending: true,
+        };
+        let embedding = async {
+            let texts = split(&active, texts).await?;
+            if texts.chunk_count() > MAX_WRITE_CHUNKS {
+                return Ok(None);
+            }
+            texts.embed(&active).await.map(Some)
+        };
+        let outcome = tokio::time::timeout(WRITE_TIMEOUT, embedding)
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")));
         match outcome {
-            Ok(items) => Ok(WriteEmbeddings {
+            Ok(Some(items)) => Ok(WriteEmbeddings {
                 items,
                 pending: false,
             }),
+            Ok(None) => {
+                tracing::debug!(
+                    "Long texts are stored without vectors, which will be created in the background"
+                );
+                Ok(pending)
+            }
             Err(error) if self.config.on_failure == OnFailure::Fail => Err(provider_error(error)),
             Err(error) => {
-                tracing::warn!(error = %error, "Entries are stored without vectors; they follow in the background");
-                Ok(WriteEmbeddings {
-                    items: vec![Embedding::Later; count],
-                    pending: true,
-                })
+                tracing::warn!(
+                    error = %error,
+                    "Entries are stored without vectors, which will be created in the background"
+                );
+                Ok(pending)
             }
         }
     }
 
-    /// The reply's message for a committed write. When vectors are pending, the message says so, and the worker that
-    /// creates them is woken.
-    pub fn stored_message(&self, message: String, pending: bool) -> String {
-        if !pending {
-            return message;
-        }
+    /// Wakes the worker that creates pending vectors. Call it after the commit.
+    pub fn wake_worker(&self) {
         self.wake.notify_one();
+    }
+}
+
+/// The reply's message. If vectors are pending, it says so.
+pub(crate) fn with_pending_note(message: String, pending: bool) -> String {
+    if pending {
         format!("{message}; {PENDING}")
+    } else {
+        message
     }
 }
