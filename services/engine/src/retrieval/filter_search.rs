@@ -1,6 +1,9 @@
 //! Search by filters only.
 
-#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a search takes"
+)]
 
 use std::time::Instant;
 
@@ -11,6 +14,11 @@ use super::hits::undamaged;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
+
+/// Number of results if the request does not say.
+const DEFAULT_LIMIT: i64 = 30;
+/// Maximum number of results.
+const MAX_LIMIT: i64 = 100;
 
 impl Retrieval {
     /// Returns the entries that match the filters, newest first.
@@ -29,8 +37,8 @@ impl Retrieval {
         let page = validate::page(
             request.limit,
             request.offset,
-            30,
-            100,
+            DEFAULT_LIMIT,
+            MAX_LIMIT,
             i64::from(u32::MAX),
             &mut violations,
         );
@@ -38,7 +46,12 @@ impl Retrieval {
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
         let explain = request.explain_query.unwrap_or(false);
-        let selection = self.selection(caller, request.include_images, explain, self.shown_chars());
+        let selection = self.selection(
+            caller,
+            request.include_images,
+            explain,
+            self.text_chars_to_read(),
+        );
         let found = self
             .store
             .search_contexts(
@@ -50,6 +63,7 @@ impl Retrieval {
             )
             .await
             .map_err(store_error)?;
+        // The reply has no field for warnings. Damage is logged.
         let (entries, _) = undamaged(found.entries);
         let results: Vec<_> = entries
             .into_iter()

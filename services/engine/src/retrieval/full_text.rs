@@ -1,20 +1,23 @@
 //! Full-text search.
 
-#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a search takes"
+)]
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{
     Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation, Reason, Result,
-    Scores, Violations,
+    Scores, SearchHit, Violations,
 };
-use context_store::{FtsPage, FtsSearch, StoredEntry};
+use context_store::{FtsPage, FtsSearch, ScoredEntry, StoredEntry};
 use context_text::{Mode, Parsed, Query};
 
 use super::Retrieval;
 use super::hits::undamaged;
-use super::ranked::{cap_warning, ranked_page};
+use super::ranked::{cap_warning, requested_page};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -44,11 +47,11 @@ impl Retrieval {
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
         let (mode_name, mode) = parse_mode(request.mode.as_deref(), &mut violations);
-        let page = ranked_page(request.limit, request.offset, &mut violations);
+        let page = requested_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
-        let parsed = self.parsed(mode, &request.query, &mut violations);
         violations.finish(())?;
+        let parsed = self.parse(mode, &request.query)?;
 
         let explain = request.explain_query.unwrap_or(false);
         let highlight = request.highlight.unwrap_or(false);
@@ -71,7 +74,11 @@ impl Retrieval {
         };
         let snippet_query = highlight.then(|| parsed.clone());
         // Snippets need whole texts.
-        let text_chars = if highlight { None } else { self.shown_chars() };
+        let text_chars = if highlight {
+            None
+        } else {
+            self.text_chars_to_read()
+        };
         let selection = self.selection(caller, request.include_images, explain, text_chars);
         let search = FtsSearch {
             query: parsed,
@@ -96,31 +103,15 @@ impl Retrieval {
             )
             .await
             .map_err(store_error)?;
-        let scores: HashMap<i64, f64> = entries
-            .iter()
-            .map(|scored| (scored.entry.id, scored.score))
-            .collect();
-        let (entries, damaged) =
-            undamaged(entries.into_iter().map(|scored| scored.entry).collect());
-        let snippets = match snippet_query {
-            Some(parsed) if used_fallback => {
-                self.snippets(&entries, parsed.loosest().clone()).await?
+        let snippet_query = snippet_query.map(|parsed| {
+            if used_fallback {
+                parsed.loosest().clone()
+            } else {
+                parsed.query
             }
-            Some(parsed) => self.snippets(&entries, parsed.query).await?,
-            None => vec![None; entries.len()],
-        };
-        reply.results = entries
-            .into_iter()
-            .zip(snippets)
-            .map(|(entry, snippet)| {
-                let scores = Scores::Fts(FtsScores {
-                    fts_score: scores.get(&entry.id).copied().unwrap_or_default(),
-                    fts_rank: None,
-                    rerank_score: None,
-                });
-                self.hit(entry, Some(scores), snippet)
-            })
-            .collect();
+        });
+        let (results, damaged) = self.full_text_results(entries, snippet_query).await?;
+        reply.results = results;
         reply.count = reply.results.len() as i64;
         reply.stats =
             explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
@@ -130,19 +121,45 @@ impl Retrieval {
         Ok(reply)
     }
 
-    /// Parses the query for the store. `None` when it has no words, or when the request is invalid.
-    fn parsed(&self, mode: Mode, query: &str, violations: &mut Violations) -> Option<Parsed> {
-        if !violations.is_empty() {
-            return None;
-        }
-        context_text::parse(mode, query, &self.analyzer).unwrap_or_else(|error| {
+    /// Parses the query for the store. `None` when it has no words.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with the position of the mistake in a malformed boolean query.
+    fn parse(&self, mode: Mode, query: &str) -> Result<Option<Parsed>> {
+        context_text::parse(mode, query, &self.analyzer).map_err(|error| {
             let description = format!(
                 "`query` is malformed at character {}: {}",
                 error.position, error.message
             );
-            violations.push("query", description);
-            None
+            Error::invalid("query", description)
         })
+    }
+
+    /// The results of a page, and a warning for each damaged entry. `snippet_query` is the query to highlight.
+    async fn full_text_results(
+        &self,
+        scored: Vec<ScoredEntry>,
+        snippet_query: Option<Query>,
+    ) -> Result<(Vec<SearchHit>, Vec<String>)> {
+        let scores: HashMap<i64, f64> = scored
+            .iter()
+            .map(|scored| (scored.entry.id, scored.score))
+            .collect();
+        let (entries, damaged) = undamaged(scored.into_iter().map(|scored| scored.entry).collect());
+        let snippets = match snippet_query {
+            Some(query) => self.snippets(&entries, query).await?,
+            None => vec![None; entries.len()],
+        };
+        let hit = |(entry, snippet): (StoredEntry, Option<String>)| {
+            let scores = Scores::Fts(FtsScores {
+                fts_score: scores.get(&entry.id).copied().unwrap_or_default(),
+                fts_rank: None,
+                rerank_score: None,
+            });
+            self.hit(entry, Some(scores), snippet)
+        };
+        let hits = entries.into_iter().zip(snippets).map(hit).collect();
+        Ok((hits, damaged))
     }
 
     /// Creates a snippet of each text with the query's words marked. Texts may be long, so this runs outside the async

@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use context_store::{FtsHit, Ranking, SemanticHit};
 
-/// Number of ranks of each ranking that are fused first, separately from all lower ranks.
-pub(super) const SHALLOW: usize = 200;
+/// Number of ranks in the first part of each ranking.
+pub(super) const FIRST_PART: usize = 200;
+/// Number of ranks in the first and the second part of each ranking together.
+pub(super) const DEEP: usize = 1_000;
 
 /// The method that fuses two rankings.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,10 +16,9 @@ pub(super) enum Fusion {
     ReciprocalRank {
         /// The constant k.
         k: f64,
-        /// Only ranks up to this one are added. With k = 60, two ranks of 61 weigh more than one first rank, so the sum
-        /// over deep rankings would be close to their average. An entry that is beyond the window in both rankings gets
-        /// the score of its better rank only. This score is below that of any rank in the window, so the order does not
-        /// depend on the depth of the rankings.
+        /// Only ranks up to this one are added. With k = 60, an entry with rank 61 in both rankings would otherwise
+        /// score higher than one that is first in only one ranking. An entry that is beyond the window in both gets the
+        /// score of its better rank only. This score is below that of any rank in the window.
         window: i64,
     },
     /// The weighted sum of the scores. The scores of each ranking are first scaled to the range 0 to 1.
@@ -45,23 +46,24 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking: a weighted sum of the scores, also with reciprocal rank fusion, because ranks say
-    /// little about how much better the first entry is than the tenth. At most 0 for an entry beyond the first
-    /// [`SHALLOW`] ranks.
+    /// The score for reranking: always the weighted sum. Ranks do not show how much better one entry is than the next.
+    /// An entry beyond the first part gets 1 less: at most 0, and the entries of the first part have at least 0.
     pub blend: f64,
-    /// The full-text retriever's rank, from 1, if it counts towards the score.
+    /// The full-text retriever's rank, from 1. With reciprocal rank fusion `None` if it does not count towards the
+    /// score.
     pub fts_rank: Option<i64>,
     /// The full-text retriever's score.
     pub fts_score: Option<f64>,
-    /// The semantic retriever's rank, from 1, if it counts towards the score.
+    /// The semantic retriever's rank, with the same rule.
     pub semantic_rank: Option<i64>,
     /// The semantic retriever's hit.
     pub semantic: Option<SemanticHit>,
 }
 
 /// The boundaries between the parts of a ranking. Each part is fused separately, and the fused parts are concatenated.
-/// The depth of a ranking is one of these boundaries or the maximum depth, so the order never depends on the page.
-const PARTS: [usize; 4] = [0, SHALLOW, 1_000, usize::MAX];
+/// The depth of a ranking is [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a page does not
+/// depend on the depth. An entry in two parts counts only in the first.
+const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 
 /// Fuses the rankings, best first. Among equal scores the greater id comes first.
 pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
@@ -102,13 +104,10 @@ fn fuse_part(fts: &[FtsHit], semantic: &[SemanticHit], first: i64, fusion: Fusio
             .semantic
             .map_or(0.0, |found| scaled_semantic(-found.distance));
         let convex = |fts_weight: f64| fts_weight * fts + (1.0 - fts_weight) * semantic;
-        let below_the_first = if first == 1 { 0.0 } else { 1.0 };
-        entry.blend = convex(BLEND_FTS_WEIGHT) - below_the_first;
+        let penalty = if first == 1 { 0.0 } else { 1.0 };
+        entry.blend = convex(BLEND_FTS_WEIGHT) - penalty;
         entry.score = match fusion {
-            Fusion::ReciprocalRank { k, window } => {
-                entry.keep_ranks_that_count(window);
-                entry.ranks().map(|rank| 1.0 / (k + rank as f64)).sum()
-            }
+            Fusion::ReciprocalRank { k, window } => entry.reciprocal_ranks(k, window),
             Fusion::Convex => convex(FTS_WEIGHT),
         };
     }
@@ -129,13 +128,9 @@ impl Fused {
         }
     }
 
-    /// The ranks that count towards the score.
-    fn ranks(&self) -> impl Iterator<Item = i64> + use<> {
-        [self.fts_rank, self.semantic_rank].into_iter().flatten()
-    }
-
-    /// Keeps the ranks up to `window`. If both are beyond it, keeps the better one.
-    fn keep_ranks_that_count(&mut self, window: i64) {
+    /// Removes the ranks beyond `window`, except for the better one if both are, and returns the sum of `1 / (k +
+    /// rank)` over the others.
+    fn reciprocal_ranks(&mut self, k: f64, window: i64) -> f64 {
         let within = |rank: Option<i64>| rank.filter(|rank| *rank <= window);
         let (fts, semantic) = (within(self.fts_rank), within(self.semantic_rank));
         if fts.or(semantic).is_some() {
@@ -147,6 +142,11 @@ impl Fused {
                 self.semantic_rank = None
             }
         }
+        [self.fts_rank, self.semantic_rank]
+            .into_iter()
+            .flatten()
+            .map(|rank| 1.0 / (k + rank as f64))
+            .sum()
     }
 }
 
@@ -231,7 +231,12 @@ mod tests {
         ];
         assert_eq!(found, expected);
         for entry in &fused {
-            let sum: f64 = entry.ranks().map(|rank| 1.0 / (60.0 + rank as f64)).sum();
+            let ranks = [entry.fts_rank, entry.semantic_rank];
+            let sum: f64 = ranks
+                .iter()
+                .flatten()
+                .map(|rank| 1.0 / (60.0 + *rank as f64))
+                .sum();
             assert_eq!(entry.score, sum);
         }
         assert!(
@@ -265,8 +270,8 @@ mod tests {
         let all: Vec<i64> = (1..=500).collect();
         let deep = fuse(&ranking(&all, &all), Fusion::Convex);
         assert!(
-            deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0)
-                && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0)
+            deep[..FIRST_PART].iter().all(|entry| entry.blend >= 0.0)
+                && deep[FIRST_PART..].iter().all(|entry| entry.blend <= 0.0)
         );
     }
 
@@ -276,7 +281,7 @@ mod tests {
         let reversed: Vec<i64> = (1..=3000).rev().collect();
         for fusion in [RRF, Fusion::Convex] {
             let deep = fuse(&ranking(&all, &reversed), fusion);
-            for places in [SHALLOW, 1_000] {
+            for places in [FIRST_PART, DEEP] {
                 let shallow = fuse(&ranking(&all[..places], &reversed[..places]), fusion);
                 assert_eq!(deep[..shallow.len()], shallow, "{places} {fusion:?}");
             }

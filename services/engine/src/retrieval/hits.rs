@@ -36,7 +36,7 @@ pub(super) fn milliseconds(since: Instant) -> f64 {
 impl Retrieval {
     /// Number of characters to read of each text. One more than a result shows, to detect whether the text is
     /// truncated.
-    pub(super) fn shown_chars(&self) -> Option<u32> {
+    pub(super) fn text_chars_to_read(&self) -> Option<u32> {
         u32::try_from(self.search.truncation_length + 1).ok()
     }
 

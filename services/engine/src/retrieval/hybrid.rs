@@ -1,6 +1,9 @@
 //! Hybrid search: full-text and semantic search together.
 
-#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a search takes"
+)]
 
 use std::time::Instant;
 
@@ -8,15 +11,15 @@ use context_model::{
     Error, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Operation, Reason,
     Result, Scores, Violations,
 };
-use context_store::{FtsSearch, RankSearch};
+use context_store::{FtsSearch, RankSearch, Ranking, SemanticSearch};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
-use super::fusion::{Fused, Fusion, SHALLOW, fuse};
+use super::embedding::unavailable;
+use super::fusion::{FIRST_PART, Fused, Fusion, fuse};
 use super::hits::milliseconds;
-use super::ranked::{Ranked, RankedPage, RankedSearch, depth, ranked_page, times};
-use super::rerank::Candidate;
-use super::semantic::EmbeddedQuery;
+use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
+use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
 use crate::config::Switch;
 use crate::validate;
@@ -26,8 +29,8 @@ impl Retrieval {
     /// unavailable is skipped with a warning.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no retriever works; `SCOPE_MISSING` without
-    /// `read`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no retriever works; `STORE_UNAVAILABLE` when
+    /// none works because the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn hybrid_search_context(
         &self,
         caller: &Caller,
@@ -54,7 +57,7 @@ impl Retrieval {
             window: i64::from(self.search.hybrid_rank_window),
         };
         let fusion = parse_fusion(request.fusion_method.as_deref(), rrf, &mut violations);
-        let page = ranked_page(request.limit, request.offset, &mut violations);
+        let page = requested_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
@@ -62,21 +65,20 @@ impl Retrieval {
         let explain = request.explain_query.unwrap_or(false);
         let Retrievers {
             fts,
+            full_text_works,
             semantic,
-            used,
-            mut warnings,
+            encoded,
+            mut unavailable_because,
         } = self.retrievers(&wanted, &request.query).await?;
         let model_ms = milliseconds(started);
-        let (semantic, encoded) = semantic
-            .map(|embedded| (embedded.search, embedded.encoded))
-            .unzip();
-        let search = RankedSearch {
+        let mut search = RankedSearch {
             query: &request.query,
-            encoded: encoded.flatten(),
+            encoded,
             rank: RankSearch {
                 fts,
                 semantic,
-                depth: depth(page, SHALLOW as u32),
+                // Fusion takes its first part from each ranking. The next depth that holds it is 1,000.
+                depth: depth(page, FIRST_PART as u32),
                 explain,
             },
             filter,
@@ -84,16 +86,26 @@ impl Retrieval {
             min_revision,
             include_images: request.include_images,
         };
+        let combine = |ranking: &Ranking| fuse(ranking, fusion);
+        let mut found = self.ranked_page(caller, &search, combine).await;
+        if full_text_works
+            && let Err(error) = &found
+            && error.reason == Reason::FeatureUnavailable
+            && search.rank.semantic.take().is_some()
+        {
+            // Another service has changed the database to another model, and the vectors of this one are deleted.
+            unavailable_because.push(unavailable(&error.message).message);
+            found = self.ranked_page(caller, &search, combine).await;
+        }
         let RankedPage {
             results,
             ranking,
-            warnings: more_warnings,
+            warnings: page_warnings,
             mut plan,
             search_ms,
-        } = self
-            .ranked(caller, search, |ranking| fuse(ranking, fusion))
-            .await?;
-        warnings.extend(more_warnings);
+        } = found?;
+        let mut warnings = warnings(unavailable_because, &search.rank);
+        warnings.extend(page_warnings);
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
             plan.push(format!(
@@ -107,7 +119,7 @@ impl Retrieval {
         Ok(HybridSearchContextReply {
             query: request.query,
             fusion_method: fusion.name().to_owned(),
-            search_modes_used: used,
+            search_modes_used: used(&search.rank),
             fts_count: fts_count as i64,
             semantic_count: semantic_count as i64,
             count: results.len() as i64,
@@ -118,47 +130,48 @@ impl Retrieval {
         })
     }
 
-    /// Selects the requested retrievers that are available, with a warning for each that is not.
+    /// Selects the requested retrievers that are available.
     ///
     /// # Errors
-    /// `FEATURE_UNAVAILABLE` when none is available.
+    /// When none is available: the embedding error if semantic search was requested, or else `FEATURE_UNAVAILABLE`.
     async fn retrievers(&self, wanted: &Wanted, query: &str) -> Result<Retrievers> {
-        let (mut used, mut missing) = (Vec::new(), Vec::new());
-        let mut fts = None;
-        if wanted.fts && self.search.fts_on() {
-            used.push("fts".to_owned());
-            fts = self.fts_query(query);
-        } else if wanted.fts {
-            missing.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
+        let full_text_works = wanted.fts && self.search.fts_on();
+        let mut retrievers = Retrievers {
+            fts: full_text_works.then(|| self.fts_query(query)).flatten(),
+            full_text_works,
+            semantic: None,
+            encoded: None,
+            unavailable_because: Vec::new(),
+        };
+        let reasons = &mut retrievers.unavailable_because;
+        if wanted.fts && !full_text_works {
+            reasons.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
         }
-        let mut semantic = None;
+        let mut failure = None;
         if wanted.semantic {
             match self.embedded_query(query).await {
                 Ok(embedded) => {
-                    used.push("semantic".to_owned());
-                    semantic = Some(embedded);
+                    retrievers.semantic = Some(embedded.search);
+                    retrievers.encoded = embedded.encoded;
                 }
-                Err(error) => missing.push(error.message),
+                Err(error) => {
+                    reasons.push(error.message.clone());
+                    failure = Some(error);
+                }
             }
         }
-        if used.is_empty() {
-            let message = format!("hybrid search has no search to run: {}", missing.join("; "));
-            return Err(Error::new(Reason::FeatureUnavailable, message));
+        if full_text_works || retrievers.semantic.is_some() {
+            return Ok(retrievers);
         }
-        let only = if semantic.is_some() {
-            "only semantic search ran"
-        } else {
-            "only full-text search ran"
-        };
-        let warnings = missing
-            .into_iter()
-            .map(|reason| format!("{reason}; {only}"))
-            .collect();
-        Ok(Retrievers {
-            fts,
-            semantic,
-            used,
-            warnings,
+        let reasons = retrievers.unavailable_because.join("; ");
+        let message = format!("hybrid search has no search to run: {reasons}");
+        Err(match failure {
+            // Its reason says whether a retry can help.
+            Some(mut error) => {
+                error.message = message;
+                error
+            }
+            None => Error::new(Reason::FeatureUnavailable, message),
         })
     }
 
@@ -181,22 +194,46 @@ impl Retrieval {
 
 /// The retrievers of one search.
 struct Retrievers {
-    /// The query of the full-text retriever. Also `None` when the query has no words.
+    /// The query of the full-text retriever. `None` if the retriever is unavailable or the query has no words.
     fts: Option<FtsSearch>,
+    /// Whether full-text search is requested and on.
+    full_text_works: bool,
     /// The query of the semantic retriever.
-    semantic: Option<EmbeddedQuery>,
-    /// The names of the retrievers used.
-    used: Vec<String>,
+    semantic: Option<SemanticSearch>,
+    /// The query's token vectors, if the semantic retriever created them.
+    encoded: Option<EncodedQuery>,
     /// Why the other requested retrievers are unavailable.
-    warnings: Vec<String>,
+    unavailable_because: Vec<String>,
 }
 
-impl Ranked for Fused {
+/// The names of the retrievers that ran.
+fn used(search: &RankSearch) -> Vec<String> {
+    let fts = search.fts.as_ref().map(|_| "fts".to_owned());
+    let semantic = search.semantic.as_ref().map(|_| "semantic".to_owned());
+    fts.into_iter().chain(semantic).collect()
+}
+
+/// A warning for each retriever that is unavailable. It says what ran instead.
+fn warnings(unavailable_because: Vec<String>, search: &RankSearch) -> Vec<String> {
+    let ran = if search.semantic.is_some() {
+        "only semantic search ran"
+    } else if search.fts.is_some() {
+        "only full-text search ran"
+    } else {
+        "no search ran, because full-text search found no word in the query"
+    };
+    unavailable_because
+        .into_iter()
+        .map(|reason| format!("{reason}; {ran}"))
+        .collect()
+}
+
+impl RankedHit for Fused {
     fn candidate(self) -> Candidate {
         Candidate {
             id: self.id,
             score: self.blend,
-            part: self.semantic,
+            best_chunk: self.semantic,
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
 use context_store::{ChunkPlace, ChunkTokens, VectorStore};
@@ -14,7 +15,7 @@ use context_text::ContentWord;
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
-use super::rerank::{BestPart, Candidate, EncodedQuery, RerankQuery, unreadable};
+use super::rerank::{Candidate, EncodedQuery, Excerpt, RerankQuery, unreadable};
 use super::turns::{Turn, with_preceding};
 use crate::access::Caller;
 
@@ -24,7 +25,7 @@ const FUNCTION_WORD_WEIGHT: f64 = 0.1;
 const MIN_WORD_WEIGHT: f64 = 0.3;
 
 impl Retrieval {
-    /// The candidates' scores, 0 to 1. `None` when the provider has no token vectors.
+    /// The candidates' scores, 0 to 1. `None` if no model is in use or its provider has no token vectors.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -38,82 +39,57 @@ impl Retrieval {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
         };
-        let (query_tokens, mut parts, stored) = tokio::try_join!(
+        let (query_tokens, mut excerpts, stored) = tokio::try_join!(
             query_tokens(&active, query, encoded),
-            self.parts(caller, candidates),
+            self.excerpts(caller, candidates),
             stored_tokens(caller, &active, self.store.vectors(), candidates),
         )?;
         let Some(query_tokens) = query_tokens else {
             return Ok(None);
         };
-        let weights = self.weights(&active, query, &query_tokens, &parts);
-        let (unstored, texts): (Vec<i64>, Vec<String>) = parts
+        // The weights need the texts, so they are computed before the texts are moved out.
+        let weights = self.weights(&active, query, &query_tokens, &excerpts);
+        let (unstored, texts): (Vec<i64>, Vec<String>) = excerpts
             .iter_mut()
-            .filter(|part| !stored.contains_key(&part.id))
-            .map(|part| (part.id, std::mem::take(&mut part.text)))
+            .filter(|excerpt| !stored.contains_key(&excerpt.id))
+            .map(|excerpt| (excerpt.id, std::mem::take(&mut excerpt.text)))
             .unzip();
-        let mut note = format!(
-            "rerank: by late interaction with {}",
-            active.embedder.model().name
-        );
-        if active.stores_tokens {
-            note.push_str(&format!(
-                "; the token vectors of {} entries were stored, of {} not",
-                stored.len(),
-                unstored.len()
-            ));
-        }
-        notes.push(note);
+        notes.push(note(&active, stored.len(), unstored.len()));
         let Some(encoded) = active.embedder.token_vectors(texts, Role::Document).await? else {
             return Ok(None);
         };
-        let dimensions = active.model.dimensions as usize;
-        let (context_weight, context_gap) =
-            (self.reranking.context_weight, self.reranking.context_gap);
-        let compare = move || {
-            // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
-            let unstored = unstored
-                .into_iter()
-                .zip(encoded)
-                .map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, dimensions)));
-            let codes: HashMap<i64, TokenCodes> = stored.into_iter().chain(unstored).collect();
-            let turns: Vec<Turn> = parts
-                .into_iter()
-                .filter_map(|part| {
-                    Some(Turn {
-                        similarities: codes.get(&part.id)?.best_similarities(&query_tokens),
-                        id: part.id,
-                        thread_id: part.thread_id,
-                        created_at: part.created_at,
-                    })
-                })
-                .collect();
-            with_preceding(&turns, context_weight, context_gap)
-                .into_iter()
-                .map(|(id, similarities)| (id, score(&similarities, &weights)))
-                .collect()
+        let comparison = Comparison {
+            query_tokens,
+            weights,
+            excerpts,
+            stored,
+            unstored: unstored.into_iter().zip(encoded).collect(),
+            dimensions: active.model.dimensions as usize,
+            context_weight: self.reranking.context_weight,
+            context_gap: self.reranking.context_gap,
         };
         // Long texts and a long query need some hundred million multiplications.
-        let scores = tokio::task::spawn_blocking(compare).await;
+        let scores = tokio::task::spawn_blocking(|| comparison.scores()).await;
         scores.map(Some).map_err(|_| {
             ProviderError::Malformed("the texts could not be compared with the query".to_owned())
         })
     }
 
-    /// The weight of each token of the query, given the texts of the candidates.
+    /// The weight of each token of the query, given the texts of the candidates. Of an entry that only full-text search
+    /// found, this is the start of the text, although its stored token vectors are those of its first chunk.
     fn weights(
         &self,
         active: &ActiveModel,
         query: &str,
         tokens: &TokenVectors,
-        parts: &[BestPart],
+        excerpts: &[Excerpt],
     ) -> Vec<f64> {
         let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
         let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
         let mut texts_with: HashMap<&str, usize> = HashMap::new();
-        for part in parts {
+        for excerpt in excerpts {
             let mut seen: HashSet<&str> = HashSet::new();
-            self.analyzer.tokens(&part.text, &mut |token| {
+            self.analyzer.tokens(&excerpt.text, &mut |token| {
                 seen.extend(stems.get(token.stem));
                 seen.len() < stems.len()
             });
@@ -124,7 +100,7 @@ impl Retrieval {
         let weight = |start: &usize| match words.iter().find(|word| word.range.contains(start)) {
             Some(word) => rarity(
                 texts_with.get(word.stem.as_str()).copied().unwrap_or(0),
-                parts.len(),
+                excerpts.len(),
             )
             .max(MIN_WORD_WEIGHT),
             None => FUNCTION_WORD_WEIGHT,
@@ -136,6 +112,61 @@ impl Retrieval {
         weights.extend(starts.iter().map(weight));
         weights.truncate(tokens.ids.len());
         weights
+    }
+}
+
+/// The line of the plan.
+fn note(active: &ActiveModel, stored: usize, unstored: usize) -> String {
+    let model = &active.embedder.model().name;
+    let mut note = format!("rerank: by late interaction with {model}");
+    if active.stores_tokens {
+        note.push_str(&format!(
+            "; the token vectors of {stored} entries were stored, of {unstored} not"
+        ));
+    }
+    note
+}
+
+/// The query's tokens and the candidates that are compared with them.
+struct Comparison {
+    query_tokens: Arc<TokenVectors>,
+    /// The weight of each token of the query.
+    weights: Vec<f64>,
+    /// The candidates. Their texts are not used.
+    excerpts: Vec<Excerpt>,
+    /// The stored token vectors, by entry.
+    stored: HashMap<i64, TokenCodes>,
+    /// The new token vectors of the other entries.
+    unstored: Vec<(i64, TokenVectors)>,
+    dimensions: usize,
+    context_weight: f64,
+    context_gap: Duration,
+}
+
+impl Comparison {
+    /// The score of each candidate, 0 to 1.
+    fn scores(self) -> HashMap<i64, f64> {
+        // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
+        let unstored = self
+            .unstored
+            .into_iter()
+            .map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, self.dimensions)));
+        let codes: HashMap<i64, TokenCodes> = self.stored.into_iter().chain(unstored).collect();
+        let turn = |excerpt: Excerpt| {
+            Some(Turn {
+                similarities: codes
+                    .get(&excerpt.id)?
+                    .best_similarities(&self.query_tokens),
+                id: excerpt.id,
+                thread_id: excerpt.thread_id,
+                created_at: excerpt.created_at,
+            })
+        };
+        let turns: Vec<Turn> = self.excerpts.into_iter().filter_map(turn).collect();
+        with_preceding(&turns, self.context_weight, self.context_gap)
+            .into_iter()
+            .map(|(id, similarities)| (id, score(&similarities, &self.weights)))
+            .collect()
     }
 }
 
@@ -157,7 +188,8 @@ async fn query_tokens(
     }
 }
 
-/// The stored token vectors of each candidate's best part, or of its first part if the best part is unknown.
+/// The stored token vectors of each candidate's best chunk, or of its first chunk if the best one is unknown. If the
+/// model changed during the search, the positions are those of the former model's chunks.
 async fn stored_tokens(
     caller: &Caller,
     active: &ActiveModel,
@@ -169,7 +201,7 @@ async fn stored_tokens(
     }
     let place = |candidate: &Candidate| ChunkPlace {
         id: candidate.id,
-        position: candidate.part.map_or(0, |part| part.position),
+        position: candidate.best_chunk.map_or(0, |chunk| chunk.position),
     };
     let places = candidates.iter().map(place).collect();
     let found = vectors

@@ -1,25 +1,35 @@
 //! The common steps of semantic and hybrid search: rank ids with the retrievers, rerank the best candidates, and read
 //! the entries of the page.
 
-#![expect(clippy::disallowed_methods, reason = "how long ranking takes")]
+#![expect(clippy::disallowed_methods, reason = "measures how long ranking takes")]
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{Filter, Limits, Result, Scores, SearchHit, Violations};
 use context_store::{Page, RankSearch, Ranking, Read, StoredEntry};
 
 use super::Retrieval;
+use super::fusion::DEEP;
 use super::hits::{milliseconds, undamaged};
-use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranking};
+use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
 
-/// The possible depths of a ranking. Each has room for a page and for the candidates of reranking.
-const DEPTHS: [u32; 3] = [64, 1_000, 10_100];
+/// Maximum number of results on a page.
+const MAX_LIMIT: i64 = 100;
 
-/// Maximum number of rankings for one search. The search ranks again if entries of the page changed after the ranking.
-const MAX_RANKINGS: u32 = 3;
+/// The possible depths of a ranking. Each has room for a page and for the candidates of reranking. The last one has
+/// room for the last page.
+const DEPTHS: [u32; 3] = [
+    64,
+    DEEP as u32,
+    (Limits::MAX_RANKED_OFFSET + MAX_LIMIT) as u32,
+];
+
+/// Maximum number of attempts for one page. The search ranks again if entries of the page changed after the ranking.
+const MAX_ATTEMPTS: u32 = 3;
 
 /// A search with a validated request and an embedded query.
 pub(super) struct RankedSearch<'r> {
@@ -35,7 +45,7 @@ pub(super) struct RankedSearch<'r> {
 }
 
 /// An entry in the ranking of a search.
-pub(super) trait Ranked: Copy {
+pub(super) trait RankedHit: Copy {
     /// The entry as a candidate for reranking.
     fn candidate(self) -> Candidate;
 
@@ -47,7 +57,7 @@ pub(super) trait Ranked: Copy {
 pub(super) struct RankedPage {
     /// The results, best first.
     pub results: Vec<SearchHit>,
-    /// What the retrievers found, after `order` has processed it.
+    /// What the retrievers found.
     pub ranking: Ranking,
     /// The limitations of the results, one sentence each.
     pub warnings: Vec<String>,
@@ -58,80 +68,93 @@ pub(super) struct RankedPage {
 }
 
 impl Retrieval {
-    /// Runs a ranked search. `order` combines the retrievers' rankings into one, best first.
+    /// Runs a ranked search and returns one page. `combine` turns the retrievers' rankings into one, best first.
     ///
     /// # Errors
-    /// The store's errors.
-    pub(super) async fn ranked<R: Ranked>(
+    /// The store's errors. `FEATURE_UNAVAILABLE` if the database has no vectors of the query's model.
+    pub(super) async fn ranked_page<H: RankedHit>(
         &self,
         caller: &Caller,
-        search: RankedSearch<'_>,
-        order: impl Fn(&mut Ranking) -> Vec<R>,
+        search: &RankedSearch<'_>,
+        combine: impl Fn(&Ranking) -> Vec<H>,
     ) -> Result<RankedPage> {
-        let mut rankings = 0;
-        loop {
-            rankings += 1;
-            let started = Instant::now();
-            let mut ranking = self.rank(caller, &search).await?;
-            let search_ms = milliseconds(started);
-            let mut plan = std::mem::take(&mut ranking.plan);
-
-            let ordered = order(&mut ranking);
-            let candidates: Vec<Candidate> =
-                ordered.iter().map(|entry| entry.candidate()).collect();
-            let query = RerankQuery {
-                text: search.query,
-                encoded: search.encoded.clone(),
-            };
-            let Reranking {
-                order: reranked,
-                warning,
-            } = self.rerank(caller, query, &candidates, &mut plan).await;
-
-            let shown = in_page(&reranked, search.page);
-            let ids = shown.iter().map(|(id, _)| *id).collect();
-            let entries = self
-                .entries_in_order(caller, ids, search.include_images, ranking.revision)
-                .await?;
-            let changed = shown.len() - entries.len();
-            if changed > 0 && rankings < MAX_RANKINGS {
-                continue;
+        for _ in 1..MAX_ATTEMPTS {
+            let (page, changed) = self.attempt(caller, search, &combine).await?;
+            if changed == 0 {
+                return Ok(page);
             }
-
-            let mut warnings: Vec<String> = warning.into_iter().collect();
-            warnings.extend(ranking.capped_at.map(cap_warning));
-            if changed > 0 {
-                warnings.push(format!(
-                    "{changed} results were changed while they were searched, and are left out; search again"
-                ));
-            }
-            let (entries, damaged) = undamaged(entries);
-            warnings.extend(damaged);
-            let scores = |id: i64| {
-                let position = candidates.iter().position(|entry| entry.id == id)?;
-                let (_, rerank_score) = shown.iter().find(|(shown, _)| *shown == id)?;
-                Some(ordered[position].scores(*rerank_score))
-            };
-            let results = entries
-                .into_iter()
-                .map(|entry| (scores(entry.id), entry))
-                .map(|(scores, entry)| self.hit(entry, scores, None))
-                .collect();
-            return Ok(RankedPage {
-                results,
-                ranking,
-                warnings,
-                plan,
-                search_ms,
-            });
         }
+        let (mut page, changed) = self.attempt(caller, search, &combine).await?;
+        if changed > 0 {
+            page.warnings.push(format!(
+                "{changed} results changed during the search and were left out; search again"
+            ));
+        }
+        Ok(page)
+    }
+
+    /// Ranks once. Returns the page, and how many of its entries changed after the ranking. Those are left out.
+    async fn attempt<H: RankedHit>(
+        &self,
+        caller: &Caller,
+        search: &RankedSearch<'_>,
+        combine: impl Fn(&Ranking) -> Vec<H>,
+    ) -> Result<(RankedPage, usize)> {
+        let started = Instant::now();
+        let mut ranking = self.rank(caller, search).await?;
+        let search_ms = milliseconds(started);
+        let mut plan = std::mem::take(&mut ranking.plan);
+
+        let hits = combine(&ranking);
+        let candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
+        let query = RerankQuery {
+            text: search.query,
+            encoded: search.encoded.clone(),
+        };
+        let Reranked { order, warning } = self.rerank(caller, query, &candidates, &mut plan).await;
+
+        let shown = in_page(&order, search.page);
+        let ids = shown.iter().map(|(id, _)| *id).collect();
+        let entries = self
+            .entries_in_order(caller, ids, search.include_images, ranking.revision)
+            .await?;
+        let changed = shown.len() - entries.len();
+
+        let mut warnings: Vec<String> = warning.into_iter().collect();
+        warnings.extend(ranking.capped_at.map(cap_warning));
+        let (entries, damaged) = undamaged(entries);
+        warnings.extend(damaged);
+        let rerank_scores: HashMap<i64, Option<f64>> = shown.iter().copied().collect();
+        let mut scores: HashMap<i64, Scores> = candidates
+            .iter()
+            .zip(&hits)
+            .filter_map(|(candidate, hit)| {
+                let rerank_score = rerank_scores.get(&candidate.id)?;
+                Some((candidate.id, hit.scores(*rerank_score)))
+            })
+            .collect();
+        let results = entries
+            .into_iter()
+            .map(|entry| {
+                let scores = scores.remove(&entry.id);
+                self.hit(entry, scores, None)
+            })
+            .collect();
+        let page = RankedPage {
+            results,
+            ranking,
+            warnings,
+            plan,
+            search_ms,
+        };
+        Ok((page, changed))
     }
 
     /// Runs the retrievers.
     async fn rank(&self, caller: &Caller, search: &RankedSearch<'_>) -> Result<Ranking> {
         let read = read::at(search.min_revision);
         if search.rank.fts.is_none() && search.rank.semantic.is_none() {
-            // Only the full-text retriever is used, and the query contains only punctuation or emoji.
+            // Only full-text search is available, and the query contains only punctuation or emoji.
             let revision = self.revision(caller, read).await?;
             return Ok(Ranking {
                 revision,
@@ -150,7 +173,7 @@ impl Retrieval {
             .map_err(store_error)
     }
 
-    /// The owner's revision, for a search that reads nothing else.
+    /// The owner's revision, for a search that reads nothing else. The store has no cheaper read of it.
     pub(super) async fn revision(&self, caller: &Caller, read: Read) -> Result<i64> {
         let statistics = self
             .store
@@ -160,8 +183,8 @@ impl Retrieval {
         Ok(statistics.revision)
     }
 
-    /// Reads the entries with these ids, in this order. Entries that were updated or deleted after `revision` are
-    /// omitted. They may no longer match the filter, and they differ from the state at the reply's revision.
+    /// Reads the entries with these ids, in this order. The read omits entries that changed after `revision`. They may
+    /// no longer match the filter, and they differ from the state at the reply's revision.
     async fn entries_in_order(
         &self,
         caller: &Caller,
@@ -172,7 +195,7 @@ impl Retrieval {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let selection = self.selection(caller, include_images, false, self.shown_chars());
+        let selection = self.selection(caller, include_images, false, self.text_chars_to_read());
         let read = Read {
             as_of: Some(revision),
             ..read::at(Some(revision))
@@ -188,16 +211,24 @@ impl Retrieval {
     }
 }
 
-/// The page of a ranked search.
-pub(super) fn ranked_page(
+/// The requested page of a ranked search.
+pub(super) fn requested_page(
     limit: Option<i64>,
     offset: Option<i64>,
     violations: &mut Violations,
 ) -> Page {
-    validate::page(limit, offset, 5, 100, Limits::MAX_RANKED_OFFSET, violations)
+    validate::page(
+        limit,
+        offset,
+        5,
+        MAX_LIMIT,
+        Limits::MAX_RANKED_OFFSET,
+        violations,
+    )
 }
 
-/// The depth of the ranking for this page. It is one of [`DEPTHS`], so that adjacent pages come from the same ranking.
+/// The smallest of [`DEPTHS`] that holds the page and `at_least` entries, so that adjacent pages usually come from the
+/// same ranking.
 pub(super) fn depth(page: Page, at_least: u32) -> u32 {
     let wanted = page
         .offset

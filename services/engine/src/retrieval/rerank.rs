@@ -1,7 +1,10 @@
 //! Reranking: sorts the best candidates again by comparing their texts with the query. It uses a reranker if one is
 //! configured, or else late interaction.
 
-#![expect(clippy::disallowed_methods, reason = "how long reranking takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long reranking takes"
+)]
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use context_model::Timestamp;
 use context_providers::{ProviderError, TokenVectors};
-use context_store::{RowSelection, SemanticHit, StoreError, StoredEntry};
+use context_store::{SemanticHit, StoreError, StoredEntry};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
@@ -23,7 +26,7 @@ use crate::read;
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.5;
-/// Number of characters read of an entry whose best part is unknown because the semantic retriever did not find it.
+/// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
 const START_CHARS: u32 = 1_000;
 
 /// An entry that may be reranked.
@@ -33,8 +36,8 @@ pub(super) struct Candidate {
     /// The retrievers' score. Higher is better. It decides which candidates are reranked, and is blended with the score
     /// of late interaction.
     pub score: f64,
-    /// The entry's best part, if the semantic retriever found the entry.
-    pub part: Option<SemanticHit>,
+    /// The entry's chunk that is nearest to the query, if the semantic retriever found the entry.
+    pub best_chunk: Option<SemanticHit>,
 }
 
 /// The vectors of a query's tokens, and the model that made them.
@@ -50,7 +53,7 @@ pub(super) struct RerankQuery<'q> {
 
 /// The part of a candidate's text that is compared with the query, with the candidate's thread and creation time.
 #[derive(Debug)]
-pub(super) struct BestPart {
+pub(super) struct Excerpt {
     pub id: i64,
     pub thread_id: String,
     pub created_at: Timestamp,
@@ -59,7 +62,7 @@ pub(super) struct BestPart {
 
 /// The result of reranking.
 #[derive(Debug)]
-pub(super) struct Reranking {
+pub(super) struct Reranked {
     /// All candidates in their new order, each with its score from 0 to 1 if it was reranked.
     pub order: Vec<(i64, Option<f64>)>,
     /// Why nothing was reranked although reranking is on.
@@ -82,15 +85,16 @@ impl Retrieval {
         }
     }
 
-    /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same.
+    /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same. The time limit
+    /// includes the read of the texts. Blocking work that has begun continues after it.
     pub(super) async fn rerank(
         &self,
         caller: &Caller,
         query: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
-    ) -> Reranking {
-        let unchanged = |warning| Reranking {
+    ) -> Reranked {
+        let unchanged = |warning| Reranked {
             order: candidates
                 .iter()
                 .map(|candidate| (candidate.id, None))
@@ -122,16 +126,13 @@ impl Retrieval {
             "rerank: {head} candidates in {:.1} ms",
             milliseconds(started)
         ));
+        // An entry that was deleted meanwhile has no score.
         let score = |id: i64| scores.get(&id).map_or(0.0, |score| score.clamp(0.0, 1.0));
         let mut reranked: Vec<(i64, f64)> = chosen
             .iter()
             .map(|candidate| (candidate.id, score(candidate.id)))
             .collect();
-        reranked.sort_by(|a, b| {
-            b.1.partial_cmp(&a.1)
-                .unwrap_or(std::cmp::Ordering::Equal)
-                .then(b.0.cmp(&a.0))
-        });
+        reranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
         let chosen: HashSet<i64> = chosen.iter().map(|candidate| candidate.id).collect();
         let others = candidates
             .iter()
@@ -142,7 +143,7 @@ impl Retrieval {
             .map(|(id, score)| (id, Some(score)))
             .chain(others)
             .collect();
-        Reranking {
+        Reranked {
             order,
             warning: None,
         }
@@ -158,9 +159,11 @@ impl Retrieval {
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
         if let Some(reranker) = self.reranker.get() {
-            let parts = self.parts(caller, candidates).await?;
-            let (ids, texts): (Vec<i64>, Vec<String>) =
-                parts.into_iter().map(|part| (part.id, part.text)).unzip();
+            let excerpts = self.excerpts(caller, candidates).await?;
+            let (ids, texts): (Vec<i64>, Vec<String>) = excerpts
+                .into_iter()
+                .map(|excerpt| (excerpt.id, excerpt.text))
+                .unzip();
             notes.push(format!(
                 "rerank: by {} of {}",
                 reranker.model(),
@@ -169,7 +172,7 @@ impl Retrieval {
             let scores = reranker.rerank(query.text, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
                 return Err(ProviderError::Malformed(
-                    "its scores do not fit the texts".to_owned(),
+                    "the number of scores is wrong, or a score is not finite".to_owned(),
                 ));
             }
             return Ok(Some(ids.into_iter().zip(scores).collect()));
@@ -193,44 +196,40 @@ impl Retrieval {
         Ok(Some(candidates.iter().map(blend).collect()))
     }
 
-    /// Reads the best part of each candidate's text. Entries that were deleted meanwhile are omitted.
-    pub(super) async fn parts(
+    /// Reads the best chunk of each candidate, or the start of its text. Entries that were deleted meanwhile are
+    /// omitted. Reads the newest state: if an entry changed after the ranking, the read of the page notices it.
+    pub(super) async fn excerpts(
         &self,
         caller: &Caller,
         candidates: &[Candidate],
-    ) -> Result<Vec<BestPart>, ProviderError> {
-        let last = candidates
-            .iter()
-            .map(|candidate| candidate.part.map_or(START_CHARS, |part| part.end))
-            .max()
-            .unwrap_or(0);
-        let selection = RowSelection {
-            images: false,
-            text_chars: Some(last),
-            explain: false,
-            max_bytes: self.max_reply_bytes,
-            memory: caller.memory.clone(),
+    ) -> Result<Vec<Excerpt>, ProviderError> {
+        let range = |candidate: &Candidate| {
+            candidate
+                .best_chunk
+                .map_or((0, START_CHARS), |chunk| (chunk.start, chunk.end))
         };
+        let ranges: HashMap<i64, (u32, u32)> = candidates
+            .iter()
+            .map(|candidate| (candidate.id, range(candidate)))
+            .collect();
+        let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
+        let selection = self.selection(caller, None, false, Some(last));
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
         let found = self
             .store
             .get_contexts(&caller.owner, ids, selection, read::at(None))
-            .await;
-        let found = found.map_err(unreadable)?;
-        let part = |id: i64| {
-            let part = candidates
-                .iter()
-                .find(|candidate| candidate.id == id)
-                .and_then(|candidate| candidate.part);
-            part.map_or((0, START_CHARS), |part| (part.start, part.end))
+            .await
+            .map_err(unreadable)?;
+        let excerpt = |entry: StoredEntry| {
+            let range = *ranges.get(&entry.id)?;
+            Some(Excerpt {
+                id: entry.id,
+                text: characters(&entry.text, range).to_owned(),
+                thread_id: entry.thread_id,
+                created_at: entry.created_at,
+            })
         };
-        let best = |entry: StoredEntry| BestPart {
-            id: entry.id,
-            text: part_of(&entry.text, part(entry.id)).to_owned(),
-            thread_id: entry.thread_id,
-            created_at: entry.created_at,
-        };
-        Ok(found.entries.into_iter().map(best).collect())
+        Ok(found.entries.into_iter().filter_map(excerpt).collect())
     }
 }
 
@@ -248,7 +247,7 @@ fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
 }
 
 /// The characters of a text from `start` to `end`.
-fn part_of(text: &str, (start, end): (u32, u32)) -> &str {
+fn characters(text: &str, (start, end): (u32, u32)) -> &str {
     let byte = |character: u32| {
         text.char_indices()
             .nth(character as usize)

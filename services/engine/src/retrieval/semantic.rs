@@ -1,6 +1,9 @@
 //! Semantic search.
 
-#![expect(clippy::disallowed_methods, reason = "how long a search takes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a search takes"
+)]
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +18,7 @@ use context_store::{RankSearch, SemanticHit, SemanticSearch};
 use super::Retrieval;
 use super::embedding::{ActiveModel, unavailable};
 use super::hits::milliseconds;
-use super::ranked::{Ranked, RankedPage, RankedSearch, depth, ranked_page, times};
+use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
 use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
 use crate::validate;
@@ -35,7 +38,7 @@ impl Retrieval {
         let started = Instant::now();
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
-        let page = ranked_page(request.limit, request.offset, &mut violations);
+        let page = requested_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
@@ -60,13 +63,12 @@ impl Retrieval {
         let RankedPage {
             results,
             ranking,
+            // The reply has no field for warnings. Damage is logged.
             warnings: _,
             mut plan,
             search_ms,
         } = self
-            .ranked(caller, search, |ranking| {
-                std::mem::take(&mut ranking.semantic)
-            })
+            .ranked_page(caller, &search, |ranking| ranking.semantic.clone())
             .await?;
         if explain {
             plan.push(times(model_ms, search_ms));
@@ -112,12 +114,12 @@ pub(super) struct EmbeddedQuery {
     active: Arc<ActiveModel>,
 }
 
-impl Ranked for SemanticHit {
+impl RankedHit for SemanticHit {
     fn candidate(self) -> Candidate {
         Candidate {
             id: self.id,
             score: -self.distance,
-            part: Some(self),
+            best_chunk: Some(self),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Preceding turns count when an entry is compared with a query. In a conversation, a question often contains the words
-//! of the query, and the next turn contains the answer.
+//! Preceding turns are included when an entry is compared with a query. In a conversation, a question often contains
+//! the words of the query, and the next turn contains the answer.
 
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ pub(super) struct Turn {
 /// similarity and theirs. A preceding turn's similarities are multiplied by `weight` to the power of the difference of
 /// the ids, with `weight` from 0 to 1. Only entries in `turns` count that are of the same thread and at most `gap`
 /// older.
+///
+/// Ids stand for positions in the thread. They are an approximation: entries of other threads lie between them, and
+/// several services on one database lease ids in blocks, so a neighbour's id may be far away or smaller.
 pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<(i64, Vec<f32>)> {
     let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
     let of = |turn: &Turn| {

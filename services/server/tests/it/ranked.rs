@@ -144,7 +144,7 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_and_hybrid_sear
             );
             let said = found["warnings"]
                 .to_string()
-                .contains("1 results were changed while they were searched");
+                .contains("1 results changed during the search");
             assert_eq!(said, kind == "hybrid", "{found}");
             let unchanged = service.get("/v1/statistics").send().await.json()["revision"]
                 .as_i64()

@@ -36,7 +36,7 @@ fn with_model() -> Vec<String> {
 struct Database {
     flags: Vec<String>,
     _file: TempDir,
-    _server: Option<TestDatabase>,
+    server: Option<TestDatabase>,
 }
 
 impl Database {
@@ -49,7 +49,7 @@ impl Database {
         Self {
             flags,
             _file: directory,
-            _server: None,
+            server: None,
         }
     }
 
@@ -64,7 +64,7 @@ impl Database {
         Some(Self {
             flags,
             _file: TempDir::new().unwrap(),
-            _server: Some(server),
+            server: Some(server),
         })
     }
 
@@ -212,6 +212,19 @@ async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
         assert_eq!(
             (&only["search_modes_used"], &only["fts_count"]),
             (&json!(["semantic"]), &json!(0))
+        );
+        // Full-text search finds no word in such a query, so only semantic search can run.
+        let wordless = search(&service, "hybrid", json!({"query": "!?"})).await;
+        assert_eq!(wordless["search_modes_used"], json!(["semantic"]));
+        let nothing = search(
+            &service,
+            "hybrid",
+            json!({"query": "!?", "search_modes": ["fts"]}),
+        )
+        .await;
+        assert_eq!(
+            (&nothing["search_modes_used"], &nothing["results"]),
+            (&json!([]), &json!([]))
         );
         let convex = search(
             &service,
@@ -569,6 +582,21 @@ async fn a_retry_gets_its_reply_while_the_provider_is_away() {
             .expect("new texts cannot be embedded");
         let again = store("aaaa", "k").await;
         assert_eq!((again.status.as_u16(), again.json()), (201, first.json()));
+
+        // A hybrid search that needs the provider can be repeated. Others run without it.
+        let reply = service
+            .post(
+                "/v1/contexts/search/hybrid",
+                json!({"query": "bbbb", "search_modes": ["semantic"]}),
+            )
+            .send()
+            .await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.reason()),
+            (503, "STORE_UNAVAILABLE".to_owned())
+        );
+        let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
+        assert_eq!(found["search_modes_used"], json!(["fts"]));
     }
 }
 
@@ -968,6 +996,46 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
         );
         service.begin_stop();
         service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hybrid_search_uses_words_when_the_database_has_no_vectors_of_its_model_any_more() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let service = database.start(&named("first")).await;
+    let stored = service.store("t", TEXTS[3]).await;
+    // The state of a service that was not restarted an hour after a change to another model.
+    let server = database.server.as_ref().expect("a server");
+    server
+        .connect()
+        .await
+        .batch_execute("DELETE FROM context.embedding_sets")
+        .await
+        .expect("deleted");
+    let found = search(&service, "hybrid", json!({"query": "tags"})).await;
+    assert_eq!(
+        (ids(&found), &found["search_modes_used"]),
+        (vec![stored], &json!(["fts"]))
+    );
+    let warnings = found["warnings"].to_string();
+    assert!(
+        warnings.contains("no vectors of this embedding model; only full-text search ran"),
+        "{warnings}"
+    );
+    for (kind, body) in [
+        ("semantic", json!({"query": "tags"})),
+        (
+            "hybrid",
+            json!({"query": "tags", "search_modes": ["semantic"]}),
+        ),
+    ] {
+        let refused = service
+            .post(&format!("/v1/contexts/search/{kind}"), body)
+            .send()
+            .await;
+        assert_eq!(refused.reason(), "FEATURE_UNAVAILABLE", "{kind}");
     }
 }
 

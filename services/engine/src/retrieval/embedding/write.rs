@@ -14,8 +14,8 @@ use crate::config::OnFailure;
 
 /// Maximum time that a write waits for its vectors. After that, they are created in the background.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many. Texts of more chunks
-/// are embedded in the background.
+/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many. Texts of more
+/// chunks are embedded in the background.
 const MAX_WRITE_CHUNKS: usize = 400;
 
 /// Part of the reply when the vectors are created later.
