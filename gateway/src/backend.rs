@@ -200,11 +200,11 @@ impl Backend {
         let unavailable = |message| {
             Error::new(Reason::StoreUnavailable, message).with_retry_after(Duration::from_secs(2))
         };
-        match silence(status) {
-            Some(silence) => {
+        match connection_failure(status) {
+            Some(failure) => {
                 let cause = deepest(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
-                if silence == Silence::Broken && changes {
+                if failure == ConnectionFailure::Broken && changes {
                     return unavailable(
                         "the connection to the context service broke before it responded: the change may or may not have been made; \
                          check the stored data before you repeat it"
@@ -335,30 +335,30 @@ impl http_body::Body for CountedBody {
     }
 }
 
-/// Why a call has no response.
+/// How the connection of a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Silence {
+pub enum ConnectionFailure {
     /// There was no connection: the service never saw the request.
     Unreachable,
     /// The connection broke: the service may have received the request.
     Broken,
 }
 
-/// Returns why there was no response, if this status was created on the client side. Statuses
-/// from the service have no source and carry details.
+/// Returns how the connection failed, if this status was created on the client side. Statuses from
+/// the service have no source and carry details. `None` also when the service was too slow.
 #[must_use]
-pub fn silence(status: &tonic::Status) -> Option<Silence> {
+pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
     if chain().any(|error| error.is::<tonic::ConnectError>()) {
-        Some(Silence::Unreachable)
+        Some(ConnectionFailure::Unreachable)
     } else if chain().any(|error| error.is::<tonic::TimeoutExpired>()) {
         None
     } else if chain().next().is_some() {
-        Some(Silence::Broken)
+        Some(ConnectionFailure::Broken)
     } else {
         // A proxy's response while the service is down.
         (status.code() == tonic::Code::Unavailable && status.details().is_empty())
-            .then_some(Silence::Unreachable)
+            .then_some(ConnectionFailure::Unreachable)
     }
 }
 

@@ -15,19 +15,19 @@ use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::backend::{Backend, silence};
+use crate::backend::{Backend, connection_failure};
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
 
-/// Pauses before a read is retried while the service does not respond: 100 ms and 600 ms. A restart takes less than a
-/// second.
+/// Pauses before a read is sent again after its connection failed: 100 ms and 600 ms. A restart of the service takes
+/// less than a second.
 const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(100))
     .with_factor(6.0)
     .with_max_times(2);
 
-/// The operation behind the tool with this name. API keys have no tools.
+/// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
     Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
@@ -56,9 +56,10 @@ pub fn too_late(operation: Operation) -> Error {
     )
 }
 
-/// The key of the list in the reply, for operations whose tool is documented to return only a list.
+/// The field of the reply with the list, for operations whose tool is documented to return only a list. The text of
+/// such a tool is only this list.
 #[must_use]
-pub fn list_key(operation: Operation) -> Option<&'static str> {
+pub fn list_field(operation: Operation) -> Option<&'static str> {
     matches!(
         operation,
         Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts
@@ -75,7 +76,7 @@ pub struct Call<'a> {
     pub metadata: MetadataMap,
     /// The operation to call.
     pub operation: Operation,
-    /// Counts the memory of the request and of its reply.
+    /// Counts the memory of the request and of each reply that arrives. `None`: not counted.
     pub lease: Option<Arc<Lease>>,
 }
 
@@ -86,27 +87,26 @@ impl Call<'_> {
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
     /// service is unreachable.
     pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
-        /// Calls a method of a service and converts the response to a reply of the model.
-        macro_rules! call {
-            ($service:ident.$method:ident($message:expr) -> $reply:ident) => {{
-                let sending = self.send($message, |request| {
-                    let mut client = self.backend.$service();
-                    async move { client.$method(request).await }
-                });
-                self.reply::<model::$reply, _>(sending.await)
-            }};
-        }
-        /// One line for each operation: the service's method, the request and the reply.
+        /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
+        /// and in the protocol.
         macro_rules! operations {
             ($($operation:ident: $service:ident.$method:ident($request:ident) -> $reply:ident,)*) => {
                 match self.operation {
                     $(Operation::$operation => {
                         let request: model::$request = model::decode(Value::Object(arguments))?;
-                        call!($service.$method(pb::$request::from(request)) -> $reply)
+                        let sending = self.send(pb::$request::from(request), |request| {
+                            let mut client = self.backend.$service();
+                            async move { client.$method(request).await }
+                        });
+                        self.to_reply::<model::$reply, _>(sending.await)
                     })*
-                    // This operation has no parameters.
+                    // It has no parameters. All arguments are ignored.
                     Operation::GetStatistics => {
-                        call!(contexts.get_statistics(pb::GetStatisticsRequest::default()) -> Statistics)
+                        let sending = self.send(pb::GetStatisticsRequest::default(), |request| {
+                            let mut client = self.backend.contexts();
+                            async move { client.get_statistics(request).await }
+                        });
+                        self.to_reply::<model::Statistics, _>(sending.await)
                     }
                     Operation::CreateApiKey
                     | Operation::ListApiKeys
@@ -146,8 +146,9 @@ impl Call<'_> {
         }
     }
 
-    /// Sends the message. A read is retried while the service does not respond. A write is sent once, because it may
-    /// have been committed even if the response was lost.
+    /// Sends the message. A read is sent again if the connection failed, but not if the service was too slow or this
+    /// gateway refused the reply. A write is sent once, even with an idempotency key: it may have been committed
+    /// although the response was lost.
     async fn send<P, R, F>(
         &self,
         message: P,
@@ -161,13 +162,14 @@ impl Call<'_> {
             return method(self.envelope(message)).await;
         }
         let attempt = || method(self.envelope(message.clone()));
-        attempt
-            .retry(RETRY_PAUSES)
-            .when(|status| silence(status).is_some() && self.refusal().is_none())
-            .await
+        // A refused reply looks like a broken connection.
+        let may_retry =
+            |status: &Status| connection_failure(status).is_some() && self.refusal().is_none();
+        attempt.retry(RETRY_PAUSES).when(may_retry).await
     }
 
-    /// Adds the credentials, the deadline and the lease that counts the response to the message.
+    /// Adds the credentials, the deadline and the lease that counts the response to the message. Each attempt gets the
+    /// whole deadline; the caller of [`run`](Self::run) limits all attempts together.
     fn envelope<P>(&self, message: P) -> Request<P> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
@@ -178,8 +180,8 @@ impl Call<'_> {
         request
     }
 
-    /// Converts the response to JSON.
-    fn reply<M, P>(&self, response: Result<Response<P>, Status>) -> model::Result<Reply>
+    /// Converts the response to JSON. The error is this gateway's refusal of the reply, or else the service's error.
+    fn to_reply<M, P>(&self, response: Result<Response<P>, Status>) -> model::Result<Reply>
     where
         M: TryFrom<P, Error: Into<Error>> + Serialize,
     {
@@ -191,7 +193,7 @@ impl Call<'_> {
         let reply = M::try_from(message).map_err(Into::<Error>::into)?;
         Ok(Reply {
             structured: serde_json::to_value(reply).map_err(Error::internal)?,
-            text_key: list_key(self.operation),
+            text_key: list_field(self.operation),
         })
     }
 

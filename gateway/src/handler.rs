@@ -18,7 +18,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
-use crate::call::{Call, deadline, list_key, too_late, tool_operation};
+use crate::call::{Call, deadline, list_field, too_late, tool_operation};
 use crate::catalogue::{Catalogue, ToolSet};
 use crate::features::Features;
 use crate::key_file::{self, KeyFile};
@@ -219,7 +219,7 @@ impl Gateway {
                     );
                 }
                 if operation.resource() == Resource::Artifact {
-                    reply::documented_failure(&error, list_key(operation).is_some())
+                    reply::documented_failure(&error, list_field(operation).is_some())
                 } else {
                     reply::failure(&error)
                 }
