@@ -120,7 +120,7 @@ pub struct RerankConfig {
     /// (`RERANK_TIMEOUT_MS`).
     pub timeout_ms: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
-    /// (`RERANK_CONTEXT_WEIGHT`).
+    /// (`RERANK_CONTEXT_WEIGHT`). Only entries among the candidates of reranking count.
     pub context_weight: f64,
     /// The preceding entry counts if it is at most this much older (`CONTEXT_GAP_MINUTES`).
     pub context_gap: Duration,
