@@ -259,7 +259,7 @@ pub trait VectorStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError). `FEATURE_UNAVAILABLE` for a semantic search with a model whose vectors are
-    /// not stored.
+    /// not stored, also if a full-text ranking is requested with it.
     async fn rank(
         &self,
         owner: &OwnerId,

@@ -29,6 +29,7 @@ const DEPTHS: [u32; 3] = [
 ];
 
 /// Maximum number of attempts for one page. The search ranks again if entries of the page changed after the ranking.
+/// Each attempt also reranks, with the whole time limit of reranking.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// A search with a validated request and an embedded query.
