@@ -104,6 +104,7 @@ impl Retrieval {
             mut plan,
             search_ms,
         } = found?;
+        let search_modes_used = used(&search.rank);
         let mut warnings = warnings(unavailable_because, &search.rank);
         warnings.extend(page_warnings);
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
@@ -119,7 +120,7 @@ impl Retrieval {
         Ok(HybridSearchContextReply {
             query: request.query,
             fusion_method: fusion.name().to_owned(),
-            search_modes_used: used(&search.rank),
+            search_modes_used,
             fts_count: fts_count as i64,
             semantic_count: semantic_count as i64,
             count: results.len() as i64,

@@ -133,11 +133,6 @@ impl<'v> Fragment<'v> {
         }
     }
 
-    /// A search put together at run time. It stays prepared while it is used often and is fast.
-    pub fn search(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(sql).cached()
-    }
-
     /// A statement of fixed text, which stays prepared.
     pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
         Self {

@@ -515,7 +515,8 @@ async fn a_service_that_starts_during_a_change_to_its_model_uses_the_vectors_mad
         store.use_model(&newer()).await.expect("the model is taken"),
         ModelUse::Ready
     );
-    let embedded = store.embedded_entries(&OwnerId::default(), &newer(), None);
+    let (owner, model) = (OwnerId::default(), newer());
+    let embedded = store.embedded_entries(&owner, &model, None);
     assert_eq!(embedded.await.expect("counted"), 1);
     assert_eq!(
         store.finish_move(&newer(), 0).await.expect("finished"),
