@@ -1,4 +1,4 @@
-# Real PgBouncers for the tests. Sourced after common.sh and postgres.sh.
+# Real PgBouncers for the tests. Sourced after common.sh, debian.sh and postgres.sh.
 #
 #   need_pgbouncer    -> CONTEXT_TEST_PGBOUNCER, programs between colons; returns 75 when there is none
 #
@@ -11,31 +11,13 @@ PGBOUNCER_CACHE=$CACHE/pgbouncer
 PGBOUNCER_SUITES=(bookworm trixie)
 PGBOUNCER_PACKAGES='^(pgbouncer|libc6|libevent.*|libssl3.*|libc-?ares2|libpam0g|libsystemd0|libcap2|libaudit1|libcap-ng0|libzstd1|zlib1g|liblzma5|liblz4-1|libgcrypt20|libgpg-error0)$'
 
-# apt with separate package lists, so that the machine's lists do not change.
-apt_of() {
-    local home=$1 program=$2
-    shift 2
-    "$program" -qq -o Dir::Etc::SourceList="$home/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State="$home/state" \
-        -o Dir::State::status=/dev/null -o Dir::Cache="$home/cache" -o APT::Sandbox::User="$(id -un)" "$@"
-}
-
 unpack_pgbouncer() {
-    local suite=$1 home=$PGBOUNCER_CACHE/$1 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg packages package
-    [[ -f $keyring ]] && command -v dpkg-deb >/dev/null || return
-    # The mirror that this machine uses.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') || return
-    rm -rf "$home"
-    mkdir -p "$home"/{state/lists/partial,cache/archives/partial,root}
-    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" >"$home/sources.list"
-    apt_of "$home" apt-get update || return
+    local suite=$1 home=$PGBOUNCER_CACHE/$1 packages
+    debian_lists "$home" "$suite" || return
     packages=$(apt_of "$home" apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
         --no-replaces --no-enhances pgbouncer | grep -E "$PGBOUNCER_PACKAGES" | sort -u) || return
     # shellcheck disable=SC2086 # one word for each package
-    (cd "$home" && apt_of "$home" apt-get download $packages) || return
-    for package in "$home"/*.deb; do
-        dpkg-deb -x "$package" "$home/root" || return
-    done
-    rm -rf "$home"/{*.deb,state,cache}
+    debian_fetch "$home" $packages || return
     # Run with its own loader, because the machine's libc may be older.
     cat >"$home/pgbouncer" <<'SCRIPT'
 #!/bin/sh
