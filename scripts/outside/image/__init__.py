@@ -1,0 +1,1 @@
+"""The image and the Compose variants, without Docker."""
