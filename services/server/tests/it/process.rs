@@ -79,7 +79,7 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
         .env("AUTH", "")
         .env("CONTEXT_INSECURE", "true"));
     assert!(
-        code == 1 && stderr.contains("CONTEXT_LISTEN is 192.0.2.7:1"),
+        code == 1 && stderr.contains("cannot listen on 192.0.2.7:1 (CONTEXT_LISTEN)"),
         "{stderr}"
     );
     let (code, _, stderr) = run(program(&home).env("CONTEXT_LISTEN", "192.0.2.7:1").args([
@@ -88,7 +88,7 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
         "192.0.2.8:1",
     ]));
     assert!(
-        code == 1 && stderr.contains("CONTEXT_LISTEN is 192.0.2.8:1"),
+        code == 1 && stderr.contains("cannot listen on 192.0.2.8:1 (CONTEXT_LISTEN)"),
         "{stderr}"
     );
 }

@@ -356,7 +356,7 @@ async fn a_running_service_writes_no_password_of_an_address() {
         .expect("text");
     assert!(!statistics.contains(PASSWORD), "{statistics}");
     wait_for("the provider is given up", || {
-        service.log().contains("waits for").then_some(())
+        service.log().contains("is waiting for").then_some(())
     })
     .await;
     let mut doctor = home.command("context-service");
@@ -390,7 +390,7 @@ async fn said(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> Str
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")
     {
-        "waits for"
+        "is waiting for"
     } else {
         "is ready"
     };
