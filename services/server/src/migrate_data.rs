@@ -71,7 +71,8 @@ impl Endpoint {
             let mut settings = config
                 .postgres()
                 .map_err(|error| format!("needs valid POSTGRESQL_… settings: {error}"))?;
-            settings.target = context_store_postgres::Target::parse(text)
+            let ssl_mode = config.postgres.postgresql_ssl_mode;
+            settings.target = context_store_postgres::Target::parse_with(text, ssl_mode)
                 .map_err(|error| format!("is not a valid connection string: {error}"))?;
             return Ok(Self::Postgres(Box::new(settings)));
         }

@@ -47,7 +47,7 @@ mod vectors;
 
 pub use config::Config;
 pub use open::OpenError;
-pub use pg::target::{Parts, Target, TargetError};
+pub use pg::target::{Parts, SslMode, Target, TargetError};
 pub use pg::tls::TlsError;
 pub use store::PostgresStore;
 pub use transfer::{PostgresSource, PostgresTarget};

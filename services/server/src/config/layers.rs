@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use context_engine::{EmbeddingConfig, EngineConfig, RerankConfig, SearchConfig, SummaryConfig};
 use context_store::ContextWindow;
-use context_store_postgres::{Parts, Target, TargetError};
+use context_store_postgres::{Parts, SslMode, Target, TargetError};
 use context_store_sqlite::Started;
 
 use super::{Auth, Config, OnFailure};
@@ -118,13 +118,14 @@ impl Config {
     fn postgres_target(&self) -> Result<Target, TargetError> {
         let settings = &self.postgres;
         match &settings.postgresql_connection_string {
-            Some(string) => Target::parse(string.reveal()),
+            Some(string) => Target::parse_with(string.reveal(), settings.postgresql_ssl_mode),
             None => Ok(Target::from_parts(&Parts {
                 host: &settings.postgresql_host,
                 port: u16::try_from(settings.postgresql_port).unwrap_or(5432),
                 user: &settings.postgresql_user,
                 password: settings.postgresql_password.reveal(),
                 database: &settings.postgresql_database,
+                ssl_mode: settings.postgresql_ssl_mode.unwrap_or(SslMode::Prefer),
             })),
         }
     }

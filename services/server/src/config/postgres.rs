@@ -2,8 +2,9 @@
 
 use clap::Args;
 use context_model::Secret;
+use context_store_postgres::SslMode;
 
-use super::value::{boolean, number};
+use super::value::{boolean, number, ssl_mode};
 
 /// Settings of the PostgreSQL server, for `STORAGE_BACKEND=postgresql`.
 #[derive(Debug, Clone, Args)]
@@ -56,9 +57,9 @@ pub struct Postgres {
 
     /// A connection string. It overrides the five settings above.
     ///
-    /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. `sslmode` is disable, prefer
-    /// (the default), require, verify-ca or verify-full. `sslrootcert` names a file of certificate authorities; without
-    /// it the system's authorities are used. With several hosts, `target_session_attrs=read-write` selects the primary.
+    /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. Without `sslmode`,
+    /// POSTGRESQL_SSL_MODE applies. `sslrootcert` names a file of certificate authorities; without it the system's
+    /// authorities are used. With several hosts, `target_session_attrs=read-write` selects the primary.
     #[arg(
         long,
         env = "POSTGRESQL_CONNECTION_STRING",
@@ -67,6 +68,15 @@ pub struct Postgres {
         global = true
     )]
     pub postgresql_connection_string: Option<Secret>,
+
+    /// Encryption of the connection: disable, allow, prefer, require, verify-ca or verify-full. Default: prefer.
+    ///
+    /// prefer encrypts if the server supports it; allow is the same. require always encrypts. verify-ca also checks
+    /// that one of the system's certificate authorities signed the server's certificate, and verify-full that it is for
+    /// this host. `sslmode` in the connection string takes precedence. If it promises less than this setting, the
+    /// service does not start.
+    #[arg(long, env = "POSTGRESQL_SSL_MODE", value_name = "MODE", value_parser = ssl_mode, global = true)]
+    pub postgresql_ssl_mode: Option<SslMode>,
 
     /// HNSW search breadth (`hnsw.ef_search`): candidates that the index keeps during a semantic search, 1 to 1000.
     ///

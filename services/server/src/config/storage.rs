@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::value::{List, number, path};
+use super::value::{List, fields, number, path};
 
 /// The databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,13 +36,10 @@ pub struct Storage {
     pub db_path: PathBuf,
 
     /// Metadata fields with an index: dotted paths, comma-separated.
-    #[arg(
-        long,
-        env = "METADATA_INDEXED_FIELDS",
-        value_name = "FIELDS",
-        default_value = "status,agent_name,task_name,project,report_type",
-        global = true
-    )]
+    ///
+    /// A type after the name (`priority:integer`), as mcp-context-server has it, is accepted and has no effect: an index
+    /// serves every type.
+    #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type", value_parser = fields, global = true)]
     pub metadata_indexed_fields: List,
 
     /// Reader threads, 1 to 64. Default: one for each processor, at most 4.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use context_engine::Switch;
+use context_store_postgres::SslMode;
 
 /// An address that may contain a user and a password. It prints without them.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,8 +46,8 @@ pub(super) fn switch(text: &str) -> Result<Switch, String> {
 
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text.trim().to_ascii_lowercase().as_str() {
-        "true" | "1" | "yes" | "on" => Ok(true),
-        "false" | "0" | "no" | "off" => Ok(false),
+        "true" | "1" | "yes" | "on" | "t" | "y" => Ok(true),
+        "false" | "0" | "no" | "off" | "f" | "n" => Ok(false),
         _ => Err("it must be true or false".into()),
     }
 }
@@ -131,6 +132,36 @@ impl std::str::FromStr for List {
     }
 }
 
+/// The types that mcp-context-server has after the name of a metadata field. An index of this service serves every type.
+const FIELD_TYPES: [&str; 6] = ["string", "integer", "boolean", "float", "array", "object"];
+
+/// Metadata fields, comma-separated. The type in `field:type` is dropped.
+pub(super) fn fields(text: &str) -> Result<List, String> {
+    let Ok(List(items)) = text.parse::<List>();
+    let field = |item: String| match item.split_once(':') {
+        None => Ok(item),
+        Some((field, kind)) if FIELD_TYPES.contains(&kind.trim().to_ascii_lowercase().as_str()) => {
+            Ok(field.trim().to_owned())
+        }
+        Some((_, kind)) => Err(format!(
+            "`{}` is no type of a field; it must be one of {}",
+            kind.trim(),
+            FIELD_TYPES.join(", ")
+        )),
+    };
+    items
+        .into_iter()
+        .map(field)
+        .collect::<Result<_, _>>()
+        .map(List)
+}
+
+pub(super) fn ssl_mode(text: &str) -> Result<SslMode, String> {
+    SslMode::named(&text.trim().to_ascii_lowercase()).ok_or_else(|| {
+        "it must be one of disable, allow, prefer, require, verify-ca, verify-full".into()
+    })
+}
+
 /// Browser origins: scheme, host and optional port, as browsers send them in `Origin`.
 pub(super) fn origins(text: &str) -> Result<List, String> {
     let Ok(list) = text.parse::<List>();
@@ -156,6 +187,22 @@ pub(super) fn origins(text: &str) -> Result<List, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_type_of_a_metadata_field_is_dropped() {
+        let List(found) =
+            fields(" status , priority : Integer,references:object,a.b:ARRAY,").unwrap();
+        assert_eq!(found, ["status", "priority", "references", "a.b"]);
+        assert!(fields("priority:number").unwrap_err().contains("`number`"));
+    }
+
+    #[test]
+    fn a_boolean_has_the_words_of_the_predecessor() {
+        for (text, value) in [("t", true), ("Y", true), ("f", false), (" n ", false)] {
+            assert_eq!(boolean(text), Ok(value), "{text}");
+        }
+        assert!(boolean("maybe").is_err());
+    }
 
     #[test]
     fn an_origin_has_no_path_and_no_wildcard() {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use context_service::start;
 use context_test_postgres::TestDatabase;
 use serde_json::json;
 
-use crate::service::Service;
+use crate::service::{Service, settings};
 
 async fn replica(database: &TestDatabase) -> Service {
     let string = format!("--postgresql-connection-string={}", database.url());
@@ -229,5 +230,32 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
             "the other service still accepts it"
         );
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_an_ssl_mode_that_verifies_a_server_without_tls_is_refused() {
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
+    let client = database.connect().await;
+    let has_tls: String = client.query_one("SHOW ssl", &[]).await.unwrap().get(0);
+    if has_tls == "on" {
+        return;
+    }
+    let string = format!("--postgresql-connection-string={}", database.url());
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = format!("--postgresql-ssl-mode={mode}");
+        let flags = [
+            "--storage-backend=postgresql",
+            string.as_str(),
+            mode.as_str(),
+        ];
+        let error = match start(&settings(directory.path(), &flags)).await {
+            Ok(_) => panic!("{mode} must not start"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains("does not support TLS"), "{mode}: {error}");
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::SslMode as DriverMode;
 
 /// The server and the database to connect to.
 #[derive(Clone)]
@@ -15,7 +15,76 @@ pub struct Target {
     pub(crate) keeps_statements: bool,
 }
 
-/// How the server's certificate is verified (libpq's `sslmode`).
+/// What a connection promises about encryption and the server's identity: libpq's `sslmode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SslMode {
+    /// Never encrypted.
+    Disable,
+    /// As `Prefer`: libpq would try without encryption first.
+    Allow,
+    /// Encrypted if the server supports it.
+    Prefer,
+    /// Encrypted. The server's certificate is not verified.
+    Require,
+    /// Encrypted, and a known authority signed the certificate.
+    VerifyCa,
+    /// Encrypted, and a known authority signed the certificate for this host.
+    VerifyFull,
+}
+
+impl SslMode {
+    const ALL: [Self; 6] = [
+        Self::Disable,
+        Self::Allow,
+        Self::Prefer,
+        Self::Require,
+        Self::VerifyCa,
+        Self::VerifyFull,
+    ];
+
+    /// The mode with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// The name in `sslmode` and `POSTGRESQL_SSL_MODE`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Disable => "disable",
+            Self::Allow => "allow",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-full",
+        }
+    }
+
+    /// The driver's mode, and how the certificate is verified.
+    const fn means(self) -> (DriverMode, Trust) {
+        match self {
+            Self::Disable => (DriverMode::Disable, Trust::Anyone),
+            Self::Allow | Self::Prefer => (DriverMode::Prefer, Trust::Anyone),
+            Self::Require => (DriverMode::Require, Trust::Anyone),
+            Self::VerifyCa => (DriverMode::Require, Trust::KnownAuthority),
+            Self::VerifyFull => (DriverMode::Require, Trust::ThisHost),
+        }
+    }
+}
+
+/// A number that grows with what a connection promises. `disable`, `allow` and `prefer` promise nothing: each of them
+/// can end in a connection without encryption.
+const fn promise(mode: DriverMode, trust: Trust) -> u8 {
+    match (mode, trust) {
+        (_, Trust::ThisHost) => 3,
+        (_, Trust::KnownAuthority) => 2,
+        (DriverMode::Require, Trust::Anyone) => 1,
+        (_, Trust::Anyone) => 0,
+    }
+}
+
+/// How the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// `disable`, `allow`, `prefer`, `require`: not verified. The connection is encrypted or not.
@@ -38,6 +107,18 @@ pub enum TargetError {
     /// part of the password.
     #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
     SslMode,
+    /// The string's `sslmode` promises less than the setting.
+    #[error(
+        "it has sslmode={}, which promises less than POSTGRESQL_SSL_MODE={}; remove one of them",
+        .string.name(),
+        .setting.name()
+    )]
+    Weaker {
+        /// The mode of the connection string.
+        string: SslMode,
+        /// The mode of the setting.
+        setting: SslMode,
+    },
 }
 
 /// The parts of a connection, from `POSTGRESQL_HOST` and the other settings.
@@ -54,6 +135,8 @@ pub struct Parts<'p> {
     pub password: &'p str,
     /// The database.
     pub database: &'p str,
+    /// Encryption and verification. The authorities are the system's.
+    pub ssl_mode: SslMode,
 }
 
 impl Target {
@@ -62,6 +145,17 @@ impl Target {
     /// # Errors
     /// A sentence that does not repeat the string.
     pub fn parse(connection_string: &str) -> Result<Self, TargetError> {
+        Self::parse_with(connection_string, None)
+    }
+
+    /// As [`Target::parse`], with the mode for a string that has no `sslmode` of its own.
+    ///
+    /// # Errors
+    /// As [`Target::parse`], and if the string's own `sslmode` promises less than this mode.
+    pub fn parse_with(
+        connection_string: &str,
+        setting: Option<SslMode>,
+    ) -> Result<Self, TargetError> {
         let text = connection_string.trim();
         let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
         let (rest, taken) = if is_url {
@@ -82,14 +176,12 @@ impl Target {
                 "the connection string names no user".to_owned(),
             ));
         }
-        let (mut trust, mut keeps_statements) = (Trust::Anyone, true);
+        let (mut ssl_mode, mut keeps_statements) = (None, true);
         let mut root_certificate = None;
         for (key, value) in taken {
             match key {
                 Taken::SslMode => {
-                    let (mode, given) = ssl_mode(&value).ok_or(TargetError::SslMode)?;
-                    config.ssl_mode(mode);
-                    trust = given;
+                    ssl_mode = Some(SslMode::named(&value).ok_or(TargetError::SslMode)?);
                 }
                 Taken::SslRootCert => {
                     root_certificate = (value != "system").then(|| PathBuf::from(value))
@@ -98,12 +190,17 @@ impl Target {
                 Taken::Ignored => {}
             }
         }
-        if root_certificate.is_some()
-            && trust == Trust::Anyone
-            && config.get_ssl_mode() == SslMode::Require
-        {
+        let (mode, mut trust) = ssl_mode.or(setting).unwrap_or(SslMode::Prefer).means();
+        config.ssl_mode(mode);
+        if root_certificate.is_some() && trust == Trust::Anyone && mode == DriverMode::Require {
             // libpq's rule: naming a root certificate requests verification.
             trust = Trust::KnownAuthority;
+        }
+        if let (Some(string), Some(setting)) = (ssl_mode, setting) {
+            let (least, verified) = setting.means();
+            if promise(mode, trust) < promise(least, verified) {
+                return Err(TargetError::Weaker { string, setting });
+            }
         }
         Ok(Self {
             config: named(config),
@@ -113,7 +210,7 @@ impl Target {
         })
     }
 
-    /// Builds the target from separate settings. The connection is encrypted if the server supports it.
+    /// Builds the target from separate settings.
     #[must_use]
     pub fn from_parts(parts: &Parts<'_>) -> Self {
         let Parts {
@@ -122,6 +219,7 @@ impl Target {
             user,
             password,
             database,
+            ssl_mode,
         } = parts;
         let mut config = tokio_postgres::Config::new();
         for host in host.split(',').map(str::trim) {
@@ -135,9 +233,11 @@ impl Target {
         if !password.is_empty() {
             config.password(password);
         }
+        let (mode, trust) = ssl_mode.means();
+        config.ssl_mode(mode);
         Self {
             config: named(config),
-            trust: Trust::Anyone,
+            trust,
             root_certificate: None,
             keeps_statements: true,
         }
@@ -206,17 +306,6 @@ fn described(error: &tokio_postgres::Error) -> String {
     cause
         .filter(|cause| !cause.contains('@'))
         .unwrap_or_else(|| "the connection string cannot be read".to_owned())
-}
-
-fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
-    Some(match value {
-        "disable" => (SslMode::Disable, Trust::Anyone),
-        "allow" | "prefer" => (SslMode::Prefer, Trust::Anyone),
-        "require" => (SslMode::Require, Trust::Anyone),
-        "verify-ca" => (SslMode::Require, Trust::KnownAuthority),
-        "verify-full" => (SslMode::Require, Trust::ThisHost),
-        _ => return None,
-    })
 }
 
 /// Options that the driver does not understand and this program does.
@@ -338,7 +427,7 @@ mod tests {
             "postgresql://postgres.abcdefghijklmno:pw@aws-0-us-east-1.pooler.supabase.com:5432/postgres?sslmode=require",
         );
         assert_eq!(pooled.config.get_user(), Some("postgres.abcdefghijklmno"));
-        assert_eq!(pooled.config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(pooled.config.get_ssl_mode(), DriverMode::Require);
         assert_eq!(pooled.trust, Trust::Anyone);
         let encoded = parse("postgres://postgres%2Eabc:pw@h/db?pgbouncer=true");
         assert_eq!(encoded.config.get_user(), Some("postgres.abc"));
@@ -358,6 +447,7 @@ mod tests {
                 user: "u",
                 password: "p",
                 database: "db",
+                ssl_mode: SslMode::Prefer,
             };
             assert_eq!(
                 Target::from_parts(&parts).config.get_hosts(),
@@ -369,25 +459,25 @@ mod tests {
     #[test]
     fn modes_of_tls_are_those_of_libpq() {
         for (text, mode, trust) in [
-            ("postgres://u@h/d", SslMode::Prefer, Trust::Anyone),
+            ("postgres://u@h/d", DriverMode::Prefer, Trust::Anyone),
             (
                 "postgres://u@h/d?sslmode=disable",
-                SslMode::Disable,
+                DriverMode::Disable,
                 Trust::Anyone,
             ),
             (
                 "postgres://u@h/d?sslmode=verify-full&connect_timeout=3",
-                SslMode::Require,
+                DriverMode::Require,
                 Trust::ThisHost,
             ),
             (
                 "host=h user=u sslmode=verify-ca sslrootcert='/a b/ca.pem' dbname=d",
-                SslMode::Require,
+                DriverMode::Require,
                 Trust::KnownAuthority,
             ),
             (
                 "postgres://u@h/d?sslmode=require&sslrootcert=%2Fca.pem",
-                SslMode::Require,
+                DriverMode::Require,
                 Trust::KnownAuthority,
             ),
         ] {
@@ -406,6 +496,78 @@ mod tests {
             Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(),
             TargetError::SslMode
         );
+    }
+
+    #[test]
+    fn the_setting_applies_to_the_parts_and_to_a_string_without_a_mode() {
+        for (setting, mode, trust) in [
+            (SslMode::Disable, DriverMode::Disable, Trust::Anyone),
+            (SslMode::Allow, DriverMode::Prefer, Trust::Anyone),
+            (SslMode::Prefer, DriverMode::Prefer, Trust::Anyone),
+            (SslMode::Require, DriverMode::Require, Trust::Anyone),
+            (
+                SslMode::VerifyCa,
+                DriverMode::Require,
+                Trust::KnownAuthority,
+            ),
+            (SslMode::VerifyFull, DriverMode::Require, Trust::ThisHost),
+        ] {
+            let parts = Parts {
+                host: "h",
+                port: 5432,
+                user: "u",
+                password: "p",
+                database: "d",
+                ssl_mode: setting,
+            };
+            let parts = Target::from_parts(&parts);
+            let url = Target::parse_with("postgres://u@h/d?connect_timeout=3", Some(setting));
+            let pairs = Target::parse_with("host=h user=u", Some(setting));
+            for target in [parts, url.unwrap(), pairs.unwrap()] {
+                assert_eq!(
+                    (target.config.get_ssl_mode(), target.trust),
+                    (mode, trust),
+                    "{setting:?}"
+                );
+            }
+            assert_eq!(SslMode::named(setting.name()), Some(setting));
+        }
+        let verified = Target::parse_with("host=h user=u sslrootcert=/ca", Some(SslMode::Require));
+        assert_eq!(verified.unwrap().trust, Trust::KnownAuthority);
+    }
+
+    #[test]
+    fn a_string_s_own_mode_wins_unless_it_promises_less_than_the_setting() {
+        let with = |string: &str, setting| {
+            Target::parse_with(&format!("postgres://u@h/d?{string}"), Some(setting))
+        };
+        for (string, setting, trust) in [
+            ("sslmode=verify-full", SslMode::Prefer, Trust::ThisHost),
+            ("sslmode=verify-full", SslMode::VerifyFull, Trust::ThisHost),
+            ("sslmode=disable", SslMode::Prefer, Trust::Anyone),
+            ("sslmode=require", SslMode::Disable, Trust::Anyone),
+            (
+                "sslmode=require&sslrootcert=/ca",
+                SslMode::VerifyCa,
+                Trust::KnownAuthority,
+            ),
+        ] {
+            let target = with(string, setting).unwrap_or_else(|error| panic!("{string}: {error}"));
+            assert_eq!(target.trust, trust, "{string} {setting:?}");
+        }
+        for (string, setting) in [
+            ("sslmode=prefer", SslMode::Require),
+            ("sslmode=disable", SslMode::VerifyFull),
+            ("sslmode=require", SslMode::VerifyCa),
+            ("sslmode=verify-ca", SslMode::VerifyFull),
+        ] {
+            let refused = with(string, setting).expect_err(string).to_string();
+            let named = format!("POSTGRESQL_SSL_MODE={}", setting.name());
+            assert!(
+                refused.contains(string) && refused.contains(&named),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use context_store::Store as _;
-use context_store_postgres::{OpenError, PostgresStore};
+use context_store_postgres::{Config, OpenError, Parts, PostgresStore, SslMode, Target};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -130,4 +130,95 @@ async fn a_server_without_tls_is_refused_when_it_is_required() {
         refused.to_string().contains("does not support TLS"),
         "{refused}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_setting_verifies_where_the_string_names_no_mode() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let port = terminator(database.url()).await;
+    let to = |host: &str, parameters: &str, mode: SslMode| {
+        let url = database
+            .url()
+            .replacen(&authority(database.url()), &format!("{host}:{port}"), 1);
+        let url = format!("{url}?{parameters}");
+        Config::new(Target::parse_with(&url, Some(mode)).expect("a proper URL"))
+    };
+    let own = format!("sslrootcert={AUTHORITY}");
+    for (host, mode) in [
+        ("localhost", SslMode::VerifyFull),
+        ("127.0.0.1", SslMode::VerifyCa),
+    ] {
+        let store = PostgresStore::open(to(host, &own, mode))
+            .await
+            .unwrap_or_else(|error| panic!("{host} {mode:?}: {error}"));
+        store.check().await.expect("it answers");
+    }
+    let refused = PostgresStore::open(to("127.0.0.1", &own, SslMode::VerifyFull))
+        .await
+        .expect_err("the certificate is for localhost only");
+    assert!(
+        refused.to_string().contains("not valid for name"),
+        "{refused}"
+    );
+    // Without its file, the tests' authority is unknown.
+    let refused =
+        PostgresStore::open(to("localhost", "connect_timeout=9", SslMode::VerifyFull)).await;
+    assert!(
+        matches!(refused, Err(OpenError::Connect { .. } | OpenError::Tls(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_setting_verifies_a_server_that_separate_settings_name() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let encrypted = terminator(database.url()).await;
+    let url: tokio_postgres::Config = database.url().parse().expect("a proper URL");
+    let password = String::from_utf8_lossy(url.get_password().unwrap_or_default()).into_owned();
+    let plain = authority(database.url());
+    let (plain_host, plain_port) = plain.rsplit_once(':').expect("host and port");
+    let plain_port = plain_port.parse().expect("a port");
+    let open = |host: &str, port: u16, ssl_mode: SslMode| {
+        PostgresStore::open(Config::new(Target::from_parts(&Parts {
+            host,
+            port,
+            user: url.get_user().expect("a user"),
+            password: &password,
+            database: url.get_dbname().expect("a database"),
+            ssl_mode,
+        })))
+    };
+    open("localhost", encrypted, SslMode::Require)
+        .await
+        .expect("require accepts any certificate");
+    let refused = open("localhost", encrypted, SslMode::VerifyFull).await;
+    assert!(
+        matches!(refused, Err(OpenError::Connect { .. } | OpenError::Tls(_))),
+        "the system does not know the authority: {refused:?}"
+    );
+    let client = database.connect().await;
+    let has_tls: String = client
+        .query_one("SHOW ssl", &[])
+        .await
+        .expect("the server tells")
+        .get(0);
+    if has_tls == "on" {
+        return;
+    }
+    open(plain_host, plain_port, SslMode::Prefer)
+        .await
+        .expect("prefer accepts a server without TLS");
+    for mode in [SslMode::Require, SslMode::VerifyFull] {
+        let refused = open(plain_host, plain_port, mode)
+            .await
+            .expect_err("it has no TLS");
+        assert!(
+            refused.to_string().contains("does not support TLS"),
+            "{mode:?}: {refused}"
+        );
+    }
 }
