@@ -1,6 +1,6 @@
 //! Chooses the embedding model from the settings and the model files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ use crate::config::{Config, EmbeddingProvider, Url};
 
 /// The model in the cache that is used if none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
+
+/// The dimensions of [`DEFAULT_MODEL`].
+const DEFAULT_DIMENSIONS: u64 = 384;
 
 /// The first and the longest pause before an unavailable provider is tried again. The pause doubles
 /// each time.
@@ -49,6 +52,11 @@ pub fn cache_directory() -> PathBuf {
 /// # Errors
 /// A sentence to print at start: a setting requires something that is missing.
 pub fn choose(config: &Config) -> Result<Choice, String> {
+    choose_with(config, &cache_directory())
+}
+
+/// As [`choose`], with this directory of downloaded models.
+fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
     let models = &config.models;
     let off = |reason: &str| Ok(Choice::Off(reason.to_owned()));
     if config.search.enable_semantic_search == Switch::False {
@@ -75,14 +83,23 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
                 Ok(Choice::Local(directory))
             }
             None => {
-                let directory = ModelDirectory::new(cache_directory().join(DEFAULT_MODEL), None);
-                let wants_ollama = models.ollama_host.is_some()
-                    || name.is_some()
-                    || config.search.enable_semantic_search == Switch::True;
-                if directory.is_complete() {
-                    Ok(Choice::Local(directory))
-                } else if wants_ollama && models.embedding_provider == EmbeddingProvider::Auto {
+                let is_auto = models.embedding_provider == EmbeddingProvider::Auto;
+                // With auto a name means a model of Ollama. With local it is the name of the downloaded model.
+                let directory =
+                    ModelDirectory::new(cache.join(DEFAULT_MODEL), name.filter(|_| !is_auto));
+                let is_there = directory.is_complete();
+                // What the user wrote takes precedence over a file that happens to be there.
+                let names_ollama = models.ollama_host.is_some()
+                    || name.is_some_and(|name| name != DEFAULT_MODEL)
+                    || models
+                        .embedding_dim
+                        .is_some_and(|dimensions| dimensions != DEFAULT_DIMENSIONS);
+                let needs_model =
+                    name.is_some() || config.search.enable_semantic_search == Switch::True;
+                if is_auto && (names_ollama || needs_model && !is_there) {
                     remote(config, Dialect::Ollama)
+                } else if is_there {
+                    Ok(Choice::Local(directory))
                 } else {
                     off(
                         "there is no embedding model: run `context-service fetch-model`, set EMBEDDING_MODEL_PATH to a directory with \
@@ -232,6 +249,18 @@ fn wish(config: &Config) -> ChunkWish {
     }
 }
 
+/// A warning if CHUNK_SIZE is larger than the model's window. A provider over HTTP does not say how large its window is.
+pub fn shortened_chunks(config: &Config, embedder: &dyn Embedder) -> Option<String> {
+    let (wanted, used) = (wish(config).size?, embedder.chunk_sizes().target);
+    (used < wanted).then(|| {
+        format!(
+            "CHUNK_SIZE is {wanted} tokens, but the model `{}` reads at most {used}, so chunks have {used} tokens \
+             (mcp-context-server counts characters)",
+            embedder.model().name
+        )
+    })
+}
+
 /// Checks that no setting requires an embedding model.
 fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     let search = &config.search;
@@ -306,10 +335,15 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
         choice => choice,
     };
     let reason = match load(choice, config).await {
-        Ok(Ok(embedder)) => match adopt(engine, embedder).await {
-            Ok(()) => return Ok(None),
-            Err(reason) => reason,
-        },
+        Ok(Ok(embedder)) => {
+            if let Some(warning) = shortened_chunks(config, &*embedder) {
+                tracing::warn!("{warning}");
+            }
+            match adopt(engine, embedder).await {
+                Ok(()) => return Ok(None),
+                Err(reason) => reason,
+            }
+        }
         Ok(Err(reason)) => {
             engine.retrieval.without_embedder(reason);
             return Ok(None);
@@ -371,5 +405,70 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
             .retrieval
             .awaiting_embedder(format!("{provider}: {reason}"));
         tokio::time::sleep(pauses.next().unwrap_or(MAX_PAUSE)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use crate::config;
+
+    /// A directory of downloaded models with an empty model.
+    fn cache() -> tempfile::TempDir {
+        let cache = tempfile::tempdir().expect("a temporary directory");
+        let model = cache.path().join(DEFAULT_MODEL);
+        std::fs::create_dir(&model).expect("a directory");
+        for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+            std::fs::write(model.join(file), "").expect("a file");
+        }
+        cache
+    }
+
+    /// The choice for these flags: `off`, the name of the model inside the service, or provider and model.
+    fn chosen(flags: &[&str], cache: &Path) -> String {
+        let arguments = ["context-service"].iter().chain(flags).map(Into::into);
+        let cli: Cli = config::read(arguments, &|_| None).expect("settings that can be read");
+        match choose_with(&cli.config, cache).unwrap_or_else(|error| panic!("{flags:?}: {error}")) {
+            Choice::Off(_) => "off".to_owned(),
+            Choice::Local(directory) => directory.name().to_owned(),
+            Choice::Remote(remote) => {
+                format!("{} {}", remote.1.dialect.name(), remote.1.name)
+            }
+        }
+    }
+
+    #[test]
+    fn settings_of_ollama_win_over_a_downloaded_model() {
+        let (cache, empty) = (cache(), tempfile::tempdir().expect("a temporary directory"));
+        let default = "ollama embeddinggemma:latest";
+        for (flags, with_model, without) in [
+            (&[] as &[&str], DEFAULT_MODEL, "off"),
+            (&["--ollama-host=http://h:11434"], default, default),
+            (&["--embedding-model=m"], "ollama m", "ollama m"),
+            (&["--embedding-dim=768"], default, default),
+            (&["--embedding-dim=384"], DEFAULT_MODEL, "off"),
+            (
+                &["--embedding-model=all-MiniLM-L6-v2"],
+                DEFAULT_MODEL,
+                "ollama all-MiniLM-L6-v2",
+            ),
+            (&["--enable-semantic-search=true"], DEFAULT_MODEL, default),
+            (
+                &["--enable-semantic-search=false", "--embedding-model=m"],
+                "off",
+                "off",
+            ),
+            (
+                &["--embedding-provider=none", "--embedding-model=m"],
+                "off",
+                "off",
+            ),
+        ] {
+            assert_eq!(chosen(flags, cache.path()), with_model, "{flags:?}");
+            assert_eq!(chosen(flags, empty.path()), without, "{flags:?}");
+        }
+        let local = ["--embedding-provider=local", "--embedding-model=mine"];
+        assert_eq!(chosen(&local, cache.path()), "mine");
     }
 }

@@ -27,8 +27,7 @@ pub enum Choice {
 /// Chooses the reranker for these settings.
 ///
 /// # Errors
-/// A sentence to print at start: a setting is missing or unusable, or reranking is required but
-/// impossible.
+/// A sentence to print at start: a setting is missing or unusable.
 pub fn choose(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if search.enable_reranking == Switch::False {
@@ -76,12 +75,18 @@ fn late_interaction(config: &Config) -> Result<Choice, String> {
             )
         }
     };
-    if search.enable_reranking == Switch::True {
-        return Err(format!(
-            "ENABLE_RERANKING is true, which needs RERANK_PROVIDER, RERANK_MODEL_PATH or an embedding model inside the service, but {reason}"
-        ));
-    }
     Ok(Choice::Off(reason))
+}
+
+/// A warning if reranking is required but impossible. `true` is the documented default of mcp-context-server, which
+/// also starts without a model.
+pub fn warning(config: &Config, choice: &Choice) -> Option<String> {
+    match choice {
+        Choice::Off(reason) if config.search.enable_reranking == Switch::True => Some(format!(
+            "ENABLE_RERANKING is true, which needs RERANK_PROVIDER, RERANK_MODEL_PATH or an embedding model inside the service, but {reason}"
+        )),
+        Choice::Off(_) | Choice::LateInteraction | Choice::Local(_) | Choice::Remote(_) => None,
+    }
 }
 
 /// The HTTP provider of these settings.
@@ -136,7 +141,11 @@ pub async fn load(choice: Choice) -> Result<Option<Arc<dyn Reranker>>, String> {
 /// # Errors
 /// As [`choose`] and [`load`].
 pub async fn install(engine: &Engine, config: &Config) -> Result<(), String> {
-    if let Some(reranker) = load(choose(config)?).await? {
+    let choice = choose(config)?;
+    if let Some(warning) = warning(config, &choice) {
+        tracing::warn!("{warning}; results are not reranked");
+    }
+    if let Some(reranker) = load(choice).await? {
         tracing::info!(
             provider = reranker.provider(),
             "Reranking uses model `{}`",

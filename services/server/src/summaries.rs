@@ -19,29 +19,22 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     let models = &config.models;
     let model = models.summary_model.as_deref();
     let dialect = match (
-        config.models.enable_summary_generation,
+        models.enable_summary_generation,
         models.summary_provider,
         model,
     ) {
-        (Switch::False, _, _) => None,
-        (_, SummaryProvider::None, _) | (_, SummaryProvider::Auto, None) => None,
-        (_, SummaryProvider::Ollama, _) | (_, SummaryProvider::Auto, Some(_)) => {
-            Some(SummaryDialect::Ollama)
-        }
-        (_, SummaryProvider::Openai, _) => Some(SummaryDialect::OpenAi),
-        (_, SummaryProvider::Anthropic, _) => Some(SummaryDialect::Anthropic),
-    };
-    let Some(dialect) = dialect else {
-        return if models.enable_summary_generation == Switch::True {
-            Err("ENABLE_SUMMARY_GENERATION is true, but no model writes summaries: set SUMMARY_MODEL, and SUMMARY_PROVIDER unless it is \
-                 Ollama"
-                .to_owned())
-        } else {
-            Ok(None)
-        };
+        (Switch::False, _, _)
+        | (_, SummaryProvider::None, _)
+        | (Switch::Auto, SummaryProvider::Auto, None) => return Ok(None),
+        (_, SummaryProvider::Ollama, _)
+        | (_, SummaryProvider::Auto, Some(_))
+        | (Switch::True, SummaryProvider::Auto, None) => SummaryDialect::Ollama,
+        (_, SummaryProvider::Openai, _) => SummaryDialect::OpenAi,
+        (_, SummaryProvider::Anthropic, _) => SummaryDialect::Anthropic,
     };
     let provider = dialect.name();
     let model = model
+        .or(dialect.default_model())
         .ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
     let of_ollama = models
         .ollama_host
@@ -64,11 +57,34 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         .map_err(|error| format!("summaries by {provider}: {error}"))
 }
 
+/// A warning if summaries are required, but no setting names a model. `true` is the documented default of
+/// mcp-context-server.
+pub fn warning(config: &Config) -> Option<String> {
+    let models = &config.models;
+    if models.enable_summary_generation != Switch::True || models.summary_model.is_some() {
+        return None;
+    }
+    match models.summary_provider {
+        SummaryProvider::None => Some(
+            "ENABLE_SUMMARY_GENERATION is true, but SUMMARY_PROVIDER is `none`, so no summaries are written".to_owned(),
+        ),
+        SummaryProvider::Auto => SummaryDialect::Ollama.default_model().map(|model| {
+            format!(
+                "ENABLE_SUMMARY_GENERATION is true, but SUMMARY_MODEL is not set; summaries are written once Ollama has the model `{model}`"
+            )
+        }),
+        SummaryProvider::Ollama | SummaryProvider::Openai | SummaryProvider::Anthropic => None,
+    }
+}
+
 /// Gives the engine its summary provider. The returned task writes summaries in the background.
 ///
 /// # Errors
 /// As [`choose`].
 pub fn install(engine: &Engine, config: &Config) -> Result<Option<AbortHandle>, String> {
+    if let Some(warning) = warning(config) {
+        tracing::warn!("{warning}");
+    }
     let Some(summarizer) = choose(config)? else {
         return Ok(None);
     };

@@ -3,6 +3,7 @@
 //! restart loses none.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Summaries {
     summarizer: RwLock<Option<Arc<dyn Summarizer>>>,
     waiting: Mutex<Waiting>,
     wake: Notify,
+    /// Whether the log already says that the provider does not respond.
+    is_away: AtomicBool,
 }
 
 /// Entries that are known to wait.
@@ -59,6 +62,7 @@ impl Summaries {
             summarizer: RwLock::default(),
             waiting: Mutex::default(),
             wake: Notify::new(),
+            is_away: AtomicBool::new(false),
         }
     }
 
@@ -253,9 +257,17 @@ impl Summaries {
             text,
         } = entry;
         let summary = match summarizer.summarize(&text).await {
-            Ok(summary) => summary,
+            Ok(summary) => {
+                self.is_away.store(false, Ordering::Relaxed);
+                summary
+            }
             Err(ProviderError::Unavailable { what, retry_after }) => {
-                tracing::debug!(what, "Could not summarize entries; they keep waiting");
+                if self.is_away.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(what, "Could not summarize entries; they keep waiting");
+                } else {
+                    let provider = summarizer.provider();
+                    tracing::warn!("Summaries are waiting for {provider}: {what}");
+                }
                 return Err(retry_after);
             }
             Err(error) => {

@@ -47,6 +47,16 @@ impl SummaryDialect {
         }
     }
 
+    /// The default model: a small one, which is also the default of mcp-context-server. Hosted providers replace their
+    /// models every year, so a name here would soon be wrong.
+    #[must_use]
+    pub const fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Ollama => Some("qwen3:0.6b"),
+            Self::OpenAi | Self::Anthropic => None,
+        }
+    }
+
     const fn path(self) -> &'static str {
         match self {
             Self::Ollama => "/api/chat",
@@ -147,6 +157,19 @@ impl HttpSummarizer {
             max_tokens,
         })
     }
+
+    /// Ollama responds 404 while it does not have the model. Since it can be pulled at any time, a later request may
+    /// succeed.
+    fn may_pass_later(&self, error: ProviderError) -> ProviderError {
+        match error {
+            ProviderError::Refused(what)
+                if self.dialect == SummaryDialect::Ollama && what.starts_with("status 404") =>
+            {
+                ProviderError::unavailable(format!("{what} (`ollama pull {}`)", self.model))
+            }
+            other => other,
+        }
+    }
 }
 
 #[async_trait]
@@ -174,7 +197,8 @@ impl Summarizer for HttpSummarizer {
         let answer = self
             .client
             .post(self.dialect.path(), &request, MAX_ANSWER)
-            .await?;
+            .await
+            .map_err(|error| self.may_pass_later(error))?;
         let answer = self
             .dialect
             .answer(&answer)

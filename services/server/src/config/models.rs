@@ -34,7 +34,7 @@ pub enum EmbeddingProvider {
 /// The providers of summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SummaryProvider {
-    /// Ollama, when a model is named
+    /// Ollama, when a model is named or summaries are required
     Auto,
     /// Ollama
     Ollama,
@@ -61,9 +61,10 @@ pub enum OnFailure {
 pub struct Models {
     /// The embedding provider: local, ollama, openai, azure, tei, voyage, cohere, none, or auto.
     ///
-    /// local is a model inside the service. openai is OpenAI or a compatible server. auto is a model inside the service
-    /// if there is one. Otherwise it is ollama when OLLAMA_HOST or EMBEDDING_MODEL is set or ENABLE_SEMANTIC_SEARCH is
-    /// true, and else none.
+    /// local is a model inside the service. openai is OpenAI or a compatible server. auto is local when
+    /// EMBEDDING_MODEL_PATH is set, and ollama when OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is
+    /// the model that `fetch-model` downloaded. Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and
+    /// else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",
@@ -158,14 +159,14 @@ pub struct Models {
     #[arg(long, env = "CHUNK_OVERLAP", value_name = "N", value_parser = number(0, 50_000), global = true)]
     pub chunk_overlap: Option<u64>,
 
-    /// Generated summaries: true, false, or auto (on when SUMMARY_MODEL is set).
+    /// Generated summaries: true, false, or auto (on when SUMMARY_MODEL or SUMMARY_PROVIDER is set).
     #[arg(long, env = "ENABLE_SUMMARY_GENERATION", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_summary_generation: Switch,
 
     /// The summary provider: ollama, openai, anthropic, none, or auto.
     ///
-    /// openai is OpenAI or a compatible server. auto is ollama when SUMMARY_MODEL is set. The texts of entries are sent
-    /// to the provider.
+    /// openai is OpenAI or a compatible server. auto is ollama when SUMMARY_MODEL is set or ENABLE_SUMMARY_GENERATION is
+    /// true. The texts of entries are sent to the provider.
     #[arg(
         long,
         env = "SUMMARY_PROVIDER",
@@ -177,7 +178,7 @@ pub struct Models {
     )]
     pub summary_provider: SummaryProvider,
 
-    /// The model that writes summaries.
+    /// The model that writes summaries. Default: qwen3:0.6b with Ollama.
     #[arg(long, env = "SUMMARY_MODEL", value_name = "NAME", global = true)]
     pub summary_model: Option<String>,
 

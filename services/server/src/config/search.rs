@@ -91,7 +91,8 @@ pub struct Search {
 
     /// Reranking of semantic and hybrid results: true, false, or auto.
     ///
-    /// auto is on when there is a reranker, or an embedding model inside the service.
+    /// auto is on when there is a reranker, or an embedding model inside the service. true without either is a warning,
+    /// and results are not reranked.
     #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_reranking: Switch,
 

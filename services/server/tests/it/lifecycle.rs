@@ -53,6 +53,18 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         (
             &[
                 "--storage-backend=postgresql",
+                "--postgresql-connection-string=postgres://u@h/d?sslmode=require",
+                "--postgresql-ssl-mode=verify-full",
+            ],
+            &[
+                "POSTGRESQL_CONNECTION_STRING",
+                "sslmode=require",
+                "POSTGRESQL_SSL_MODE=verify-full",
+            ],
+        ),
+        (
+            &[
+                "--storage-backend=postgresql",
                 "--postgresql-host=127.0.0.1",
                 "--postgresql-port=1",
             ],
@@ -61,18 +73,6 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         (
             &["--enable-semantic-search=true"],
             &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"],
-        ),
-        (
-            &["--enable-reranking=true"],
-            &["ENABLE_RERANKING", "RERANK_PROVIDER", "embedding model"],
-        ),
-        (
-            &["--enable-reranking=true", "--enable-semantic-search=false"],
-            &["ENABLE_RERANKING", "ENABLE_SEMANTIC_SEARCH=false"],
-        ),
-        (
-            &["--enable-reranking=true", "--embedding-provider=ollama"],
-            &["ENABLE_RERANKING", "ollama", "RERANK_PROVIDER"],
         ),
         (
             &["--rerank-provider=local"],
@@ -99,10 +99,6 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
             &["RERANK_URL", "RERANK_PROVIDER"],
         ),
         (
-            &["--enable-summary-generation=true"],
-            &["ENABLE_SUMMARY_GENERATION", "SUMMARY_MODEL"],
-        ),
-        (
             &["--summary-provider=anthropic"],
             &["SUMMARY_PROVIDER", "SUMMARY_MODEL"],
         ),
@@ -123,6 +119,42 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         for word in words {
             assert!(sentence.contains(word), "{flags:?}: {sentence}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reranking_and_summaries_that_are_demanded_without_a_model_start_and_are_off() {
+    for (flags, feature, words) in [
+        (
+            &["--enable-reranking=true"][..],
+            "reranking",
+            "EMBEDDING_PROVIDER=none",
+        ),
+        (
+            &["--enable-reranking=true", "--enable-semantic-search=false"],
+            "reranking",
+            "ENABLE_SEMANTIC_SEARCH=false",
+        ),
+        (
+            &["--enable-reranking=true", "--embedding-provider=ollama"],
+            "reranking",
+            "ollama",
+        ),
+        (
+            &[
+                "--enable-summary-generation=true",
+                "--summary-provider=none",
+            ],
+            "summary_generation",
+            "SUMMARY_MODEL",
+        ),
+    ] {
+        let service = Service::start_with(flags).await;
+        let status = service.get("/v1/statistics").send().await.json()[feature].clone();
+        assert_eq!(status["available"], false, "{flags:?}: {status}");
+        let reason = status["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(words), "{flags:?}: {status}");
+        service.store("t", "an entry").await;
     }
 }
 

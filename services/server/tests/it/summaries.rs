@@ -169,6 +169,48 @@ async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follo
     }
 }
 
+/// Ollama, whose model `qwen3:0.6b` is pulled after the first request.
+async fn ollama(listener: TcpListener) {
+    let pulled = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let chat = move |axum::Json(request): axum::Json<Value>| async move {
+        assert_eq!(request["model"], "qwen3:0.6b");
+        if pulled.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            let body =
+                json!({"message": {"role": "assistant", "content": "Ann met"}, "done": true});
+            (http::StatusCode::OK, axum::Json(body))
+        } else {
+            let body = json!({"error": "model 'qwen3:0.6b' not found"});
+            (http::StatusCode::NOT_FOUND, axum::Json(body))
+        }
+    };
+    let router = axum::Router::new().route("/api/chat", axum::routing::post(chat));
+    axum::serve(listener, router).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn summaries_that_are_demanded_come_from_ollama_once_it_has_the_default_model() {
+    for switch in [
+        "--enable-summary-generation=true",
+        "--summary-provider=ollama",
+    ] {
+        let provider = Reserved::new();
+        let host = format!("--ollama-host=http://{}", provider.address());
+        let length = "--summary-min-content-length=12";
+        let service =
+            Service::start_with(&[switch, host.as_str(), length, "--embedding-provider=none"])
+                .await;
+        let id = service.store("t", "Ann met Bob at the station").await;
+        tokio::spawn(ollama(provider.listen()));
+        until_summarized(&service, id, "Ann met").await;
+        let status =
+            service.get("/v1/statistics").send().await.json()["summary_generation"].clone();
+        assert_eq!(
+            (&status["provider"], &status["model"]),
+            (&json!("ollama"), &json!("qwen3:0.6b"))
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_model_there_are_none_and_the_statistics_say_why() {
     let service = Service::start().await;
