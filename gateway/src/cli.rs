@@ -461,8 +461,8 @@ fn socket_address(value: &str) -> Result<SocketAddr, String> {
 
 fn switch(value: &str) -> Result<bool, String> {
     match or(&expanded(value)?, "false").to_ascii_lowercase().as_str() {
-        "true" | "1" | "yes" | "on" => Ok(true),
-        "false" | "0" | "no" | "off" => Ok(false),
+        "true" | "1" | "yes" | "on" | "t" | "y" => Ok(true),
+        "false" | "0" | "no" | "off" | "f" | "n" => Ok(false),
         _ => Err("must be true or false".into()),
     }
 }

@@ -28,6 +28,7 @@ pub mod lenient;
 pub mod limits;
 pub mod local;
 pub mod memory;
+mod predecessor;
 mod program;
 pub mod prompts;
 pub mod reply;

@@ -17,14 +17,26 @@ use crate::catalogue::{Catalogue, ToolSet};
 use crate::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
-use crate::{http, install, stdio};
+use crate::{http, install, predecessor, stdio};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Runs `context-gateway`: reads its arguments and executes the command. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let given = std::env::args_os().collect();
+    let (arguments, warnings) =
+        match predecessor::translated(given, &|name| std::env::var(name).ok()) {
+            Ok(translated) => translated,
+            Err(sentence) => {
+                eprintln!("context-gateway: {sentence}");
+                return ExitCode::from(2);
+            }
+        };
+    for warning in warnings {
+        eprintln!("context-gateway: {warning}");
+    }
+    let outcome = match Cli::parse_from(arguments).command {
         Command::Stdio(args) => serve_stdio(&args),
         Command::Http(args) => serve_http(&args),
         Command::Install(args) => install::run(&args).map_err(Into::into),
