@@ -4,17 +4,22 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use context_providers::Summarizer as _;
 use context_store_sqlite::{OpenError, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::check_settings::check_settings;
-use crate::config::{Backend, Config};
+use crate::config::{Backend, Config, Predecessor};
 use crate::models;
 use crate::rerankers::{self, Choice};
+use crate::summaries;
 
 /// With less free space the disk counts as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
+
+/// How long a summary may take.
+const SUMMARY_TIME: Duration = Duration::from_secs(30);
 
 /// How much of a service's reply is read, in bytes.
 const MAX_REPLY_BYTES: u64 = 256 * 1024;
@@ -22,7 +27,7 @@ const MAX_REPLY_BYTES: u64 = 256 * 1024;
 /// The outcome of the checks.
 #[derive(Debug)]
 pub struct Examination {
-    /// A line for each check: `✔` or `✘`, what was checked, and what to do.
+    /// A line for each check: `✔`, `!` (a warning) or `✘`, what was checked, and what to do.
     pub report: String,
     /// Whether every check passed.
     pub healthy: bool,
@@ -37,22 +42,34 @@ impl Examination {
             if passed { '✔' } else { '✘' }
         );
     }
+
+    /// A line about something that works, but perhaps not as the user expects.
+    fn warning(&mut self, subject: &str, finding: impl std::fmt::Display) {
+        let _ = writeln!(self.report, "! {subject:<10} {finding}");
+    }
 }
 
 /// Checks this installation. A running service is not disturbed. Without one, the database is
 /// opened, and created if it does not exist.
-pub async fn examine(config: &Config) -> Examination {
+pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination {
     let mut found = Examination {
         report: String::new(),
         healthy: true,
     };
-    match check_settings(config) {
+    match check_settings(config).and_then(|()| predecessor.check(config)) {
         Ok(()) => found.line(true, "settings", "are consistent"),
         Err(sentence) => found.line(false, "settings", sentence),
+    }
+    for warning in predecessor.warnings() {
+        found.warning("settings", warning);
+    }
+    if let Some(sentence) = predecessor.not_needed() {
+        found.line(true, "settings", sentence);
     }
     let answers = service(config, &mut found).await;
     embeddings(config, &mut found).await;
     reranking(config, &mut found).await;
+    summarizing(config, &mut found).await;
     match config.storage.storage_backend {
         Backend::Sqlite => {
             database(config, answers, &mut found).await;
@@ -210,6 +227,9 @@ async fn embeddings(config: &Config, found: &mut Examination) {
         // An unavailable provider is not a fault of this installation, but it is worth reporting.
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
+                if let Some(warning) = models::shortened_chunks(config, &*embedder) {
+                    found.warning("embeddings", warning);
+                }
                 let model = embedder.model();
                 let stores_nothing =
                     config.search.rerank_store_tokens && !embedder.has_token_vectors();
@@ -234,20 +254,25 @@ async fn embeddings(config: &Config, found: &mut Examination) {
 
 /// Checks the reranker. Reranking may be off.
 async fn reranking(config: &Config, found: &mut Examination) {
-    let loaded = match rerankers::choose(config) {
-        Ok(Choice::Off(reason)) => {
+    // The settings check has reported an error.
+    let Ok(choice) = rerankers::choose(config) else {
+        return;
+    };
+    if let Some(warning) = rerankers::warning(config, &choice) {
+        return found.warning("reranking", warning);
+    }
+    let loaded = match choice {
+        Choice::Off(reason) => {
             return found.line(true, "reranking", format_args!("off: {reason}"));
         }
-        Ok(Choice::LateInteraction) => {
+        Choice::LateInteraction => {
             return found.line(
                 true,
                 "reranking",
                 "works by late interaction with the embedding model",
             );
         }
-        // The settings check has reported it.
-        Err(_) => return,
-        Ok(choice) => rerankers::load(choice).await,
+        Choice::Local(_) | Choice::Remote(_) => rerankers::load(choice).await,
     };
     let reranker = match loaded {
         Ok(Some(reranker)) => reranker,
@@ -266,6 +291,39 @@ async fn reranking(config: &Config, found: &mut Examination) {
             "reranking",
             format_args!(
                 "`{model}` of {provider}: {error}; searches skip reranking until it responds"
+            ),
+        ),
+    }
+}
+
+/// Checks the summary provider with one short text. Summaries may be off.
+async fn summarizing(config: &Config, found: &mut Examination) {
+    if let Some(warning) = summaries::warning(config) {
+        found.warning("summaries", warning);
+    }
+    // The settings check has reported an error.
+    let Ok(Some(summarizer)) = summaries::choose(config) else {
+        return;
+    };
+    let (model, provider) = (summarizer.model(), summarizer.provider());
+    let text = "Ann met Bob at the station.";
+    match tokio::time::timeout(SUMMARY_TIME, summarizer.summarize(text)).await {
+        Ok(Ok(_)) => found.line(
+            true,
+            "summaries",
+            format_args!("`{model}` works ({provider})"),
+        ),
+        Ok(Err(error)) => found.line(
+            false,
+            "summaries",
+            format_args!("`{model}` of {provider}: {error}; entries wait for their summaries"),
+        ),
+        Err(_) => found.line(
+            false,
+            "summaries",
+            format_args!(
+                "`{model}` of {provider} did not respond within {} s",
+                SUMMARY_TIME.as_secs()
             ),
         ),
     }

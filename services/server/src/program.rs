@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::command as administer;
 use crate::cli::{Cli, Command};
-use crate::config::Config;
+use crate::config::{Config, Predecessor};
 use crate::doctor::{examine, ready};
 use crate::error_codes::errors_page;
 use crate::fetch_model::fetch_model;
@@ -27,8 +27,9 @@ const MAX_WORKERS: usize = 4;
 /// Runs `context-service`: reads its arguments and executes the command. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli: Cli = match config::read(std::env::args_os(), &|name| std::env::var(name).ok()) {
-        Ok(cli) => cli,
+    let env = |name: &str| std::env::var(name).ok();
+    let (cli, predecessor): (Cli, _) = match config::read_translated(std::env::args_os(), &env) {
+        Ok(read) => read,
         Err(refusal) if refusal.exit_code == 0 => return print(&refusal.text),
         Err(refusal) => {
             eprint!("{}", refusal.text);
@@ -56,9 +57,9 @@ pub fn main() -> ExitCode {
         });
     }
     match cli.command {
-        None => with_runtime(serve(&cli.config)),
+        None => with_runtime(serve(&cli.config, &predecessor)),
         Some(Command::Doctor) => with_runtime(async {
-            let examination = examine(&cli.config).await;
+            let examination = examine(&cli.config, &predecessor).await;
             let printed = print(&examination.report);
             if examination.healthy {
                 printed
@@ -138,7 +139,12 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
     }
 }
 
-async fn serve(config: &Config) -> ExitCode {
+async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
+    predecessor.log();
+    if let Err(sentence) = predecessor.check(config) {
+        eprintln!("error: {sentence}");
+        return ExitCode::FAILURE;
+    }
     // Installed before anything listens, so that no signal reaches the default handler.
     let (Ok(mut terminate), Ok(mut interrupt)) = (
         signal(SignalKind::terminate()),
@@ -159,6 +165,12 @@ async fn serve(config: &Config) -> ExitCode {
         }
     };
     eprint!("{}", running.places().banner());
+    // The default of LOG_LEVEL hides warnings.
+    if !predecessor.warnings().is_empty() && !tracing::enabled!(tracing::Level::WARN) {
+        eprintln!(
+            "Some settings of mcp-context-server are read as other settings or have no effect; `context-service doctor` names them."
+        );
+    }
     let stop = running.stop();
     let signals = async {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }

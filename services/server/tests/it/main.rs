@@ -12,6 +12,7 @@ mod migrate_data;
 mod narrowed;
 mod owners;
 mod postgres;
+mod predecessor;
 mod problems;
 mod process;
 mod quotas;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use context_service::config::Predecessor;
 use context_test_support::Reserved;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -141,14 +142,14 @@ async fn the_doctor_says_who_reranks_and_whether_it_answers() {
     let directory = tempfile::tempdir().unwrap();
     let flags = flags(provider.address());
     let config = settings(directory.path(), &as_strs(&flags));
-    let away = context_service::examine(&config).await;
+    let away = context_service::examine(&config, &Predecessor::default()).await;
     assert!(
         !away.healthy && away.report.contains("✘ reranking  `m` of cohere"),
         "{}",
         away.report
     );
     let server = tokio::spawn(cohere(provider.listen()));
-    let there = context_service::examine(&config).await;
+    let there = context_service::examine(&config, &Predecessor::default()).await;
     assert!(
         there.report.contains("✔ reranking  `m` works (cohere)"),
         "{}",

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::service::Service;
 
 /// The network that the tests of `context-bert` use as reference.
-fn model() -> String {
+pub fn model() -> String {
     concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../bert/tests/reference/cross-encoder"

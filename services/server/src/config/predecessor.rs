@@ -1,0 +1,418 @@
+//! Reads the environment of mcp-context-server 2.2.2, so that its users keep their settings.
+//!
+//! A name that means the same as a setting of ours is read as that setting. Every other name is reported, because a
+//! setting that is ignored without a word looks as if it worked. Only environment variables count, because
+//! mcp-context-server has no flags.
+
+mod names;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use clap::{CommandFactory, FromArgMatches};
+use context_model::{expand_variables, shown_url};
+
+pub use names::NAMES;
+
+use super::read::{ReadError, read};
+use super::value::boolean;
+use super::{Auth, Config, EmbeddingProvider};
+
+/// What this service does with a name. The text is for the table in `docs/migrating.md`.
+#[derive(Debug, Clone, Copy)]
+pub enum Here {
+    /// A setting of ours has this name and meaning. The text names differences.
+    Same(&'static str),
+    /// The value is read as settings of ours, with a warning that names them.
+    Renamed(&'static str, &'static [Renaming]),
+    /// A setting of ours has this name and another meaning.
+    Changed(&'static str),
+    /// The name has no effect. All of them are in one line of the log.
+    NotNeeded(&'static str),
+    /// The name protects, and this service cannot honour it.
+    Security(&'static str),
+    /// The name is for the gateway. The service does not report it.
+    Gateway(&'static str),
+}
+
+/// A setting of ours that a renamed one sets.
+#[derive(Debug, Clone, Copy)]
+pub struct Renaming {
+    ours: &'static str,
+    when: When,
+    conversion: Conversion,
+    /// Whether it takes precedence over our setting.
+    overrides: bool,
+}
+
+/// When a renamed setting has an effect.
+#[derive(Debug, Clone, Copy)]
+pub enum When {
+    /// Always.
+    Always,
+    /// When this setting of ours has this value. Many shells have keys of providers for other programs. A key must not
+    /// choose the provider that gets the texts.
+    Named([&'static str; 2]),
+    /// As `Named`, and unless this setting of ours sends the requests elsewhere. Otherwise another server would get the
+    /// provider's key.
+    OwnAddress([&'static str; 2], &'static str),
+}
+
+/// How a value becomes a value of ours.
+#[derive(Debug, Clone, Copy)]
+pub enum Conversion {
+    /// It does not change.
+    Text,
+    /// It does not change, and no message repeats it.
+    Key,
+    /// A whole number up to this one.
+    Number(u64),
+    /// Seconds, rounded up, up to this number.
+    Seconds(u64),
+    /// Seconds as milliseconds, up to this number.
+    Milliseconds(u64),
+    /// A number; 0 is `false`.
+    NotZero,
+    /// A boolean; `false` is `none`, and `true` is nothing.
+    Off,
+}
+
+const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
+    Renaming {
+        ours,
+        when,
+        conversion,
+        overrides: false,
+    }
+}
+
+const fn over(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
+    Renaming {
+        overrides: true,
+        ..to(ours, when, conversion)
+    }
+}
+
+/// What the environment holds of mcp-context-server.
+#[derive(Debug, Default)]
+pub struct Predecessor {
+    /// Our settings, and the values that the other names give them.
+    values: Vec<(&'static str, String)>,
+    warnings: Vec<String>,
+    not_needed: Vec<&'static str>,
+    security: Vec<&'static str>,
+    /// Whether ENABLE_EMBEDDING_GENERATION is false.
+    no_embeddings: bool,
+}
+
+/// As [`read`], with the settings of mcp-context-server.
+///
+/// # Errors
+/// As [`read`]. A malformed value of a renamed setting is an error too.
+pub fn read_translated<C: CommandFactory + FromArgMatches>(
+    arguments: impl IntoIterator<Item = OsString>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(C, Predecessor), ReadError> {
+    let translated = Predecessor::read(env);
+    // Also with a malformed value, so that `--help` works.
+    let config = read(arguments, &|name| {
+        let value = translated.as_ref().ok().and_then(|found| found.value(name));
+        value.map(str::to_owned).or_else(|| env(name))
+    })?;
+    match translated {
+        Ok(found) => Ok((config, found)),
+        Err(sentence) => Err(ReadError {
+            text: format!("error: {sentence}\n"),
+            exit_code: 2,
+        }),
+    }
+}
+
+impl Predecessor {
+    /// Reads the environment. `env` returns the value of a variable.
+    ///
+    /// # Errors
+    /// A sentence that names a variable whose value is malformed. It does not repeat the value of a key.
+    pub fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let get = |name: &str| {
+            let value = expand_variables(&env(name)?, env).trim().to_owned();
+            (!value.is_empty()).then_some(value)
+        };
+        let mut found = Self::default();
+        for (name, here) in NAMES {
+            let Some(value) = get(name) else { continue };
+            match here {
+                Here::Same(_) | Here::Changed(_) | Here::Gateway(_) => {}
+                Here::NotNeeded(_) => found.not_needed.push(name),
+                Here::Security(_) if name == "MCP_AUTH_PROVIDER" && value == "none" => {}
+                Here::Security(_) => found.security.push(name),
+                Here::Renamed(_, renamings) => {
+                    for renaming in renamings {
+                        found.rename(name, &value, renaming, &get)?;
+                    }
+                }
+            }
+        }
+        found.special_cases(&get)?;
+        Ok(found)
+    }
+
+    /// Adds one renamed setting.
+    fn rename(
+        &mut self,
+        name: &'static str,
+        value: &str,
+        renaming: &Renaming,
+        get: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), String> {
+        let Renaming {
+            ours,
+            when,
+            conversion,
+            overrides,
+        } = *renaming;
+        let own = get(ours);
+        match when {
+            When::Always => {}
+            When::Named(setting) | When::OwnAddress(setting, _) if !is_named(setting, get) => {
+                return Ok(());
+            }
+            When::Named(_) => {}
+            When::OwnAddress(_, url) => {
+                if get(url).is_some() {
+                    if own.is_none() {
+                        self.warnings.push(format!(
+                            "{name} is not sent to the address in {url}; if it is meant for that address, set {ours}"
+                        ));
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        let Some((converted, limit)) =
+            convert(conversion, value).map_err(|why| malformed(name, value, conversion, &why))?
+        else {
+            return Ok(());
+        };
+        let shown = match conversion {
+            Conversion::Key => ours.to_owned(),
+            Conversion::Text => format!("{ours}={}", shown_url(&converted)),
+            Conversion::Number(_)
+            | Conversion::Seconds(_)
+            | Conversion::Milliseconds(_)
+            | Conversion::NotZero
+            | Conversion::Off => format!("{ours}={converted}"),
+        };
+        match own {
+            Some(own) if same(&own, &converted) => return Ok(()),
+            Some(_) if !overrides => {
+                self.warnings.push(format!(
+                    "{name}, a setting of mcp-context-server, differs from {ours}, which takes precedence"
+                ));
+                return Ok(());
+            }
+            Some(_) => self.warnings.push(format!(
+                "{name}, a setting of mcp-context-server, takes precedence over {ours}: it means {shown}"
+            )),
+            None => {
+                let limit = limit.map_or_else(String::new, |limit| format!(" ({limit})"));
+                self.warnings.push(format!(
+                    "{name} is a setting of mcp-context-server and is read as {shown}{limit}; rename it"
+                ));
+            }
+        }
+        self.values.push((ours, converted));
+        Ok(())
+    }
+
+    /// What depends on a value or on two names.
+    fn special_cases(&mut self, get: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+        let is = |name: &str, word: &str| {
+            get(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
+        };
+        if is("EMBEDDING_PROVIDER", "huggingface") {
+            return Err(
+                "EMBEDDING_PROVIDER is `huggingface`, whose hosted API is no provider of this service; set it to `tei` (a server of \
+                 text-embeddings-inference, at EMBEDDING_URL), `local` (a model inside the service), `ollama`, `openai`, `azure`, `voyage` \
+                 or `cohere`"
+                    .to_owned(),
+            );
+        }
+        self.no_embeddings = get("ENABLE_EMBEDDING_GENERATION")
+            .is_some_and(|value| matches!(boolean(&value), Ok(false)));
+        let demands_search =
+            get("ENABLE_SEMANTIC_SEARCH").is_some_and(|value| matches!(boolean(&value), Ok(true)));
+        if self.no_embeddings && demands_search {
+            self.values
+                .push(("ENABLE_SEMANTIC_SEARCH", "false".to_owned()));
+            self.warnings.push(
+                "ENABLE_SEMANTIC_SEARCH is true, but ENABLE_EMBEDDING_GENERATION is false; semantic search is off"
+                    .to_owned(),
+            );
+        }
+        let schema = get("POSTGRESQL_SCHEMA").filter(|schema| schema != "public");
+        if schema.is_some() && is("STORAGE_BACKEND", "postgresql") {
+            self.warnings.push(
+                "POSTGRESQL_SCHEMA has no effect: this service always uses the schema `context`; give each service its own database"
+                    .to_owned(),
+            );
+        }
+        if !self.security.is_empty() {
+            self.warnings.push(format!(
+                "{} has no effect: with AUTH=keys clients need a key of this service; create one with `context-service keys create`",
+                self.security.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// The value that another name gives to this setting of ours.
+    #[must_use]
+    pub fn value(&self, ours: &str) -> Option<&str> {
+        let found = self.values.iter().find(|(name, _)| *name == ours)?;
+        Some(&found.1)
+    }
+
+    /// What the user should know or change, in sentences. No sentence contains a key.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A clause about the names without effect.
+    #[must_use]
+    pub fn not_needed(&self) -> Option<String> {
+        (!self.not_needed.is_empty()).then(|| {
+            format!(
+                "these settings of mcp-context-server have no effect here: {}",
+                self.not_needed.join(", ")
+            )
+        })
+    }
+
+    /// Logs the warnings, and one line about the names without effect.
+    pub fn log(&self) {
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
+        }
+        if let Some(sentence) = self.not_needed() {
+            tracing::info!("{sentence}");
+        }
+    }
+
+    /// Checks that the service is not less protected than the user expects.
+    ///
+    /// # Errors
+    /// A sentence that names the variable and what to do.
+    pub fn check(&self, config: &Config) -> Result<(), String> {
+        // An auto-started service opens only the socket, which other users cannot reach.
+        if let Some(name) = self.security.first()
+            && config.network.auth == Auth::Off
+            && !config.auto_started
+        {
+            return Err(format!(
+                "{name} is set, with which mcp-context-server asks for a token, but AUTH is `off`, so this service would ask for none; set \
+                 AUTH=keys and create a key with `context-service keys create`, or remove {name}"
+            ));
+        }
+        // The variable is overridden already. Only a flag can still name a provider.
+        if self.no_embeddings && config.models.embedding_provider != EmbeddingProvider::None {
+            return Err(
+                "ENABLE_EMBEDDING_GENERATION is false, but --embedding-provider names a provider; remove one of them".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether a setting of ours has this value. The default of STORAGE_BACKEND is sqlite; a provider has to be named.
+fn is_named([setting, value]: [&str; 2], get: &dyn Fn(&str) -> Option<String>) -> bool {
+    match get(setting) {
+        Some(found) => found.eq_ignore_ascii_case(value),
+        None => value == "sqlite",
+    }
+}
+
+/// Whether two values are the same, however numbers and booleans are written.
+fn same(one: &str, other: &str) -> bool {
+    one == other
+        || plain(one).is_some_and(|number| Some(number) == plain(other))
+        || boolean(one).is_ok_and(|value| Ok(value) == boolean(other))
+}
+
+/// The value of ours, with a remark if it was limited; `None` if the value means nothing here.
+fn convert(
+    conversion: Conversion,
+    value: &str,
+) -> Result<Option<(String, Option<String>)>, String> {
+    let limited = |number: f64, max: u64| {
+        // `max` is at most 3 600 000, which an f64 holds exactly.
+        let limit = (number > max as f64).then(|| format!("the maximum is {max}"));
+        (number.min(max as f64).to_string(), limit)
+    };
+    Ok(Some(match conversion {
+        Conversion::Text | Conversion::Key => (value.to_owned(), None),
+        Conversion::Number(max) => {
+            let number = number(value)?;
+            if number.fract() != 0.0 {
+                return Err("it must be a whole number".to_owned());
+            }
+            limited(number, max)
+        }
+        Conversion::Seconds(max) => limited(number(value)?.ceil(), max),
+        Conversion::Milliseconds(max) => limited((number(value)? * 1000.0).round().max(1.0), max),
+        Conversion::NotZero => match plain(value) {
+            Some(0.0) => ("false".to_owned(), None),
+            Some(size) if size > 0.0 => ("true".to_owned(), None),
+            _ => return Err("it must be a number from 0".to_owned()),
+        },
+        Conversion::Off => {
+            if boolean(value)? {
+                return Ok(None);
+            }
+            ("none".to_owned(), None)
+        }
+    }))
+}
+
+/// A number above 0, in any form that mcp-context-server accepts: `10`, `10.0`, `1_000`.
+fn number(value: &str) -> Result<f64, String> {
+    plain(value)
+        .filter(|number| *number > 0.0)
+        .ok_or_else(|| "it must be a number above 0".to_owned())
+}
+
+fn plain(value: &str) -> Option<f64> {
+    let number: f64 = value.replace('_', "").parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+fn malformed(name: &str, value: &str, conversion: Conversion, why: &str) -> String {
+    match conversion {
+        Conversion::Key | Conversion::Text => format!("{name}: {why}"),
+        Conversion::Number(_)
+        | Conversion::Seconds(_)
+        | Conversion::Milliseconds(_)
+        | Conversion::NotZero
+        | Conversion::Off => format!("{name} is `{value}`; {why}"),
+    }
+}
+
+/// The table of `docs/migrating.md`.
+#[must_use]
+pub fn migration_table() -> String {
+    let mut table = String::from("| name there | here | what it does |\n|---|---|---|\n");
+    for (name, here) in NAMES {
+        let (kind, text) = match here {
+            Here::Same(text) => ("same", text),
+            Here::Renamed(text, _) => ("renamed", text),
+            Here::Changed(text) => ("changed", text),
+            Here::NotNeeded(text) => ("not needed", text),
+            Here::Security(text) => ("security", text),
+            Here::Gateway(text) => ("gateway", text),
+        };
+        let text = if text.is_empty() { "–" } else { text };
+        let _ = writeln!(table, "| `{name}` | {kind} | {text} |");
+    }
+    table
+}
