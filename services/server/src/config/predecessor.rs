@@ -12,86 +12,13 @@ use std::fmt::Write as _;
 use clap::{CommandFactory, FromArgMatches};
 use context_model::{expand_variables, shown_url};
 
-pub use names::NAMES;
+pub use names::{Here, NAMES};
+
+use names::{Conversion, Renaming, When};
 
 use super::read::{ReadError, read};
 use super::value::boolean;
 use super::{Auth, Config, EmbeddingProvider};
-
-/// What this service does with a name. The text is for the table in `docs/migrating.md`.
-#[derive(Debug, Clone, Copy)]
-pub enum Here {
-    /// A setting of ours has this name and meaning. The text names differences.
-    Same(&'static str),
-    /// The value is read as settings of ours, with a warning that names them.
-    Renamed(&'static str, &'static [Renaming]),
-    /// A setting of ours has this name and another meaning.
-    Changed(&'static str),
-    /// The name has no effect. All of them are in one line of the log.
-    NotNeeded(&'static str),
-    /// The name protects, and this service cannot honour it.
-    Security(&'static str),
-    /// The name is for the gateway. The service does not report it.
-    Gateway(&'static str),
-}
-
-/// A setting of ours that a renamed one sets.
-#[derive(Debug, Clone, Copy)]
-pub struct Renaming {
-    ours: &'static str,
-    when: When,
-    conversion: Conversion,
-    /// Whether it takes precedence over our setting.
-    overrides: bool,
-}
-
-/// When a renamed setting has an effect.
-#[derive(Debug, Clone, Copy)]
-pub enum When {
-    /// Always.
-    Always,
-    /// When this setting of ours has this value. Many shells have keys of providers for other programs. A key must not
-    /// choose the provider that gets the texts.
-    Named([&'static str; 2]),
-    /// As `Named`, and unless this setting of ours sends the requests elsewhere. Otherwise another server would get the
-    /// provider's key.
-    OwnAddress([&'static str; 2], &'static str),
-}
-
-/// How a value becomes a value of ours.
-#[derive(Debug, Clone, Copy)]
-pub enum Conversion {
-    /// It does not change.
-    Text,
-    /// It does not change, and no message repeats it.
-    Key,
-    /// A whole number up to this one.
-    Number(u64),
-    /// Seconds, rounded up, up to this number.
-    Seconds(u64),
-    /// Seconds as milliseconds, up to this number.
-    Milliseconds(u64),
-    /// A number; 0 is `false`.
-    NotZero,
-    /// A boolean; `false` is `none`, and `true` is nothing.
-    Off,
-}
-
-const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
-    Renaming {
-        ours,
-        when,
-        conversion,
-        overrides: false,
-    }
-}
-
-const fn over(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
-    Renaming {
-        overrides: true,
-        ..to(ours, when, conversion)
-    }
-}
 
 /// What the environment holds of mcp-context-server.
 #[derive(Debug, Default)]
