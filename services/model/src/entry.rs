@@ -22,6 +22,14 @@ impl Source {
         }
     }
 
+    /// The source with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::User, Self::Agent]
+            .into_iter()
+            .find(|source| source.as_str() == name)
+    }
+
     /// Parses exactly `user` or `agent`; otherwise adds a violation and returns `None`.
     pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
         match given {

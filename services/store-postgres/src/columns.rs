@@ -17,9 +17,9 @@ pub(crate) struct SourceColumn(pub Source);
 
 impl FromSql<Text, Pg> for SourceColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let known = [Source::User, Source::Agent]
-            .into_iter()
-            .find(|source| source.as_str().as_bytes() == value.as_bytes());
+        let known = std::str::from_utf8(value.as_bytes())
+            .ok()
+            .and_then(Source::named);
         known.map(Self).ok_or_else(|| {
             Unreadable {
                 what: "source",

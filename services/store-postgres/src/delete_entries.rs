@@ -1,7 +1,7 @@
 //! Deleting entries by criteria.
 
 use context_store::rules::counts::EntryCounts;
-use context_store::{ContextWindow, DeleteCriteria, OwnerId};
+use context_store::{ChangeKind, ContextWindow, DeleteCriteria, OwnerId};
 use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -14,7 +14,7 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::Condition;
 use crate::schema::entries;
 use crate::tags;
-use crate::transaction::{ChangeKind, Transaction, Writing};
+use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries in memory at a time.
 const ENTRIES_AT_ONCE: i64 = 1000;
@@ -208,7 +208,7 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
             thread.count(-removed);
         }
         transaction.counts -= removed;
-        transaction.changed(ChangeKind::Delete, id, &thread_id, version);
+        transaction.changed_entry(ChangeKind::Delete, id, &thread_id, source, version);
     }
     tags::remove(transaction.conn, transaction.owner, &pairs).await
 }

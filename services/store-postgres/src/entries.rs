@@ -19,6 +19,7 @@ use crate::schema::entries;
 pub(crate) struct EntryRow {
     pub id: i64,
     pub thread_id: String,
+    pub source: SourceColumn,
     pub image_count: i64,
     pub version: i64,
     pub created_at: i64,
@@ -61,6 +62,7 @@ pub(crate) async fn find(
         .select((
             entries::id,
             entries::thread_id,
+            entries::source,
             entries::image_count,
             entries::version,
             entries::created_at,

@@ -16,6 +16,7 @@
 
 mod artifacts;
 mod batch;
+mod changes;
 mod columns;
 mod config;
 mod context_window;

@@ -26,6 +26,7 @@ diesel::table! {
         multimodal_count -> BigInt,
         image_count -> BigInt,
         thread_count -> BigInt,
+        incarnation -> Text,
     }
 }
 
@@ -95,6 +96,8 @@ diesel::table! {
         thread_id -> Nullable<Text>,
         version -> Nullable<BigInt>,
         key_id -> Nullable<Text>,
+        source -> Nullable<Text>,
+        commit_end -> Bool,
     }
 }
 

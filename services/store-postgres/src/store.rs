@@ -11,10 +11,10 @@ use context_model::{
     ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ContextWindow, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore,
-    OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError,
-    StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions,
-    Written, call,
+    ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, FtsPage, FtsSearch, Idempotency,
+    KeyStore, OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store,
+    StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore,
+    WriteOptions, Written, call,
 };
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::{Semaphore, watch};
@@ -694,6 +694,10 @@ impl Store for PostgresStore {
     }
 
     fn summaries(&self) -> &dyn SummaryStore {
+        self
+    }
+
+    fn changes(&self) -> &dyn ChangeStore {
         self
     }
 

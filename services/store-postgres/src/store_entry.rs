@@ -5,7 +5,7 @@ use context_store::rules::counts::EntryCounts;
 use context_store::rules::retransmit;
 use context_store::rules::thread::{NewestEntry, text_hash};
 use context_store::seal::EntrySeal;
-use context_store::{ContextWindow, ItemOutcome, StoredBatch};
+use context_store::{ChangeKind, ContextWindow, ItemOutcome, StoredBatch};
 
 use crate::batch::Outcomes;
 use crate::context_window::{EntryPosition, context_of_position};
@@ -15,7 +15,7 @@ use crate::fts::{Document, Language, words};
 use crate::images;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::transaction::{ChangeKind, Transaction, Writing};
+use crate::transaction::{Transaction, Writing};
 
 /// Entries to store in order.
 pub(crate) struct StoreEntries {
@@ -191,7 +191,7 @@ async fn store(
     binds.extend(position.binds(context_window));
     sql::send(transaction.conn, Fragment::prepared(SQL, binds)).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
-    transaction.changed(ChangeKind::Create, id, thread_id, 1);
+    transaction.changed_entry(ChangeKind::Create, id, thread_id, *source, 1);
     transaction.counts += EntryCounts::of_entry(*source, image_count);
     Ok(ItemOutcome {
         id,

@@ -1,13 +1,15 @@
 //! The transaction of one write.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use context_model::Timestamp;
+use context_model::{Source, Timestamp};
 use context_store::rules::counts::EntryCounts;
 use context_store::rules::thread::ThreadState;
-use context_store::{Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written};
+use context_store::{
+    ChangeKind, Changed, Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written,
+};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
@@ -85,56 +87,32 @@ struct Held {
     now: ThreadState,
 }
 
-/// The kind of change of an entry or an artifact.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ChangeKind {
-    Create,
-    Update,
-    Restore,
-    Delete,
-}
-
-impl ChangeKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Restore => "restore",
-            Self::Delete => "delete",
-        }
-    }
-}
-
+/// A change that is not written yet.
 struct Change {
-    operation: ChangeKind,
-    entity: Entity,
+    kind: ChangeKind,
+    changed: Changed,
     version: i64,
 }
 
-enum Entity {
-    Context { id: i64, thread_id: Arc<str> },
-    Artifact { id: String },
-}
-
-impl Entity {
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Context { .. } => "context",
-            Self::Artifact { .. } => "artifact",
+impl Change {
+    fn id(&self) -> Cow<'_, str> {
+        match &self.changed {
+            Changed::Context { id, .. } => id.to_string().into(),
+            Changed::Artifact { id } => id.into(),
         }
     }
 
-    fn id(&self) -> String {
-        match self {
-            Self::Context { id, .. } => id.to_string(),
-            Self::Artifact { id } => id.clone(),
+    fn thread_id(&self) -> Option<Cow<'_, str>> {
+        match &self.changed {
+            Changed::Context { thread_id, .. } => Some(thread_id.into()),
+            Changed::Artifact { .. } => None,
         }
     }
 
-    fn thread_id(&self) -> Option<&str> {
-        match self {
-            Self::Context { thread_id, .. } => Some(thread_id),
-            Self::Artifact { .. } => None,
+    fn source(&self) -> Option<Cow<'_, str>> {
+        match &self.changed {
+            Changed::Context { source, .. } => source.map(|source| source.as_str().into()),
+            Changed::Artifact { .. } => None,
         }
     }
 }
@@ -254,28 +232,30 @@ impl<'c> Transaction<'c> {
     }
 
     /// Records one change of an entry. The commit counts and writes it.
-    pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) {
-        let thread_id = match self.changes.last() {
-            Some(Change {
-                entity: Entity::Context {
-                    thread_id: last, ..
-                },
-                ..
-            }) if &**last == thread_id => Arc::clone(last),
-            _ => Arc::from(thread_id),
-        };
+    pub fn changed_entry(
+        &mut self,
+        kind: ChangeKind,
+        id: i64,
+        thread_id: &str,
+        source: Source,
+        version: i64,
+    ) {
         self.changes.push(Change {
-            operation,
-            entity: Entity::Context { id, thread_id },
+            kind,
+            changed: Changed::Context {
+                id,
+                thread_id: thread_id.to_owned(),
+                source: Some(source),
+            },
             version,
         });
     }
 
     /// Records one change of an artifact.
-    pub fn changed_artifact(&mut self, operation: ChangeKind, id: String, version: i64) {
+    pub fn changed_artifact(&mut self, kind: ChangeKind, id: String, version: i64) {
         self.changes.push(Change {
-            operation,
-            entity: Entity::Artifact { id },
+            kind,
+            changed: Changed::Artifact { id },
             version,
         });
     }
@@ -379,40 +359,36 @@ impl<'c> Transaction<'c> {
                 concat!(
                     "WITH bumped AS (",
                     count!(),
-                    " RETURNING owner_id, revision), logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, \
-                     key_id) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
-                     FROM bumped AS b CROSS JOIN ",
+                    " RETURNING owner_id, revision), logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, \
+                     key_id, commit_end) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.source, \
+                     c.version, ?, c.place = ? FROM bumped AS b CROSS JOIN ",
                     $changes,
-                    " AS c(operation, entity, id, thread_id, version, place)) SELECT revision FROM bumped"
+                    " AS c(operation, entity, id, thread_id, source, version, place)) SELECT revision FROM bumped"
                 )
             };
         }
         let mut binds = self.counted(all);
+        let all = i64::try_from(all).unwrap_or(i64::MAX);
         binds.extend([
-            Bind::Int(i64::try_from(all).unwrap_or(i64::MAX)),
+            Bind::Int(all),
             Bind::Int(self.now.micros()),
             Bind::OptionalText(self.key_id.map(Into::into)),
+            Bind::Int(all),
         ]);
         // The server reuses a plan for single values. For lists, it plans each time.
-        if let [
-            Change {
-                operation,
-                entity,
-                version,
-            },
-        ] = first
-        {
+        if let [change] = first {
             binds.extend([
-                Bind::text(operation.as_str()),
-                Bind::text(entity.kind()),
-                Bind::text(entity.id()),
-                Bind::OptionalText(entity.thread_id().map(Into::into)),
-                Bind::Int(*version),
+                Bind::text(change.kind.as_str()),
+                Bind::text(change.changed.entity()),
+                Bind::text(change.id()),
+                Bind::OptionalText(change.thread_id()),
+                Bind::OptionalText(change.source()),
+                Bind::Int(change.version),
             ]);
-            return Fragment::prepared(bump!("(VALUES (?, ?, ?, ?, ?, 1))"), binds);
+            return Fragment::prepared(bump!("(VALUES (?, ?, ?, ?, ?, ?, 1))"), binds);
         }
         binds.extend(columns(first));
-        Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
+        Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
     }
 
     /// Writes the remaining changes. The last of them has this revision.
@@ -421,14 +397,16 @@ impl<'c> Transaction<'c> {
         for chunk in later.chunks(CHANGES_AT_ONCE) {
             // Raw SQL for `unnest`: one text for any number of changes.
             let statement = Fragment::prepared(
-                "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
-                 SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
-                 FROM unnest(?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, version, place)",
+                "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, key_id, \
+                 commit_end) SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.source, c.version, ?, \
+                 ? + c.place = ? FROM unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, source, version, place)",
                 vec![
                     Bind::text(self.owner.as_str()),
                     Bind::Int(before),
                     Bind::Int(self.now.micros()),
                     Bind::OptionalText(self.key_id.map(Into::into)),
+                    Bind::Int(before),
+                    Bind::Int(revision),
                 ]
                 .into_iter()
                 .chain(columns(chunk))
@@ -441,32 +419,17 @@ impl<'c> Transaction<'c> {
     }
 }
 
-fn columns(changes: &[Change]) -> [Bind<'_>; 5] {
+fn columns(changes: &[Change]) -> [Bind<'_>; 6] {
+    let texts = |of: fn(&Change) -> Cow<'_, str>| Bind::Texts(changes.iter().map(of).collect());
+    let optional = |of: fn(&Change) -> Option<Cow<'_, str>>| {
+        Bind::OptionalTexts(changes.iter().map(of).collect())
+    };
     [
-        Bind::Texts(
-            changes
-                .iter()
-                .map(|change| change.operation.as_str().into())
-                .collect(),
-        ),
-        Bind::Texts(
-            changes
-                .iter()
-                .map(|change| change.entity.kind().into())
-                .collect(),
-        ),
-        Bind::Texts(
-            changes
-                .iter()
-                .map(|change| change.entity.id().into())
-                .collect(),
-        ),
-        Bind::OptionalTexts(
-            changes
-                .iter()
-                .map(|change| change.entity.thread_id().map(Into::into))
-                .collect(),
-        ),
+        texts(|change| change.kind.as_str().into()),
+        texts(|change| change.changed.entity().into()),
+        texts(Change::id),
+        optional(Change::thread_id),
+        optional(Change::source),
         Bind::ints(changes.iter().map(|change| change.version)),
     ]
 }

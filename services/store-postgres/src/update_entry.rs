@@ -2,7 +2,7 @@
 
 use context_model::{EntryUpdate, Error};
 use context_store::rules::entry::{self, tag_changes};
-use context_store::{ContextWindow, ItemOutcome, StoredBatch};
+use context_store::{ChangeKind, ContextWindow, ItemOutcome, StoredBatch};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
@@ -17,7 +17,7 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::schema::entries as table;
 use crate::tags;
-use crate::transaction::{ChangeKind, Transaction, Writing};
+use crate::transaction::{Transaction, Writing};
 
 /// Updates to apply in order.
 pub(crate) struct UpdateEntries {
@@ -184,7 +184,8 @@ async fn update(
             thread.text_changed(id, text);
         }
     }
-    transaction.changed(ChangeKind::Update, id, &stored.thread_id, merged.version);
+    let (thread_id, version) = (&stored.thread_id, merged.version);
+    transaction.changed_entry(ChangeKind::Update, id, thread_id, stored.source.0, version);
     Ok(ItemOutcome {
         id,
         version: merged.version,

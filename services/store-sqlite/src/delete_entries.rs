@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use context_model::Source;
-use context_store::DeleteCriteria;
 use context_store::rules::counts::EntryCounts;
+use context_store::{ChangeKind, DeleteCriteria};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
@@ -19,7 +19,7 @@ use crate::schema::entries as table;
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads;
-use crate::transaction::{ChangeKind, Transaction};
+use crate::transaction::Transaction;
 use crate::vectors;
 
 /// Maximum number of entries held in memory at a time.
@@ -194,7 +194,8 @@ fn delete_entry(
         owner,
         row_id: *row_id,
     });
-    transaction.changed(ChangeKind::Delete, id_of_row(*row_id), thread_id, *version)?;
+    let id = id_of_row(*row_id);
+    transaction.changed_entry(ChangeKind::Delete, id, thread_id, source, *version)?;
     transaction
         .owner
         .count(-EntryCounts::of_entry(source, *image_count));

@@ -106,10 +106,7 @@ impl EntryRow {
 }
 
 pub(crate) fn parse_source(text: &str) -> Result<Source, StoreError> {
-    [Source::User, Source::Agent]
-        .into_iter()
-        .find(|source| source.as_str() == text)
-        .ok_or_else(|| unreadable("source", None))
+    Source::named(text).ok_or_else(|| unreadable("source", None))
 }
 
 pub(crate) fn parse_metadata(json: &str) -> Result<JsonObject, StoreError> {

@@ -16,6 +16,7 @@ mod artifacts;
 mod batch;
 mod bm25;
 mod cancel;
+mod changes;
 mod columns;
 mod config;
 mod connection;

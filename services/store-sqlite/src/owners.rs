@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use context_store::OwnerId;
 use context_store::rules::counts::EntryCounts;
 use diesel::prelude::*;
+use diesel::sql_types::{Binary, Integer, Text};
 use diesel::sqlite::SqliteConnection;
 
 use crate::schema::owners;
@@ -14,6 +15,19 @@ use crate::statement::{self, Value};
 const ID_BITS: u32 = 40;
 /// Owners' numbers are less than this.
 const OWNERS: i64 = 1 << (62 - ID_BITS);
+
+define_sql_function! {
+    /// Random bytes.
+    fn randomblob(bytes: Integer) -> Binary;
+}
+define_sql_function! {
+    /// Hexadecimal digits in upper case.
+    fn hex(bytes: Binary) -> Text;
+}
+define_sql_function! {
+    /// ASCII letters in lower case.
+    fn lower(text: Text) -> Text;
+}
 
 /// The row of one owner.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
@@ -125,7 +139,7 @@ impl Owners {
             tag_count: 0,
         };
         diesel::insert_into(owners::table)
-            .values(&owner)
+            .values((&owner, owners::incarnation.eq(lower(hex(randomblob(16))))))
             .execute(conn)?;
         Ok(owner)
     }
@@ -213,7 +227,7 @@ mod tests {
     #[test]
     fn a_row_id_holds_owner_and_id_and_refuses_what_does_not_fit() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
-        diesel::sql_query("CREATE TABLE owners (owner INTEGER PRIMARY KEY, owner_id, revision, next_id, entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count)")
+        diesel::sql_query("CREATE TABLE owners (owner INTEGER PRIMARY KEY, owner_id, revision, next_id, entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count, incarnation)")
             .execute(&mut conn)
             .unwrap();
         let first = Owners::create(&mut conn, &OwnerId::new("a")).unwrap();

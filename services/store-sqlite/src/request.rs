@@ -73,6 +73,7 @@ where
             &mut open.vectors,
         );
         let outcome = (self.work)(&mut transaction)?;
+        transaction.end_commit()?;
         let erased = transaction.erased;
         let owner = transaction.owner;
         let written = Written {

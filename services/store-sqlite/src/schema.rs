@@ -21,6 +21,7 @@ diesel::table! {
         image_count -> BigInt,
         thread_count -> BigInt,
         tag_count -> BigInt,
+        incarnation -> Text,
     }
 }
 
@@ -99,6 +100,8 @@ diesel::table! {
         thread_id -> Nullable<Text>,
         version -> Nullable<BigInt>,
         key_id -> Nullable<Text>,
+        source -> Nullable<Text>,
+        commit_end -> BigInt,
     }
 }
 

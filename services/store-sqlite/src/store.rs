@@ -8,10 +8,10 @@ use context_model::{
     ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency,
-    KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore, SearchPage,
-    Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage,
-    VectorStore, WriteOptions, Written,
+    ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch,
+    Idempotency, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
+    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore,
+    ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language};
 use diesel::sqlite::SqliteConnection;
@@ -648,6 +648,10 @@ impl Store for SqliteStore {
     }
 
     fn summaries(&self) -> &dyn SummaryStore {
+        self
+    }
+
+    fn changes(&self) -> &dyn ChangeStore {
         self
     }
 

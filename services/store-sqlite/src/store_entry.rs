@@ -5,7 +5,7 @@ use context_store::rules::counts::EntryCounts;
 use context_store::rules::retransmit;
 use context_store::rules::thread::{NewestEntry, ThreadState, text_hash};
 use context_store::seal::EntrySeal;
-use context_store::{Embedding, ItemOutcome};
+use context_store::{ChangeKind, Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::context_window::EntryPosition;
@@ -17,7 +17,7 @@ use crate::indexable::Indexable;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads;
-use crate::transaction::{ChangeKind, Transaction};
+use crate::transaction::Transaction;
 use crate::vectors;
 
 /// Stores the entry, or detects that it repeats the thread's newest one. `keywords` are the context keywords of its
@@ -123,7 +123,7 @@ pub(crate) fn store(
         content_type: ContentType::of(given_images.len()),
         tags: given_tags.to_vec(),
     });
-    transaction.changed(ChangeKind::Create, id, thread_id, 1)?;
+    transaction.changed_entry(ChangeKind::Create, id, thread_id, *source, 1)?;
     transaction
         .owner
         .count(EntryCounts::of_entry(*source, image_count));

@@ -1,15 +1,15 @@
 //! The state that a write request works on.
 
-use context_model::Timestamp;
+use context_model::{Source, Timestamp};
 use context_store::rules::ids;
-use context_store::{StoreError, WriteOptions};
+use context_store::{Change, ChangeKind, Changed, StoreError, WriteOptions};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::changes;
 use crate::context_window::{ContextWindows, EntryPosition};
 use crate::full_text::FullTextChange;
 use crate::owners::Owner;
-use crate::schema::changes;
 use crate::vectors::OpenVectors;
 
 /// One request's part of a transaction: the connection, the owner's row, and the work to do before the commit.
@@ -28,24 +28,8 @@ pub(crate) struct Transaction<'c> {
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner was deleted.
     pub erased: bool,
-}
-
-/// The kind of change of an entry.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ChangeKind {
-    Create,
-    Update,
-    Delete,
-}
-
-impl ChangeKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
+    /// The last change. It is written when it is known whether another one follows it in the commit.
+    last_change: Option<Change>,
 }
 
 impl<'c> Transaction<'c> {
@@ -66,6 +50,7 @@ impl<'c> Transaction<'c> {
             context_windows,
             vectors,
             erased: false,
+            last_change: None,
         }
     }
 
@@ -80,29 +65,56 @@ impl<'c> Transaction<'c> {
         Ok((id, row_id))
     }
 
-    /// Counts one change of an entry and records it in `changes`.
-    pub fn changed(
+    /// Counts one change and records it in the feed.
+    pub fn changed(&mut self, kind: ChangeKind, changed: Changed, version: i64) -> QueryResult<()> {
+        self.write_last_change(false)?;
+        self.owner.revision += 1;
+        self.last_change = Some(Change {
+            revision: self.owner.revision,
+            at: self.now,
+            kind,
+            changed,
+            version: Some(version),
+            key_id: self.key_id.clone(),
+            commit_end: false,
+        });
+        Ok(())
+    }
+
+    /// Like [`Self::changed`], for an entry.
+    pub fn changed_entry(
         &mut self,
-        operation: ChangeKind,
+        kind: ChangeKind,
         id: i64,
         thread_id: &str,
+        source: Source,
         version: i64,
     ) -> QueryResult<()> {
-        self.owner.revision += 1;
-        diesel::insert_into(changes::table)
-            .values((
-                changes::owner.eq(self.owner.owner),
-                changes::revision.eq(self.owner.revision),
-                changes::at.eq(self.now.micros()),
-                changes::operation.eq(operation.as_str()),
-                changes::entity.eq("context"),
-                changes::entity_id.eq(id.to_string()),
-                changes::thread_id.eq(thread_id),
-                changes::version.eq(version),
-                changes::key_id.eq(self.key_id.as_deref()),
-            ))
-            .execute(self.conn)?;
-        Ok(())
+        let changed = Changed::Context {
+            id,
+            thread_id: thread_id.to_owned(),
+            source: Some(source),
+        };
+        self.changed(kind, changed, version)
+    }
+
+    /// Ends the request's commit in the feed.
+    pub fn end_commit(&mut self) -> QueryResult<()> {
+        self.write_last_change(true)
+    }
+
+    fn write_last_change(&mut self, commit_end: bool) -> QueryResult<()> {
+        match self.last_change.take() {
+            Some(change) => changes::insert(
+                self.conn,
+                self.owner.owner,
+                &Change {
+                    commit_end,
+                    ..change
+                },
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Records that everything of the owner was deleted, including its row and its full-text table.
@@ -110,6 +122,7 @@ impl<'c> Transaction<'c> {
         let gone = self.owner.owner;
         self.full_text.retain(|change| change.owner() != gone);
         self.context_windows.forget();
+        self.last_change = None;
         self.erased = true;
     }
 

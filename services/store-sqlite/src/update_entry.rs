@@ -2,7 +2,7 @@
 
 use context_model::{ContentType, EntryUpdate, Error};
 use context_store::rules::entry::{self, Merged, tag_changes};
-use context_store::{Embedding, ItemOutcome};
+use context_store::{ChangeKind, Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::context_window::EntryPosition;
@@ -14,7 +14,7 @@ use crate::indexable::Indexable;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads;
-use crate::transaction::{ChangeKind, Transaction};
+use crate::transaction::Transaction;
 use crate::vectors;
 
 /// Applies the update. Everything that can reject it comes before the first write.
@@ -104,7 +104,8 @@ pub(crate) fn update(
             tags: tags_now,
         });
     }
-    transaction.changed(ChangeKind::Update, id, &stored.thread_id, merged.version)?;
+    let (thread_id, version) = (&stored.thread_id, merged.version);
+    transaction.changed_entry(ChangeKind::Update, id, thread_id, source, version)?;
     Ok(ItemOutcome {
         id,
         version: merged.version,

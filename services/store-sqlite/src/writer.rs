@@ -325,14 +325,14 @@ fn unusable(error: &connection::ConnectError) -> DieselError {
 
 #[cfg(test)]
 mod tests {
-    use context_model::{Error, Timestamp};
-    use context_store::{OwnerId, Store as _, WriteOptions};
+    use context_model::{Error, Source, Timestamp};
+    use context_store::{ChangeKind, OwnerId, Store as _, WriteOptions};
 
     use super::*;
     use crate::config::Config;
     use crate::schema::changes;
     use crate::store::SqliteStore;
-    use crate::transaction::{ChangeKind, Transaction};
+    use crate::transaction::Transaction;
 
     fn options() -> WriteOptions {
         WriteOptions {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn change(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
-        transaction.changed(ChangeKind::Create, id, "thread", 1)?;
+        transaction.changed_entry(ChangeKind::Create, id, "thread", Source::User, 1)?;
         Ok(1)
     }
 

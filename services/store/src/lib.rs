@@ -13,6 +13,7 @@ pub mod seal;
 pub mod transfer;
 
 mod artifacts;
+mod changes;
 mod context_window;
 mod error;
 mod keys;
@@ -31,6 +32,7 @@ pub use artifacts::{
     ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
     ListedArtifact, ListedVersion, PageStart, StoredArtifact, StoredVersion, VersionLookup,
 };
+pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed};
 pub use context_window::ContextWindow;
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
 
 use crate::artifacts::ArtifactStore;
+use crate::changes::ChangeStore;
 use crate::error::Result;
 use crate::keys::KeyStore;
 use crate::owner::OwnerId;
@@ -44,6 +45,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The artifacts in this database.
     fn artifacts(&self) -> &dyn ArtifactStore;
+
+    /// The feed of changes of this database.
+    fn changes(&self) -> &dyn ChangeStore;
 
     /// The API keys and owners in this database.
     fn keys(&self) -> &dyn KeyStore;

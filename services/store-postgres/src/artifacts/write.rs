@@ -1,8 +1,8 @@
 //! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
 
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
-use context_store::ArtifactRestore;
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
+use context_store::{ArtifactRestore, ChangeKind};
 use diesel::prelude::*;
 
 use super::read;
@@ -10,7 +10,7 @@ use crate::columns::JsonText;
 use crate::pg::dsl::{PipelineDsl as _, fixed};
 use crate::pg::failure::Failure;
 use crate::schema::{artifact_texts, artifact_versions, artifacts};
-use crate::transaction::{ChangeKind, Transaction, Writing};
+use crate::transaction::{Transaction, Writing};
 
 /// An artifact to create.
 pub(crate) struct Create {

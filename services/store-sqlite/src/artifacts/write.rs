@@ -1,13 +1,13 @@
 //! Creating, updating, restoring and deleting artifacts inside the writer's transaction.
 
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
-use context_store::ArtifactRestore;
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
+use context_store::{ArtifactRestore, ChangeKind, Changed};
 use diesel::prelude::*;
 
 use super::read;
 use crate::failure::Failure;
-use crate::schema::{artifact_texts, artifact_versions, artifacts, changes};
+use crate::schema::{artifact_texts, artifact_versions, artifacts};
 use crate::statement::{self, Value};
 use crate::transaction::Transaction;
 
@@ -36,7 +36,7 @@ pub(crate) fn create(
         ))
         .execute(transaction.conn)?;
     insert_version(transaction, &key, &first)?;
-    changed(transaction, "create", &key, first.version)?;
+    changed(transaction, ChangeKind::Create, &key, first.version)?;
     Ok(first.into_outcome())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn update(
     let current = current(transaction, &update.id, update.expected_version)?;
     let version = current.version;
     match artifact::update(current, update, transaction.now)? {
-        Updated::Version(next) => store_next(transaction, next, "update"),
+        Updated::Version(next) => store_next(transaction, next, ChangeKind::Update),
         Updated::Unchanged {
             outcome,
             title_given,
@@ -84,7 +84,7 @@ pub(crate) fn restore(
     let owner = transaction.owner.owner;
     let wanted = read::unchecked_version(transaction.conn, owner, id, Some(*version))?;
     let next = artifact::restore(&current, wanted, restore, transaction.now)?;
-    store_next(transaction, next, "restore")
+    store_next(transaction, next, ChangeKind::Restore)
 }
 
 /// Deletes an artifact with all its versions.
@@ -104,7 +104,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     )
     .execute(transaction.conn)?;
     diesel::delete(artifacts::table.find((owner, &key))).execute(transaction.conn)?;
-    changed(transaction, "delete", &key, current.version)?;
+    changed(transaction, ChangeKind::Delete, &key, current.version)?;
     Ok(1)
 }
 
@@ -122,7 +122,7 @@ fn current(
 fn store_next(
     transaction: &mut Transaction<'_>,
     next: NewVersion,
-    operation: &'static str,
+    kind: ChangeKind,
 ) -> Result<ArtifactOutcome, Failure> {
     let (owner, key) = (transaction.owner.owner, next.id.to_string());
     statement::execute(
@@ -147,7 +147,7 @@ fn store_next(
         )?;
     }
     insert_version(transaction, &key, &next)?;
-    changed(transaction, operation, &key, next.version)?;
+    changed(transaction, kind, &key, next.version)?;
     Ok(next.into_outcome())
 }
 
@@ -183,25 +183,13 @@ fn insert_version(
     Ok(())
 }
 
-/// Counts one change of an artifact and records it in `changes`, without any content.
+/// Counts one change of an artifact and records it in the feed, without any content.
 fn changed(
     transaction: &mut Transaction<'_>,
-    operation: &'static str,
+    kind: ChangeKind,
     key: &str,
     version: i64,
 ) -> QueryResult<()> {
-    transaction.owner.revision += 1;
-    diesel::insert_into(changes::table)
-        .values((
-            changes::owner.eq(transaction.owner.owner),
-            changes::revision.eq(transaction.owner.revision),
-            changes::at.eq(transaction.now.micros()),
-            changes::operation.eq(operation),
-            changes::entity.eq("artifact"),
-            changes::entity_id.eq(key),
-            changes::version.eq(version),
-            changes::key_id.eq(transaction.key_id.as_deref()),
-        ))
-        .execute(transaction.conn)?;
-    Ok(())
+    let id = key.to_owned();
+    transaction.changed(kind, Changed::Artifact { id }, version)
 }

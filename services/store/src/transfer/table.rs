@@ -214,6 +214,8 @@ pub static TABLES: &[Table] = &[
             column("thread_id", Kind::OptionalText),
             column("version", Kind::OptionalInt),
             column("key_id", Kind::OptionalText),
+            column("source", Kind::OptionalText),
+            column("commit_end", Kind::Flag),
         ],
     },
     Table {

@@ -77,6 +77,8 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
         Cell::Text(thread(&old.thread_id)),
         Cell::Int(1),
         Cell::Null,
+        text(&old.source),
+        Cell::Int(1),
     ])
 }
 

@@ -1,0 +1,206 @@
+//! The feed of changes: every committed change of an owner, in order, with the end of each commit.
+
+use context_model::{ArtifactId, Metadata, NewArtifact, Source};
+use context_store::{
+    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Store, WriteOptions,
+};
+
+use crate::arrange::*;
+use crate::suite::behaviour;
+
+async fn feed(store: &dyn Store, owner: &OwnerId, from: i64, limit: u32) -> Feed {
+    store
+        .changes()
+        .feed(owner, from, limit)
+        .await
+        .expect("the feed is read")
+}
+
+fn of_entry(change: &Change) -> (i64, ChangeKind, i64, &str, Option<Source>, Option<i64>) {
+    match &change.changed {
+        Changed::Context {
+            id,
+            thread_id,
+            source,
+        } => (
+            change.revision,
+            change.kind,
+            *id,
+            thread_id,
+            *source,
+            change.version,
+        ),
+        Changed::Artifact { id } => panic!("{id} is an artifact"),
+    }
+}
+
+/// Thread and source are also known after the entry was deleted.
+async fn each_change_of_an_entry_is_in_the_feed(store: &dyn Store) {
+    let id = entry("a").thread("x").agent().store(store, 0).await.id;
+    update(id).text("b").apply(store, 1).await.expect("updated");
+    delete_ids(store, &[id]).await;
+    let found = feed(store, &me(), 1, 10).await;
+    let agent = Some(Source::Agent);
+    assert_eq!(
+        found.changes.iter().map(of_entry).collect::<Vec<_>>(),
+        [
+            (1, ChangeKind::Create, id, "x", agent, Some(1)),
+            (2, ChangeKind::Update, id, "x", agent, Some(2)),
+            (3, ChangeKind::Delete, id, "x", agent, Some(2)),
+        ]
+    );
+    assert_eq!((found.revision, found.oldest), (3, 1));
+    assert_eq!(found.changes[0].at, at(0));
+    assert_eq!(found.changes[0].key_id.as_deref(), Some("key-1"));
+}
+behaviour!(each_change_of_an_entry_is_in_the_feed(store));
+
+/// A batch and a delete of several entries are one commit each.
+async fn the_last_change_of_a_commit_ends_it(store: &dyn Store) {
+    let batch = ["a", "b", "c"].map(|text| entry(text).0).to_vec();
+    store
+        .store_contexts(&me(), batch, true, options(0))
+        .await
+        .expect("stored");
+    entry("d").store(store, 1).await;
+    let all = DeleteCriteria {
+        threads: Some(vec![context_model::ThreadId::from_stored("t".to_owned())]),
+        ..DeleteCriteria::default()
+    };
+    store
+        .delete_contexts(&me(), all, options(2))
+        .await
+        .expect("deleted");
+    let found = feed(store, &me(), 1, 100).await;
+    let ends: Vec<i64> = found
+        .changes
+        .iter()
+        .filter(|change| change.commit_end)
+        .map(|change| change.revision)
+        .collect();
+    assert_eq!(ends, [3, 4, 8]);
+}
+behaviour!(the_last_change_of_a_commit_ends_it(store));
+
+/// Such items change nothing, so the change before them ends the commit.
+async fn an_item_that_fails_does_not_keep_a_commit_open(store: &dyn Store) {
+    let id = entry("a").store(store, 0).await.id;
+    let updates = vec![update(id).text("b").0, update(id + 99).text("c").0];
+    store
+        .update_contexts(&me(), updates, false, options(1))
+        .await
+        .expect("updated");
+    let found = feed(store, &me(), 2, 10).await;
+    assert_eq!(found.changes.len(), 1);
+    assert!(found.changes[0].commit_end);
+}
+behaviour!(an_item_that_fails_does_not_keep_a_commit_open(store));
+
+/// The page begins with the requested revision and has at most the requested number of changes.
+async fn a_page_has_the_changes_from_a_revision_on(store: &dyn Store) {
+    for seconds in 0..5 {
+        entry(&seconds.to_string()).store(store, seconds).await;
+    }
+    let revisions =
+        |found: &Feed| -> Vec<i64> { found.changes.iter().map(|change| change.revision).collect() };
+    assert_eq!(revisions(&feed(store, &me(), 2, 3).await), [2, 3, 4]);
+    assert_eq!(revisions(&feed(store, &me(), 5, 3).await), [5]);
+    let beyond = feed(store, &me(), 6, 3).await;
+    assert_eq!((revisions(&beyond), beyond.revision), (vec![], 5));
+}
+behaviour!(a_page_has_the_changes_from_a_revision_on(store));
+
+/// Another owner's changes are in another feed.
+async fn each_owner_has_a_feed_of_its_own(store: &dyn Store) {
+    let other = OwnerId::new("other");
+    assert_eq!(feed(store, &other, 1, 10).await, Feed::of_no_owner());
+    entry("mine").store(store, 0).await;
+    entry("theirs").store_for(store, &other, 0).await;
+    let (mine, theirs) = (
+        feed(store, &me(), 1, 10).await,
+        feed(store, &other, 1, 10).await,
+    );
+    assert_eq!((mine.changes.len(), theirs.changes.len()), (1, 1));
+    assert!(!mine.incarnation.is_empty() && !theirs.incarnation.is_empty());
+    assert_ne!(mine.incarnation, theirs.incarnation);
+}
+behaviour!(each_owner_has_a_feed_of_its_own(store));
+
+/// A cursor from before the erasure must not fit the new feed, whose revisions begin again.
+async fn an_owner_that_is_erased_and_created_again_has_another_incarnation(store: &dyn Store) {
+    let owner = OwnerId::new("again");
+    entry("a").store_for(store, &owner, 0).await;
+    let before = feed(store, &owner, 1, 10).await;
+    assert_eq!(
+        feed(store, &owner, 1, 10).await.incarnation,
+        before.incarnation
+    );
+    store
+        .keys()
+        .erase_owner(&owner, at(1))
+        .await
+        .expect("erased");
+    entry("a").store_for(store, &owner, 2).await;
+    let after = feed(store, &owner, 1, 10).await;
+    assert_eq!(after.revision, 1);
+    assert_ne!(after.incarnation, before.incarnation);
+}
+behaviour!(an_owner_that_is_erased_and_created_again_has_another_incarnation(store));
+
+/// Changes of artifacts have no thread and no source.
+async fn each_change_of_an_artifact_is_in_the_feed(store: &dyn Store) {
+    let id = ArtifactId::parse("00000000-0000-7000-8000-000000000001").expect("an id");
+    let new = NewArtifact {
+        title: None,
+        content: "text".to_owned(),
+        metadata: Metadata::default(),
+    };
+    store
+        .artifacts()
+        .create_artifact(&me(), id, new, options(0))
+        .await
+        .expect("created");
+    let found = feed(store, &me(), 1, 10).await;
+    let [change] = found.changes.as_slice() else {
+        panic!("{:?}", found.changes);
+    };
+    assert_eq!(change.kind, ChangeKind::Create);
+    assert_eq!(change.changed, Changed::Artifact { id: id.to_string() });
+    assert!(change.commit_end);
+}
+behaviour!(each_change_of_an_artifact_is_in_the_feed(store));
+
+/// More changes than one statement writes.
+async fn a_large_commit_has_one_end(store: &dyn Store) {
+    const ENTRIES: i64 = 120;
+    for first in (0..ENTRIES).step_by(60) {
+        let batch = (first..first + 60)
+            .map(|number| entry(&number.to_string()).0)
+            .collect();
+        store
+            .store_contexts(&me(), batch, true, options(first))
+            .await
+            .expect("stored");
+    }
+    let all = DeleteCriteria {
+        threads: Some(vec![context_model::ThreadId::from_stored("t".to_owned())]),
+        ..DeleteCriteria::default()
+    };
+    let options = WriteOptions {
+        key_id: None,
+        ..options(ENTRIES)
+    };
+    store
+        .delete_contexts(&me(), all, options)
+        .await
+        .expect("deleted");
+    let found = feed(store, &me(), ENTRIES + 1, 1000).await;
+    assert_eq!(found.changes.len(), 120);
+    assert!(found.changes.iter().all(|change| change.key_id.is_none()));
+    let ends = found.changes.iter().filter(|change| change.commit_end);
+    assert_eq!(
+        ends.map(|change| change.revision).collect::<Vec<_>>(),
+        [2 * ENTRIES]
+    );
+}
+behaviour!(a_large_commit_has_one_end(store));
