@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use context_store::OwnerId;
-use context_store::transfer::{Observer, Phase, Report, Source, Target, migrate};
+use context_store::transfer::{Losses, Observer, Phase, Report, Source, Target, migrate};
 use context_store_postgres::{PostgresSource, PostgresTarget};
 use context_store_sqlite::{SqliteSource, SqliteTarget};
 
@@ -190,6 +190,7 @@ fn page(report: &Report, from: &str, to: &str) -> String {
         copied,
         verified,
         left_behind,
+        losses,
     } = report;
     let mut page = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
     for found in verified {
@@ -209,10 +210,40 @@ fn page(report: &Report, from: &str, to: &str) -> String {
             "not copied: {rows} rows of {table}, which the target does not store; a service rebuilds them"
         );
     }
+    page.push_str(&changed(losses));
     let rows: u64 = verified.iter().map(|found| found.rows).sum();
+    let except = match losses.total() {
+        0 => String::new(),
+        1 => ", except for the changed value above".to_owned(),
+        total => format!(", except for the {total} changed values above"),
+    };
     let _ = writeln!(
         page,
-        "{to} and {from} have the same content: {rows} rows with equal checksums, {copied} of them copied by this run"
+        "{to} and {from} have the same content{except}: {rows} rows with equal checksums, {copied} of them copied by this run"
     );
+    page
+}
+
+/// The values that an import changed: their numbers, and the first ones of each field.
+fn changed(losses: &Losses) -> String {
+    let mut page = String::new();
+    for (name, field) in losses.fields() {
+        let _ = write!(page, "changed values of {name}: {}", field.total);
+        // A thread is listed once for all its entries.
+        let listable = if name == Losses::THREAD {
+            let _ = write!(page, ", in threads: {}", losses.renamed_threads());
+            losses.renamed_threads()
+        } else {
+            field.total
+        };
+        page.push('\n');
+        for loss in &field.listed {
+            let _ = writeln!(page, "  entry {}: {}", loss.id, loss.what);
+        }
+        let more = listable.saturating_sub(field.listed.len() as u64);
+        if more > 0 {
+            let _ = writeln!(page, "  and {more} more");
+        }
+    }
     page
 }

@@ -29,6 +29,7 @@ use crate::config::{self, Config};
 use crate::models::{self, Choice};
 use crate::origin::Origin;
 use crate::problem::Problem;
+use crate::rerankers;
 use crate::rest;
 use crate::start_error::StartError;
 
@@ -208,9 +209,14 @@ pub async fn command(config: &Config) -> Result<String, String> {
     };
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
         .map_err(|error| error.to_string())?;
-    let outcome = run(&engine, config, |Reembedding { embedded, entries }| {
-        bar.show(embedded, entries)
-    })
+    let outcome = async {
+        // Before the model: whether token vectors are stored depends on the reranker.
+        rerankers::install(&engine, config).await?;
+        run(&engine, config, |Reembedding { embedded, entries }| {
+            bar.show(embedded, entries)
+        })
+        .await
+    }
     .await;
     bar.end();
     engine.close().await;

@@ -13,7 +13,7 @@ use crate::pg::dsl::{PipelineDsl as _, fixed};
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
-use crate::schema::threads;
+use crate::schema::{entries, threads};
 
 /// One thread's row.
 #[derive(Debug, Queryable, QueryableByName, Selectable)]
@@ -111,6 +111,20 @@ pub(crate) async fn lock(
         fixed!(query).load(conn).await?
     };
     Ok(rows.into_iter().map(ThreadState::from).collect())
+}
+
+/// The threads of those of these entries that exist.
+pub(crate) async fn of_entries(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    ids: Vec<i64>,
+) -> Result<Vec<String>, Failure> {
+    let thread_ids = entries::table
+        .filter(entries::owner_id.eq(owner.as_str()))
+        .filter(entries::id.eq_any(ids))
+        .select(entries::thread_id)
+        .distinct();
+    Ok(fixed!(thread_ids).load(conn).await?)
 }
 
 /// Writes changed rows. Threads without entries are deleted.

@@ -179,6 +179,12 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
+    /// Locks the threads of those of these entries that exist.
+    pub async fn lock_threads_of(&mut self, ids: Vec<i64>) -> Result<(), Failure> {
+        let thread_ids = threads::of_entries(self.conn, self.owner, ids).await?;
+        self.lock_threads(thread_ids).await
+    }
+
     fn hold(&mut self, rows: Vec<ThreadState>) {
         self.threads.extend(rows.into_iter().map(|row| {
             (

@@ -3,8 +3,6 @@
 use context_model::{EntryUpdate, Error};
 use context_store::rules::entry::{self, tag_changes};
 use context_store::{ChangeKind, ContextWindow, ItemOutcome, StoredBatch};
-use diesel::prelude::*;
-use diesel_async::RunQueryDsl;
 
 use crate::batch::Outcomes;
 use crate::context_window::{self, EntryPositions};
@@ -12,10 +10,8 @@ use crate::entries;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language, words};
 use crate::images;
-use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::schema::entries as table;
 use crate::tags;
 use crate::transaction::{Transaction, Writing};
 
@@ -60,8 +56,8 @@ impl Writing for UpdateEntries {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<StoredBatch, Failure> {
         // An entry never moves to another thread, so the threads read here stay correct.
-        let threads = self.threads(transaction).await?;
-        transaction.lock_threads(threads).await?;
+        let ids = self.updates.iter().map(|prepared| prepared.update.id);
+        transaction.lock_threads_of(ids.collect()).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
         for (prepared, index) in self.updates.iter().zip(0..) {
             let outcome = update(transaction, prepared, self.context_window).await;
@@ -73,22 +69,6 @@ impl Writing for UpdateEntries {
             outcomes.add(outcome)?;
         }
         Ok(outcomes.finish())
-    }
-}
-
-impl UpdateEntries {
-    async fn threads(&self, transaction: &mut Transaction<'_>) -> Result<Vec<String>, Failure> {
-        let ids: Vec<i64> = self
-            .updates
-            .iter()
-            .map(|prepared| prepared.update.id)
-            .collect();
-        let threads = table::table
-            .filter(table::owner_id.eq(transaction.owner.as_str()))
-            .filter(table::id.eq_any(ids))
-            .select(table::thread_id)
-            .distinct();
-        Ok(fixed!(threads).load(transaction.conn).await?)
     }
 }
 

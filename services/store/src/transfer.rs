@@ -10,6 +10,7 @@
 
 mod endpoint;
 mod examine;
+mod losses;
 mod mark;
 mod observer;
 pub mod predecessor;
@@ -21,6 +22,7 @@ mod verify;
 
 pub use endpoint::{Head, Source, Target, TransferError};
 pub use examine::{Examination, Examined, Examiner, Finding, examine};
+pub use losses::{Field, Loss, Losses};
 pub use mark::Mark;
 pub use observer::{Observer, Phase};
 pub use row::{Cell, Row, Slots};

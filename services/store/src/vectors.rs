@@ -207,6 +207,8 @@ pub struct Ranking {
     pub fts: Vec<FtsHit>,
     /// The semantic ranking. Empty when not requested.
     pub semantic: Vec<SemanticHit>,
+    /// Whether the full-text search used its fallback query.
+    pub used_fallback: bool,
     /// The full-text cap, if more entries matched than were ranked.
     pub capped_at: Option<u32>,
     /// The owner's revision when the rankings were read.

@@ -52,6 +52,14 @@ impl Parsed {
     pub fn loosest(&self) -> &Query {
         self.fallback.as_ref().unwrap_or(&self.query)
     }
+
+    /// The query that a search ran: the fallback if it was used.
+    pub fn that_ran(self, used_fallback: bool) -> Query {
+        match self.fallback {
+            Some(fallback) if used_fallback => fallback,
+            _ => self.query,
+        }
+    }
 }
 
 /// Why a boolean query was rejected.
@@ -83,6 +91,19 @@ impl Query {
             Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => 1,
             Query::And(queries) | Query::Or(queries) => queries.iter().map(Query::phrases).sum(),
             Query::Not { positive, negative } => positive.phrases() + negative.phrases(),
+        }
+    }
+
+    /// The words that may occur in what is found, folded, in the order of the query. Excluded words are left out.
+    #[must_use]
+    pub fn wanted_words(&self) -> Vec<&str> {
+        match self {
+            Query::Word(term) | Query::Prefix(term) => vec![&term.word],
+            Query::Phrase(terms) => terms.iter().map(|term| term.word.as_str()).collect(),
+            Query::And(queries) | Query::Or(queries) => {
+                queries.iter().flat_map(Query::wanted_words).collect()
+            }
+            Query::Not { positive, .. } => positive.wanted_words(),
         }
     }
 

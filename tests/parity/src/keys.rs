@@ -26,10 +26,10 @@ impl KeyedService {
         Self::start_with(&[("AUTH", "keys")]).await
     }
 
-    /// Starts it on this database.
-    pub async fn start_on(storage: Storage) -> Self {
+    /// Starts it on this database, with further settings.
+    pub async fn start_on(storage: Storage, more: &[(&'static str, &str)]) -> Self {
         Self {
-            service: Service::start_on(storage, &[("AUTH", "keys")]).await,
+            service: Service::start_on(storage, &[&[("AUTH", "keys")], more].concat()).await,
         }
     }
 

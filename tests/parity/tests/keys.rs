@@ -66,7 +66,7 @@ async fn every_tool_is_guarded_over_http_on_postgresql() {
 }
 
 async fn guarded(storage: Storage) {
-    let service = KeyedService::start_on(storage).await;
+    let service = KeyedService::start_on(storage, &[]).await;
     let gateway = Gateway::http(&service).await;
     let mut tools = gateway.tools(&service.key("lists", &["read"]).await).await;
     tools.sort_unstable();
@@ -218,8 +218,8 @@ async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgre
 async fn other_owners_are_invisible(storage: Storage) {
     const RIGHTS: [&str; 3] = ["read", "write", "delete"];
     let (crowded, empty) = (
-        KeyedService::start_on(storage).await,
-        KeyedService::start_on(storage).await,
+        KeyedService::start_on(storage, &[]).await,
+        KeyedService::start_on(storage, &[]).await,
     );
     let (crowded_gateway, empty_gateway) =
         (Gateway::http(&crowded).await, Gateway::http(&empty).await);

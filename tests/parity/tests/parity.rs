@@ -1,7 +1,8 @@
 //! Equal calls return equal results on every client.
 
+use context_parity::keys::{Gateway, KeyedService};
 use context_parity::{Answer, Client, Names, Scenario, Step, Storage, substitute};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Checks that `actual` contains everything in `expected`.
 fn contains(actual: &Value, expected: &Value) -> bool {
@@ -60,6 +61,57 @@ async fn every_door_gives_the_same_answers() {
 async fn every_door_gives_the_same_answers_on_postgresql() {
     if context_test_postgres::server().is_some() {
         play(Storage::Postgres).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_text_results_are_reranked_alike_on_every_transport() {
+    reranked(Storage::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_text_results_are_reranked_alike_on_every_transport_on_postgresql() {
+    if context_test_postgres::server().is_some() {
+        reranked(Storage::Postgres).await;
+    }
+}
+
+async fn reranked(storage: Storage) {
+    // A network of random weights: it reranks, and no model has to be downloaded.
+    let model = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../services/bert/tests/reference/cross-encoder"
+    );
+    let settings = [
+        ("EMBEDDING_PROVIDER", "local"),
+        ("EMBEDDING_MODEL_PATH", model),
+        ("RERANK_TIMEOUT_MS", "60000"),
+    ];
+    let service = KeyedService::start_on(storage, &settings).await;
+    let gateway = Gateway::http(&service).await;
+    let key = service.key("reader", &["read", "write"]).await;
+    let mut clients = service.clients(&gateway, &key).await;
+    for text in ["tags of a kind", "tags and tags of every kind", "a tag"] {
+        let entry = json!({"thread_id": text, "source": "user", "text": text});
+        clients[0].1.call("store_context", &entry).await;
+    }
+    let query = json!({"query": "tags of a kind", "highlight": true});
+    let mut first = None;
+    for (name, client) in &mut clients {
+        let Answer::Ok(found) = client.call("fts_search_context", &query).await else {
+            panic!("{name} finds them")
+        };
+        let hits = found["results"].as_array().expect("results");
+        let scores: Vec<f64> = hits
+            .iter()
+            .filter_map(|hit| hit["scores"]["rerank_score"].as_f64())
+            .collect();
+        assert!(
+            scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b),
+            "{name}: {found}"
+        );
+        assert!(hits[0]["highlighted"].is_string(), "{name}: {found}");
+        assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{name}");
     }
 }
 

@@ -194,6 +194,7 @@ async fn main() -> Result<(), Error> {
     let mut open: Option<(Setup, Backend)> = None;
     for (name, method, setup) in [
         ("fts", Method::Fts, plain),
+        ("fts, reranked", Method::Fts, reranking),
         ("hybrid by words alone", Method::HybridWords, plain),
         ("semantic", Method::Semantic, plain),
         ("semantic, reranked", Method::Semantic, reranking),
@@ -213,7 +214,8 @@ async fn main() -> Result<(), Error> {
         {
             continue;
         }
-        if method.needs_model() && cli.model.is_none() {
+        let needs_model = method.needs_model() || name.ends_with("reranked");
+        if needs_model && cli.model.is_none() {
             println!("{name:<26} needs a model (--model)");
             continue;
         }

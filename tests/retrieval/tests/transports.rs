@@ -48,7 +48,7 @@ fn table(over: &str) -> Vec<String> {
 #[test]
 fn the_same_is_found_in_process_over_grpc_and_over_mcp() {
     let in_process = table("in-process");
-    assert_eq!(in_process.len(), 10, "{in_process:?}");
+    assert_eq!(in_process.len(), 11, "{in_process:?}");
     assert!(
         in_process[0].starts_with("fts ") && !in_process[0].contains(" 0.000 "),
         "{in_process:?}"

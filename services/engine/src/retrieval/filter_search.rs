@@ -50,7 +50,7 @@ impl Retrieval {
             caller,
             request.include_images,
             explain,
-            self.text_chars_to_read(),
+            self.text_chars_to_read(false),
         );
         let found = self
             .store

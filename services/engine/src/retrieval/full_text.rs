@@ -5,28 +5,27 @@
     reason = "measures how long a search takes"
 )]
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{
-    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation, Reason, Result,
-    Scores, SearchHit, Violations,
+    Error, Filter, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation, Reason,
+    Result, Scores, SearchHit, Violations,
 };
-use context_store::{FtsPage, FtsSearch, ScoredEntry, StoredEntry};
-use context_text::{Mode, Parsed, Query};
+use context_store::{FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry};
+use context_text::{Mode, Parsed};
 
 use super::Retrieval;
-use super::hits::undamaged;
-use super::ranked::{cap_warning, requested_page};
+use super::ranked::{RankedHit, RankedPage, RankedSearch, cap_warning, depth, requested_page};
+use super::rerank::Candidate;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
 
-/// Maximum number of characters in a highlighted snippet.
-const SNIPPET_CHARS: usize = 300;
-
 impl Retrieval {
-    /// Returns the entries whose text matches the query, best first.
+    /// Returns the entries whose text matches the query, best first. When reranking is on, the best matches are
+    /// reranked.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field, and the position of the mistake in a malformed boolean query;
@@ -54,7 +53,6 @@ impl Retrieval {
         let parsed = self.parse(mode, &request.query)?;
 
         let explain = request.explain_query.unwrap_or(false);
-        let highlight = request.highlight.unwrap_or(false);
         let mut reply = FtsSearchContextReply {
             query: request.query,
             mode: mode_name.to_owned(),
@@ -72,19 +70,109 @@ impl Retrieval {
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
             return Ok(reply);
         };
-        let snippet_query = highlight.then(|| parsed.clone());
-        // Snippets need whole texts.
-        let text_chars = if highlight {
-            None
+        let search = FullTextSearch {
+            fts: FtsSearch {
+                query: parsed,
+                ranking_cap: self.search.fts_ranking_cap,
+                context_weight: 0.0,
+            },
+            filter,
+            page,
+            min_revision,
+            include_images: request.include_images,
+            highlight: request.highlight.unwrap_or(false),
+            explain,
+        };
+        let found = if self.rerank_candidates() > 0 {
+            self.reranked(caller, &reply.query, mode, search).await?
         } else {
-            self.text_chars_to_read()
+            self.in_one_read(caller, search).await?
         };
-        let selection = self.selection(caller, request.include_images, explain, text_chars);
-        let search = FtsSearch {
-            query: parsed,
-            ranking_cap: self.search.fts_ranking_cap,
-            context_weight: 0.0,
+        let Found {
+            results,
+            warnings,
+            plan,
+            capped_at,
+            revision,
+        } = found;
+        reply.count = results.len() as i64;
+        reply.stats = explain.then(|| self.stats(started, filters, results.len(), plan, capped_at));
+        reply.results = results;
+        reply.warnings = warnings;
+        reply.revision = revision;
+        Ok(reply)
+    }
+
+    /// Ranks, reranks the best matches, and reads the entries of the page.
+    async fn reranked(
+        &self,
+        caller: &Caller,
+        query: &str,
+        mode: Mode,
+        search: FullTextSearch,
+    ) -> Result<Found> {
+        let FullTextSearch {
+            fts,
+            filter,
+            page,
+            min_revision,
+            include_images,
+            highlight,
+            explain,
+        } = search;
+        // A reranker would take operators for words, and excluded words for wanted ones.
+        let query: Cow<'_, str> = match mode {
+            Mode::Boolean => fts.query.query.wanted_words().join(" ").into(),
+            Mode::Match | Mode::Prefix | Mode::Phrase => query.into(),
         };
+        let search = RankedSearch {
+            query: &query,
+            encoded: None,
+            rank: RankSearch {
+                fts: Some(fts),
+                semantic: None,
+                depth: depth(page, self.rerank_candidates()),
+                explain,
+            },
+            filter,
+            page,
+            min_revision,
+            include_images,
+            highlight,
+        };
+        let RankedPage {
+            results,
+            ranking,
+            warnings,
+            plan,
+            search_ms: _,
+        } = self
+            .ranked_page(caller, &search, |ranking| ranking.fts.clone())
+            .await?;
+        Ok(Found {
+            results,
+            warnings,
+            plan,
+            capped_at: ranking.capped_at,
+            revision: ranking.revision,
+        })
+    }
+
+    /// Ranks, and reads the entries of the page in the same read.
+    async fn in_one_read(&self, caller: &Caller, search: FullTextSearch) -> Result<Found> {
+        let FullTextSearch {
+            fts,
+            filter,
+            page,
+            min_revision,
+            include_images,
+            highlight,
+            explain,
+        } = search;
+        let query = highlight.then(|| fts.query.clone());
+        let text_chars = self.text_chars_to_read(highlight);
+        let selection = self.selection(caller, include_images, explain, text_chars);
+        let read = read::at(min_revision);
         let FtsPage {
             entries,
             used_fallback,
@@ -93,32 +181,29 @@ impl Retrieval {
             plan,
         } = self
             .store
-            .fts_search(
-                &caller.owner,
-                search,
-                filter,
-                page,
-                selection,
-                read::at(min_revision),
-            )
+            .fts_search(&caller.owner, fts, filter, page, selection, read)
             .await
             .map_err(store_error)?;
-        let snippet_query = snippet_query.map(|parsed| {
-            if used_fallback {
-                parsed.loosest().clone()
-            } else {
-                parsed.query
-            }
-        });
-        let (results, damaged) = self.full_text_results(entries, snippet_query).await?;
-        reply.results = results;
-        reply.count = reply.results.len() as i64;
-        reply.stats =
-            explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
-        reply.warnings.extend(capped_at.map(cap_warning));
-        reply.warnings.extend(damaged);
-        reply.revision = revision;
-        Ok(reply)
+        let scores = |scored: &ScoredEntry| {
+            let hit = FtsHit {
+                id: scored.entry.id,
+                score: scored.score,
+            };
+            (hit.id, hit.scores(None))
+        };
+        let scores: HashMap<i64, Scores> = entries.iter().map(scores).collect();
+        let entries = entries.into_iter().map(|scored| scored.entry).collect();
+        let highlighted = query.map(|query| query.that_ran(used_fallback));
+        let (results, damaged) = self.results(entries, scores, highlighted).await?;
+        let mut warnings: Vec<String> = capped_at.map(cap_warning).into_iter().collect();
+        warnings.extend(damaged);
+        Ok(Found {
+            results,
+            warnings,
+            plan,
+            capped_at,
+            revision,
+        })
     }
 
     /// Parses the query for the store. `None` when it has no words.
@@ -134,55 +219,43 @@ impl Retrieval {
             Error::invalid("query", description)
         })
     }
+}
 
-    /// The results of a page, and a warning for each damaged entry. `snippet_query` is the query to highlight.
-    async fn full_text_results(
-        &self,
-        scored: Vec<ScoredEntry>,
-        snippet_query: Option<Query>,
-    ) -> Result<(Vec<SearchHit>, Vec<String>)> {
-        let scores: HashMap<i64, f64> = scored
-            .iter()
-            .map(|scored| (scored.entry.id, scored.score))
-            .collect();
-        let (entries, damaged) = undamaged(scored.into_iter().map(|scored| scored.entry).collect());
-        let snippets = match snippet_query {
-            Some(query) => self.snippets(&entries, query).await?,
-            None => vec![None; entries.len()],
-        };
-        let hit = |(entry, snippet): (StoredEntry, Option<String>)| {
-            let scores = Scores::Fts(FtsScores {
-                fts_score: scores.get(&entry.id).copied().unwrap_or_default(),
-                fts_rank: None,
-                rerank_score: None,
-            });
-            self.hit(entry, Some(scores), snippet)
-        };
-        let hits = entries.into_iter().zip(snippets).map(hit).collect();
-        Ok((hits, damaged))
+/// A validated full-text search.
+struct FullTextSearch {
+    fts: FtsSearch,
+    filter: Filter,
+    page: Page,
+    min_revision: Option<i64>,
+    include_images: Option<bool>,
+    highlight: bool,
+    explain: bool,
+}
+
+/// The results of one page.
+struct Found {
+    results: Vec<SearchHit>,
+    warnings: Vec<String>,
+    plan: Vec<String>,
+    capped_at: Option<u32>,
+    revision: i64,
+}
+
+impl RankedHit for FtsHit {
+    fn candidate(self) -> Candidate {
+        Candidate {
+            id: self.id,
+            score: self.score,
+            best_chunk: None,
+        }
     }
 
-    /// Creates a snippet of each text with the query's words marked. Texts may be long, so this runs outside the async
-    /// workers.
-    async fn snippets(&self, entries: &[StoredEntry], query: Query) -> Result<Vec<Option<String>>> {
-        let analyzer = self.analyzer.clone();
-        let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
-        let mark = move || {
-            texts
-                .iter()
-                .map(|text| {
-                    Some(context_text::highlight(
-                        text,
-                        &query,
-                        &analyzer,
-                        SNIPPET_CHARS,
-                    ))
-                })
-                .collect()
-        };
-        tokio::task::spawn_blocking(mark)
-            .await
-            .map_err(Error::internal)
+    fn scores(self, rerank_score: Option<f64>) -> Scores {
+        Scores::Fts(FtsScores {
+            fts_score: self.score,
+            fts_rank: None,
+            rerank_score,
+        })
     }
 }
 

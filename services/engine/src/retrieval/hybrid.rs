@@ -85,6 +85,7 @@ impl Retrieval {
             page,
             min_revision,
             include_images: request.include_images,
+            highlight: false,
         };
         let combine = |ranking: &Ranking| fuse(ranking, fusion);
         let mut found = self.ranked_page(caller, &search, combine).await;

@@ -1,5 +1,5 @@
-//! The common steps of semantic and hybrid search: rank ids with the retrievers, rerank the best candidates, and read
-//! the entries of the page.
+//! The common steps of searches whose results are reranked: rank ids with the retrievers, rerank the best candidates,
+//! and read the entries of the page.
 
 #![expect(clippy::disallowed_methods, reason = "measures how long ranking takes")]
 
@@ -11,7 +11,7 @@ use context_store::{Page, RankSearch, Ranking, Read, StoredEntry};
 
 use super::Retrieval;
 use super::fusion::DEEP;
-use super::hits::{milliseconds, undamaged};
+use super::hits::milliseconds;
 use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
@@ -43,6 +43,8 @@ pub(super) struct RankedSearch<'r> {
     pub page: Page,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
+    /// Whether each result has a snippet with the words of the full-text query marked.
+    pub highlight: bool,
 }
 
 /// An entry in the ranking of a search.
@@ -117,16 +119,14 @@ impl Retrieval {
         let shown = in_page(&order, search.page);
         let ids = shown.iter().map(|(id, _)| *id).collect();
         let entries = self
-            .entries_in_order(caller, ids, search.include_images, ranking.revision)
+            .entries_in_order(caller, ids, search, ranking.revision)
             .await?;
         let changed = shown.len() - entries.len();
 
         let mut warnings: Vec<String> = warning.into_iter().collect();
         warnings.extend(ranking.capped_at.map(cap_warning));
-        let (entries, damaged) = undamaged(entries);
-        warnings.extend(damaged);
         let rerank_scores: HashMap<i64, Option<f64>> = shown.iter().copied().collect();
-        let mut scores: HashMap<i64, Scores> = candidates
+        let scores: HashMap<i64, Scores> = candidates
             .iter()
             .zip(&hits)
             .filter_map(|(candidate, hit)| {
@@ -134,13 +134,14 @@ impl Retrieval {
                 Some((candidate.id, hit.scores(*rerank_score)))
             })
             .collect();
-        let results = entries
-            .into_iter()
-            .map(|entry| {
-                let scores = scores.remove(&entry.id);
-                self.hit(entry, scores, None)
-            })
-            .collect();
+        let highlighted = match &search.rank.fts {
+            Some(fts) if search.highlight => {
+                Some(fts.query.clone().that_ran(ranking.used_fallback))
+            }
+            _ => None,
+        };
+        let (results, damaged) = self.results(entries, scores, highlighted).await?;
+        warnings.extend(damaged);
         let page = RankedPage {
             results,
             ranking,
@@ -190,13 +191,14 @@ impl Retrieval {
         &self,
         caller: &Caller,
         ids: Vec<i64>,
-        include_images: Option<bool>,
+        search: &RankedSearch<'_>,
         revision: i64,
     ) -> Result<Vec<StoredEntry>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let selection = self.selection(caller, include_images, false, self.text_chars_to_read());
+        let text_chars = self.text_chars_to_read(search.highlight);
+        let selection = self.selection(caller, search.include_images, false, text_chars);
         let read = Read {
             as_of: Some(revision),
             ..read::at(Some(revision))

@@ -102,7 +102,7 @@ impl Retrieval {
             warning,
         };
         let head = candidates.len().min(self.rerank_candidates() as usize);
-        if head < 2 {
+        if head == 0 {
             return unchanged(None);
         }
         let chosen = best(candidates, head);

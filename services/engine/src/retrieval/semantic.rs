@@ -59,6 +59,7 @@ impl Retrieval {
             page,
             min_revision,
             include_images: request.include_images,
+            highlight: false,
         };
         let RankedPage {
             results,

@@ -89,7 +89,7 @@ pub struct Search {
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_semantic_search: Switch,
 
-    /// Reranking of semantic and hybrid results: true, false, or auto.
+    /// Reranking of full-text, semantic and hybrid results: true, false, or auto.
     ///
     /// auto is on when there is a reranker, or an embedding model inside the service. true without either is a warning,
     /// and results are not reranked.

@@ -79,7 +79,8 @@ pub async fn semantic_search_context(
 
 /// Full-text search
 ///
-/// Returns the entries that match the query's words, best first.
+/// Returns the entries that match the query's words, best first. When reranking is on, the 50 best are ordered by
+/// `rerank_score`.
 #[utoipa::path(
     post,
     path = "/v1/contexts/search/fts",

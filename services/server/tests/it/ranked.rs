@@ -1,7 +1,7 @@
 //! Results that change after they were ranked and before they are read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use context_providers::{ProviderError, Reranker};
@@ -118,7 +118,7 @@ fn ids(found: &Value) -> Vec<i64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_stops_satisfying_the_filter_while_it_is_ranked_is_not_shown() {
-    for kind in ["semantic", "hybrid"] {
+    for kind in ["fts", "semantic", "hybrid"] {
         for (service, changing, _database) in services(1, json!({"tags": ["other"]})).await {
             let found = search(&service, kind).await;
             assert_eq!(found["count"], 2, "{found}");
@@ -133,8 +133,8 @@ async fn a_result_that_stops_satisfying_the_filter_while_it_is_ranked_is_not_sho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_and_hybrid_search_says_so() {
-    for kind in ["semantic", "hybrid"] {
+async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_with_a_warning() {
+    for kind in ["fts", "semantic", "hybrid"] {
         for (service, changing, _database) in services(u64::MAX, json!({})).await {
             let found = search(&service, kind).await;
             assert_eq!(found["count"], 2, "{found}");
@@ -145,7 +145,8 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_and_hybrid_sear
             let said = found["warnings"]
                 .to_string()
                 .contains("1 results changed during the search");
-            assert_eq!(said, kind == "hybrid", "{found}");
+            // The reply of a semantic search has no warnings.
+            assert_eq!(said, kind != "semantic", "{found}");
             let unchanged = service.get("/v1/statistics").send().await.json()["revision"]
                 .as_i64()
                 .unwrap();
@@ -156,7 +157,7 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_and_hybrid_sear
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_changed_once_is_shown_as_it_is_now() {
-    for kind in ["semantic", "hybrid"] {
+    for kind in ["fts", "semantic", "hybrid"] {
         for (service, changing, _database) in services(1, json!({})).await {
             let found = search(&service, kind).await;
             assert_eq!(found["count"], 3, "{found}");
@@ -170,5 +171,58 @@ async fn a_result_that_changed_once_is_shown_as_it_is_now() {
             let now = service.get("/v1/statistics").send().await.json()["revision"].clone();
             assert_eq!(found["revision"], now, "{found}");
         }
+    }
+}
+
+/// A reranker that records the queries.
+#[derive(Default)]
+struct Recording(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Reranker for Recording {
+    fn provider(&self) -> &'static str {
+        "test"
+    }
+
+    fn model(&self) -> &str {
+        "m"
+    }
+
+    async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
+        self.0.lock().unwrap().push(query.to_owned());
+        Ok(vec![0.5; texts.len()])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reranker_gets_the_query_and_of_a_boolean_one_only_the_wanted_words() {
+    let service = Service::start().await;
+    for text in ["tags of a kind", "tags of every kind", "tags of no kind"] {
+        service.store(text, text).await;
+    }
+    let reranker = Arc::new(Recording::default());
+    service.engine.retrieval.use_reranker(reranker.clone());
+    for (mode, query, given) in [
+        ("match", "Tags, of a kind?", "Tags, of a kind?"),
+        ("prefix", "tag kin", "tag kin"),
+        ("phrase", "tags of", "tags of"),
+        (
+            "boolean",
+            "(Tags OR threads) AND ki* NOT (\"every kind\" OR no)",
+            "tags threads ki",
+        ),
+    ] {
+        let body = json!({"query": query, "mode": mode});
+        let reply = service
+            .post("/v1/contexts/search/fts", body)
+            .send()
+            .await
+            .json();
+        assert!(reply["count"].as_i64() > Some(0), "{reply}");
+        assert_eq!(
+            std::mem::take(&mut *reranker.0.lock().unwrap()),
+            [given],
+            "{mode}"
+        );
     }
 }

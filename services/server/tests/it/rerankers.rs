@@ -48,10 +48,10 @@ fn as_strs(flags: &[String]) -> Vec<&str> {
     flags.iter().map(String::as_str).collect()
 }
 
-async fn search(service: &Service) -> Value {
+async fn search(service: &Service, kind: &str) -> Value {
     let reply = service
         .post(
-            "/v1/contexts/search/hybrid",
+            &format!("/v1/contexts/search/{kind}"),
             json!({"query": "tags", "explain_query": true}),
         )
         .send()
@@ -84,49 +84,54 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
     ] {
         stored.push(service.store(thread, text).await);
     }
-    let away = search(&service).await;
-    assert_eq!(ids(&away), stored, "in full-text order");
-    assert!(
-        away["results"]
+    for kind in ["fts", "hybrid"] {
+        let away = search(&service, kind).await;
+        assert_eq!(ids(&away), stored, "in full-text order");
+        assert!(
+            away["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|hit| hit["scores"]["rerank_score"].is_null())
+        );
+        assert!(
+            away["warnings"]
+                .to_string()
+                .contains("results are not reranked"),
+            "{kind}: {}",
+            away["warnings"]
+        );
+    }
+
+    let server = tokio::spawn(cohere(provider.listen()));
+    stored.reverse();
+    for kind in ["fts", "hybrid"] {
+        let found = search(&service, kind).await;
+        assert_eq!(ids(&found), stored, "in the provider's order");
+        let scores: Vec<f64> = found["results"]
             .as_array()
             .unwrap()
             .iter()
-            .all(|hit| hit["scores"]["rerank_score"].is_null())
-    );
-    assert!(
-        away["warnings"]
-            .to_string()
-            .contains("results are not reranked"),
-        "{}",
-        away["warnings"]
-    );
-
-    let server = tokio::spawn(cohere(provider.listen()));
-    let found = search(&service).await;
-    stored.reverse();
-    assert_eq!(ids(&found), stored, "in the provider's order");
-    let scores: Vec<f64> = found["results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap())
-        .collect();
-    assert!(
-        scores.is_sorted_by(|a, b| a > b) && scores.iter().all(|score| (0.0..=1.0).contains(score)),
-        "{scores:?}"
-    );
-    assert!(
-        found["stats"]["query_plan"]
-            .to_string()
-            .contains("rerank: by m of cohere"),
-        "{}",
-        found["stats"]
-    );
-    assert!(
-        !found["warnings"].to_string().contains("reranked"),
-        "{}",
-        found["warnings"]
-    );
+            .map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap())
+            .collect();
+        assert!(
+            scores.is_sorted_by(|a, b| a > b)
+                && scores.iter().all(|score| (0.0..=1.0).contains(score)),
+            "{kind}: {scores:?}"
+        );
+        assert!(
+            found["stats"]["query_plan"]
+                .to_string()
+                .contains("rerank: by m of cohere"),
+            "{kind}: {}",
+            found["stats"]
+        );
+        assert!(
+            !found["warnings"].to_string().contains("reranked"),
+            "{kind}: {}",
+            found["warnings"]
+        );
+    }
     let statistics = service.get("/v1/statistics").send().await.json();
     let expected = json!({"enabled": true, "available": true, "provider": "cohere", "model": "m"});
     for (key, value) in expected.as_object().unwrap() {

@@ -281,6 +281,125 @@ async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_rerank
     }
 }
 
+fn hits(found: &Value) -> &[Value] {
+    found["results"].as_array().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_text_results_are_reranked_and_keep_their_full_text_scores() {
+    for database in Database::all().await {
+        let on = [with_model(), vec!["--rerank-timeout-ms=60000".to_owned()]].concat();
+        let off = [with_model(), vec!["--enable-reranking=false".to_owned()]].concat();
+        let service = database.start(&on).await;
+        let long = "the embedded service ".repeat(30);
+        for text in TEXTS.iter().copied().chain([long.as_str()]) {
+            service.store("t", text).await;
+        }
+        let queries = [
+            json!({"query": "service database tags threads", "highlight": true}),
+            json!({"query": "embedded service", "mode": "phrase", "highlight": true}),
+            json!({"query": "emb ser", "mode": "prefix", "include_images": true}),
+            json!({"query": "service AND NOT choose", "mode": "boolean"}),
+            // Both words occur in no entry, so the entries with one of them are found and marked.
+            json!({"query": "tags threads", "highlight": true}),
+            json!({"query": "metadata"}),
+        ];
+        let mut reranked = Vec::new();
+        for query in &queries {
+            let mut query = query.clone();
+            query["explain_query"] = true.into();
+            let found = search(&service, "fts", query.clone()).await;
+            let scores: Vec<f64> = hits(&found)
+                .iter()
+                .map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap())
+                .collect();
+            assert!(
+                scores.is_sorted_by(|a, b| a >= b)
+                    && scores.iter().all(|score| (0.0..=1.0).contains(score)),
+                "{query}: {scores:?}"
+            );
+            let plan = found["stats"]["query_plan"].to_string();
+            assert!(
+                plan.contains(&format!("rerank: {} candidates in", scores.len())),
+                "{plan}"
+            );
+            reranked.push(found);
+        }
+        assert_eq!(
+            hits(reranked.last().unwrap()).len(),
+            1,
+            "a single result too"
+        );
+        assert!(hits(&reranked[0]).len() == 5 && hits(&reranked[4]).len() == 2);
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&off).await;
+        for (query, mut found) in queries.iter().zip(reranked) {
+            let plain = search(&service, "fts", query.clone()).await;
+            let order: Vec<f64> = hits(&plain)
+                .iter()
+                .map(|hit| hit["scores"]["fts_score"].as_f64().unwrap())
+                .collect();
+            assert!(order.is_sorted_by(|a, b| a >= b), "{order:?}");
+            for hit in found["results"].as_array_mut().unwrap() {
+                let scores = hit["scores"].as_object_mut().unwrap();
+                scores.remove("rerank_score");
+                let same = hits(&plain).iter().find(|other| other["id"] == hit["id"]);
+                assert_eq!(same, Some(&*hit), "only the order and rerank_score differ");
+            }
+            assert_eq!(hits(&found).len(), hits(&plain).len());
+            found["results"] = plain["results"].clone();
+            found.as_object_mut().unwrap().remove("stats");
+            assert_eq!(found, plain);
+        }
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_text_results_beyond_the_reranked_ones_keep_their_order_on_every_page() {
+    for database in Database::all().await {
+        let flags = [with_model(), vec!["--rerank-timeout-ms=60000".to_owned()]].concat();
+        let service = database.start(&flags).await;
+        for n in 0..70 {
+            service
+                .store(
+                    &format!("t{n}"),
+                    &format!("tags {}", TEXTS[3].repeat(n % 9 + 1)),
+                )
+                .await;
+        }
+        let whole = search(&service, "fts", json!({"query": "tags", "limit": 100})).await;
+        let (first, rest) = hits(&whole).split_at(50);
+        assert_eq!(rest.len(), 20);
+        let rerank_score = |hit: &Value| hit["scores"]["rerank_score"].as_f64();
+        let fts_score = |hit: &Value| hit["scores"]["fts_score"].as_f64().unwrap();
+        assert!(
+            first
+                .iter()
+                .map(|hit| rerank_score(hit).unwrap())
+                .is_sorted_by(|a, b| a >= b)
+        );
+        assert!(rest.iter().all(|hit| rerank_score(hit).is_none()));
+        assert!(rest.iter().map(fts_score).is_sorted_by(|a, b| a >= b));
+        let worst = first.iter().map(fts_score).fold(f64::INFINITY, f64::min);
+        assert!(
+            worst >= fts_score(&rest[0]),
+            "the best matches are reranked"
+        );
+        let mut paged = Vec::new();
+        for offset in (0..70).step_by(9) {
+            let page = json!({"query": "tags", "limit": 9, "offset": offset});
+            paged.extend(ids(&search(&service, "fts", page).await));
+        }
+        assert_eq!(paged, ids(&whole));
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_narrows_what_is_near_without_starving_it() {
     for database in Database::all().await {
@@ -611,11 +730,11 @@ async fn a_cross_encoder_orders_the_results_when_one_is_configured() {
         }
         let statistics = service.get("/v1/statistics").send().await.json();
         assert_eq!(statistics["reranking"]["provider"], "local");
-        for kind in ["semantic", "hybrid"] {
+        for kind in ["fts", "semantic", "hybrid"] {
             let found = search(
                 &service,
                 kind,
-                json!({"query": "agents and tags", "explain_query": true}),
+                json!({"query": "the agents and tags or database we service", "explain_query": true}),
             )
             .await;
             let scores: Vec<f64> = found["results"]
@@ -996,6 +1115,46 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
         );
         service.begin_stop();
         service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reembed_without_a_service_stores_token_vectors_only_if_reranking_reads_them() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let storing = "--rerank-store-tokens=true".to_owned();
+        let cross_encoder = ["--rerank-model-path".to_owned(), model()];
+        for (name, reranker, stored) in [
+            ("second", cross_encoder.as_slice(), 0),
+            ("third", &[][..], TEXTS.len()),
+        ] {
+            let elsewhere = TempDir::new().unwrap();
+            let flags = [named(name), vec![storing.clone()], database.flags.clone()].concat();
+            let moving = [flags.as_slice(), reranker].concat();
+            let config = crate::service::settings(
+                elsewhere.path(),
+                &moving.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
+            context_service::reembed(&config).await.unwrap();
+            let service = start(&flags).await;
+            let (_, note) = reranked(&service, "semantic", TEXTS[0]).await;
+            let unstored = TEXTS.len() - stored;
+            assert_eq!(
+                note,
+                Some(format!(
+                    "the token vectors of {stored} entries were stored, of {unstored} not"
+                )),
+                "{name}"
+            );
+            service.begin_stop();
+            service.stopped().await;
+        }
     }
 }
 

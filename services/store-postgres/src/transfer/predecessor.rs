@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use context_store::transfer::TransferError;
-use context_store::transfer::predecessor::{Listed, OldDatabase, OldEntry, OldId, OldImage};
+use context_store::transfer::predecessor::{
+    Listed, OldDatabase, OldEntry, OldId, OldImage, OldTime,
+};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
@@ -125,8 +127,12 @@ struct EntryRow {
     summary: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     created_at: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    created_text: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
     updated_at: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    updated_text: Option<String>,
     #[diesel(sql_type = BigInt)]
     changes: i64,
 }
@@ -177,16 +183,32 @@ impl Shape {
     }
 }
 
-/// A timestamptz column in microseconds.
+/// A timestamptz column in microseconds, or as text if it is not a time of the years 1 to 9999.
 macro_rules! micros {
-    ($column:literal) => {
+    ($name:literal) => {
         concat!(
-            "(extract(epoch FROM ",
-            $column,
-            ") * 1000000)::bigint AS ",
-            $column
+            "CASE WHEN ",
+            $name,
+            "_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00' \
+             THEN (extract(epoch FROM ",
+            $name,
+            "_at) * 1000000)::bigint END AS ",
+            $name,
+            "_at, ",
+            $name,
+            "_at::text AS ",
+            $name,
+            "_text"
         )
     };
+}
+
+fn moment(micros: Option<i64>, text: Option<String>) -> OldTime {
+    match (micros, text) {
+        (Some(micros), _) => OldTime::At(micros),
+        (None, Some(text)) => OldTime::Unreadable(text),
+        (None, None) => OldTime::Missing,
+    }
 }
 
 #[async_trait]
@@ -243,9 +265,9 @@ impl OldDatabase for OldTables {
         let select = fragment!(
             concat!(
                 "SELECT id::text AS id, thread_id, source, text_content AS text, metadata::text AS metadata, ",
-                micros!("created_at"),
+                micros!("created"),
                 ", ",
-                micros!("updated_at"),
+                micros!("updated"),
                 ", {summary} AS summary, {changes} AS changes FROM {schema}.context_entries WHERE id {among}"
             ),
             Fragment::new(summary),
@@ -271,7 +293,9 @@ impl OldDatabase for OldTables {
             metadata,
             summary,
             created_at,
+            created_text,
             updated_at,
+            updated_text,
             changes,
         } in rows
         {
@@ -279,6 +303,8 @@ impl OldDatabase for OldTables {
                 continue;
             };
             let (text, tags) = (text.unwrap_or_default(), Vec::new());
+            let created_at = moment(created_at, created_text);
+            let updated_at = moment(updated_at, updated_text);
             found.insert(
                 id,
                 OldEntry {

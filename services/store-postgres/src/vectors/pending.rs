@@ -4,12 +4,15 @@
 use context_store::{
     EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
 };
-use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
+use diesel_async::RunQueryDsl;
 
 use super::ChunkChanges;
+use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
+use crate::schema::embedding_claims as claims;
 use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries read in one transaction.
@@ -181,15 +184,14 @@ impl Writing for Add {
     type Outcome = Once<u64>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<u64>, Failure> {
-        let Some(first) = self.0.first() else {
+        let [first, ..] = self.0.as_slice() else {
             return Ok(Once(0));
         };
         let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
             return Ok(Once(0));
         };
         // Locks the threads, like every write. From here on, no entry can change.
-        let threads = self.threads(transaction).await?;
-        transaction.lock_threads(threads).await?;
+        transaction.lock_threads_of(self.ids()).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;
         let mut added = 0;
         // Not `transaction.vectors`, which is absent if this service does not know of the tables. They exist, because there
@@ -214,9 +216,13 @@ impl Writing for Add {
         }
         chunks.write(transaction.conn, transaction.owner).await?;
         // Releases the claims of every service: the entries have vectors now, or have changed.
-        let release = "DELETE FROM context.embedding_claims WHERE owner_id = ? AND id = ANY(?) AND set_id = ?";
-        let release = Fragment::prepared(release, self.binds(transaction, Some(set_id)));
-        sql::execute(transaction.conn, release).await?;
+        let release = diesel::delete(
+            claims::table
+                .filter(claims::owner_id.eq(transaction.owner.as_str()))
+                .filter(claims::id.eq_any(self.ids()))
+                .filter(claims::set_id.eq(set_id)),
+        );
+        fixed!(release).execute(transaction.conn).await?;
         Ok(Once(added))
     }
 }
@@ -230,18 +236,9 @@ struct Version {
 }
 
 impl Add {
-    /// The threads of the entries.
-    async fn threads(&self, transaction: &mut Transaction<'_>) -> Result<Vec<String>, Failure> {
-        #[derive(QueryableByName)]
-        struct Thread {
-            #[diesel(sql_type = Text)]
-            thread_id: String,
-        }
-        let select =
-            "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
-        let select = Fragment::prepared(select, self.binds(transaction, None));
-        let rows: Vec<Thread> = sql::query(transaction.conn, select).await?;
-        Ok(rows.into_iter().map(|row| row.thread_id).collect())
+    /// The ids of the entries.
+    fn ids(&self) -> Vec<i64> {
+        self.0.iter().map(|late| late.id).collect()
     }
 
     /// Those of the entries that have no vectors in the set, with their versions.
@@ -252,18 +249,12 @@ impl Add {
     ) -> Result<Vec<Version>, Failure> {
         let select = "SELECT e.id, e.version FROM context.entries AS e WHERE e.owner_id = ? AND e.id = ANY(?) AND NOT EXISTS \
                       (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?)";
-        let select = Fragment::prepared(select, self.binds(transaction, Some(set_id)));
-        Ok(sql::query(transaction.conn, select).await?)
-    }
-
-    /// The owner, the ids of the entries, and the set.
-    fn binds(&self, transaction: &Transaction<'_>, set_id: Option<i64>) -> Vec<Bind<'static>> {
-        let mut binds = vec![
-            Bind::text(transaction.owner.as_str().to_owned()),
-            Bind::ints(self.0.iter().map(|late| late.id)),
+        let binds = vec![
+            Bind::text(transaction.owner.as_str()),
+            Bind::ints(self.ids()),
+            Bind::Int(set_id),
         ];
-        binds.extend(set_id.map(Bind::Int));
-        binds
+        Ok(sql::query(transaction.conn, Fragment::prepared(select, binds)).await?)
     }
 }
 

@@ -204,6 +204,7 @@ impl Rank {
         let mut rows: Vec<Row> = sql::query(conn, statement(query)).await?;
         if let (true, Some(fallback)) = (rows.is_empty(), &search.query.fallback) {
             query = fallback;
+            ranking.used_fallback = true;
             rows = sql::query(conn, statement(query)).await?;
         }
         if self.search.explain {

@@ -1,12 +1,14 @@
 //! The rows of `embedding_sets`: a set of vectors for each model.
 
 use context_store::EmbeddingModel;
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Text};
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
 use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
+use crate::schema::embedding_sets as table;
 
 /// The advisory lock of [`lock`]. The number is arbitrary, but no other code may lock it in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_6465;
@@ -63,24 +65,11 @@ pub(super) async fn find(
     conn: &mut AsyncPgConnection,
     state: SetState,
 ) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
-    #[derive(QueryableByName)]
-    struct Row {
-        #[diesel(sql_type = BigInt)]
-        set_id: i64,
-        #[diesel(sql_type = Text)]
-        model: String,
-        #[diesel(sql_type = BigInt)]
-        dimensions: i64,
-    }
-    let select = "SELECT set_id, model, dimensions FROM context.embedding_sets WHERE state = ?";
-    let select = Fragment::prepared(select, vec![Bind::text(state.as_str())]);
-    let row = sql::query::<Row>(conn, select).await?.pop();
-    Ok(row.map(|row| {
-        let Row {
-            set_id,
-            model,
-            dimensions,
-        } = row;
+    let find = table::table
+        .filter(table::state.eq(state.as_str()))
+        .select((table::set_id, table::model, table::dimensions));
+    let mut rows: Vec<(i64, String, i64)> = fixed!(find).load(conn).await?;
+    Ok(rows.pop().map(|(set_id, model, dimensions)| {
         let model = EmbeddingModel {
             identity: model,
             dimensions: u32::try_from(dimensions).unwrap_or(0),
@@ -158,7 +147,7 @@ pub(super) async fn replace_current(
 /// Deletes a set without vectors. A write that runs at the same time may leave chunks of it, which no search finds and
 /// nothing deletes.
 pub(super) async fn delete(conn: &mut AsyncPgConnection, set_id: i64) -> Result<(), Failure> {
-    let delete = "DELETE FROM context.embedding_sets WHERE set_id = ?";
-    sql::execute(conn, Fragment::prepared(delete, vec![Bind::Int(set_id)])).await?;
+    let delete = diesel::delete(table::table.filter(table::set_id.eq(set_id)));
+    fixed!(delete).execute(conn).await?;
     Ok(())
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use async_trait::async_trait;
 use context_model::Timestamp;
 use context_store::transfer::TransferError;
-use context_store::transfer::predecessor::{Listed, OldDatabase, OldEntry, OldId, OldImage};
+use context_store::transfer::predecessor::{
+    Listed, OldDatabase, OldEntry, OldId, OldImage, OldTime,
+};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
@@ -158,9 +160,14 @@ impl Shape {
 }
 
 /// The old server writes UTC, with or without an explicit offset.
-fn moment(text: Option<String>) -> Option<i64> {
-    text.and_then(|text| Timestamp::parse(&text, false).ok())
-        .map(Timestamp::micros)
+fn moment(text: Option<String>) -> OldTime {
+    let Some(text) = text else {
+        return OldTime::Missing;
+    };
+    match Timestamp::parse(&text, false) {
+        Ok(time) => OldTime::At(time.micros()),
+        Err(_) => OldTime::Unreadable(text),
+    }
 }
 
 #[async_trait]
@@ -202,7 +209,7 @@ impl OldDatabase for OldFile {
     async fn entries(&mut self, ids: &[OldId]) -> Result<Vec<OldEntry>, TransferError> {
         let shape = self.shape;
         let mut select = Fragment::new(
-            "SELECT CAST(id AS TEXT) AS id, CAST(thread_id AS TEXT) AS thread_id, source, CAST(text_content AS TEXT) AS text, \
+            "SELECT CAST(id AS TEXT) AS id, CAST(thread_id AS TEXT) AS thread_id, CAST(source AS TEXT) AS source, CAST(text_content AS TEXT) AS text, \
              CAST(metadata AS TEXT) AS metadata, CAST(created_at AS TEXT) AS created_at, CAST(updated_at AS TEXT) AS updated_at, ",
         );
         select.push(if shape.summaries {

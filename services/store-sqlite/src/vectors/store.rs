@@ -236,6 +236,7 @@ fn rank(
                 score: *score,
             })
             .collect();
+        ranking.used_fallback = found.used_fallback;
         ranking.capped_at = found.capped_at;
         if search.explain {
             ranking

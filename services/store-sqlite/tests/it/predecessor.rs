@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use context_model::Timestamp;
-use context_store::transfer::predecessor::{ID_KEY, METADATA_KEY};
+use context_model::{ThreadId, Timestamp, Violations};
+use context_store::transfer::predecessor::{ID_KEY, METADATA_KEY, TAGS_KEY, THREAD_KEY};
 use context_store::transfer::{Observer, Phase, Report, TransferError, migrate};
-use context_store::{OwnerId, Page, RowSelection, Store as _, StoredEntry};
+use context_store::{DeleteCriteria, OwnerId, Page, RowSelection, Store as _, StoredEntry};
 use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
-use crate::arrange::{SELECTION, found, read};
+use crate::arrange::{SELECTION, found, options, read};
 
 struct Silent;
 
@@ -306,4 +306,78 @@ async fn what_nobody_of_us_made_is_refused_and_no_target_is_made() {
         .unwrap_err();
     assert!(missing.to_string().contains("missing.db"), "{missing}");
     assert!(!to.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_a_rule_is_listed_and_its_entries_are_found_and_deleted_by_their_new_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let (thread, tag) = ("n".repeat(300), "x".repeat(150));
+    let sql = tables("id INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", "")
+        + &format!(
+            "INSERT INTO context_entries (id, thread_id, source, content_type, text_content, metadata, created_at, updated_at) VALUES \
+             (1, '{thread}', 'user', 'text', 'first', '{{\"a\": 1}}', '2025-09-01 10:00:00', NULL), \
+             (2, '{thread}', 'agent', 'text', 'a' || char(0) || 'b', NULL, 'soon', '2025-09-02 10:00:00'), \
+             (3, 'other', 'user', 'text', 'third', '{{\"n\": 18446744073709551616}}', '2025-09-03 10:00:00', NULL); \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120) \
+             INSERT INTO tags (context_entry_id, tag) SELECT 3, 'tag ' || printf('%03d', i) FROM n; \
+             INSERT INTO tags (context_entry_id, tag) VALUES (1, '{tag}'); \
+             INSERT INTO image_attachments (context_entry_id, image_data, mime_type, image_metadata) VALUES (3, x'01', 'image/png', '[1]');"
+        );
+    let from = old_file(directory.path(), &sql);
+    let to = directory.path().join("to.db");
+    let report = imported(&from, &to, "default").await.unwrap();
+    let counted: Vec<_> = report
+        .losses
+        .fields()
+        .map(|(name, field)| (name, field.total, field.listed[0].id))
+        .collect();
+    assert_eq!(
+        counted,
+        [
+            ("created_at", 1, 2),
+            ("images", 1, 3),
+            ("metadata", 1, 3),
+            ("tags", 21, 1),
+            ("text", 1, 2),
+            ("thread_id", 2, 1),
+        ]
+    );
+    assert_eq!(report.losses.renamed_threads(), 1);
+    let listed: Vec<&str> = report
+        .losses
+        .fields()
+        .flat_map(|(_, field)| &field.listed)
+        .map(|loss| loss.what.as_str())
+        .collect();
+    for named in [thread.as_str(), &tag, "tag 101", "tag 120", "soon"] {
+        assert!(listed.iter().any(|what| what.contains(named)), "{listed:?}");
+    }
+
+    let store = SqliteStore::open(Config::new(&to)).unwrap();
+    let found = entries(&store, "default").await;
+    let new = found[0].thread_id.clone();
+    assert!(new.starts_with(&"n".repeat(200)), "{new}");
+    for entry in &found[..2] {
+        assert_eq!(entry.thread_id, new);
+        let metadata = serde_json::json!(entry.metadata);
+        assert_eq!(metadata[THREAD_KEY], thread);
+    }
+    assert_eq!(serde_json::json!(found[0].metadata)[TAGS_KEY][0], tag);
+    let kept = serde_json::json!(found[2].metadata)[TAGS_KEY].clone();
+    assert_eq!(
+        (found[2].tags.len(), kept.as_array().unwrap().len()),
+        (100, 20)
+    );
+    let mut violations = Violations::default();
+    let name = ThreadId::parse(&new, "thread_id", &mut violations).expect("a valid name");
+    let criteria = DeleteCriteria {
+        threads: Some(vec![name]),
+        ..DeleteCriteria::default()
+    };
+    let deleted = store
+        .delete_contexts(&OwnerId::default(), criteria, options())
+        .await
+        .unwrap();
+    assert_eq!(deleted.outcome, 2);
+    store.close().await;
 }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::losses::Losses;
 use super::row::{Cell, Row};
 use super::table::Table;
 use crate::{BoxError, EmbeddingModel, OwnerId};
@@ -73,6 +74,11 @@ pub trait Source: Send {
     /// # Errors
     /// [`TransferError`].
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError>;
+
+    /// What it had to change in the rows that were read since the last read of the first row of each table.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
 
     /// The rows after this key, in the order of their keys. An empty key starts at the first row. Returns at most
     /// [`BATCH_ROWS`](super::BATCH_ROWS) rows and about [`BATCH_BYTES`](super::BATCH_BYTES) bytes, but at least one row

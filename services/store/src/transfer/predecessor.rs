@@ -4,7 +4,7 @@
 //! from 1 in the order of their creation. The UUID is stored in the metadata under [`ID_KEY`], and UUIDs in
 //! `references.context_ids` of the metadata are replaced by the new numbers. Each entry gets the one change that its
 //! creation would have written. Vectors are not copied, because that server does not record precisely enough which
-//! model created them.
+//! model created them. Values that break a rule of this service are changed and added to the [`Losses`].
 
 mod convert;
 mod old;
@@ -14,13 +14,14 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::endpoint::{Head, Source, TransferError};
+use super::losses::Losses;
 use super::row::{Cell, Row};
 use super::table::Table;
 use super::{BATCH_BYTES, BATCH_ROWS};
 use crate::{EmbeddingModel, OwnerId};
 
-pub use convert::{ID_KEY, METADATA_KEY};
-pub use old::{Listed, OldDatabase, OldEntry, OldId, OldImage};
+pub use convert::{ID_KEY, METADATA_KEY, SOURCE_KEY, TAGS_KEY, THREAD_KEY};
+pub use old::{Listed, OldDatabase, OldEntry, OldId, OldImage, OldTime};
 
 /// An old database as a source. Holds the ids of all entries in memory, about a hundred bytes per entry.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub struct Predecessor<D> {
     listed: Vec<Listed>,
     /// The new number of each UUID.
     numbers: HashMap<u128, i64>,
+    /// Of the entries read since the last read of the first one.
+    of_entries: Losses,
+    /// Of the images read since the last read of the first one.
+    of_images: Losses,
 }
 
 impl<D: OldDatabase> Predecessor<D> {
@@ -57,6 +62,8 @@ impl<D: OldDatabase> Predecessor<D> {
             owner,
             listed,
             numbers,
+            of_entries: Losses::default(),
+            of_images: Losses::default(),
         })
     }
 
@@ -101,11 +108,19 @@ impl<D: OldDatabase> Predecessor<D> {
 
     async fn entries(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
         let found = self.read_batch(from).await?;
+        // Each read from the start counts again: a comparison follows the copy, which may have been interrupted.
+        let mut losses = match from {
+            0 => Losses::default(),
+            _ => std::mem::take(&mut self.of_entries),
+        };
         let row = |(entry, at): (OldEntry, usize)| {
             let Listed { id, images, .. } = self.listed[at];
-            convert::entry(self.number(at), id, images, entry, &self.numbers)
+            let number = self.number(at);
+            convert::entry(number, id, images, entry, &self.numbers, &mut losses)
         };
-        Ok(found.into_iter().zip(from..).map(row).collect())
+        let rows = found.into_iter().zip(from..).map(row).collect();
+        self.of_entries = losses;
+        Ok(rows)
     }
 
     /// The changes that the creation of the entries would have written. They get consecutive revisions.
@@ -138,14 +153,15 @@ impl<D: OldDatabase> Predecessor<D> {
         };
         let id = self.number(at);
         let images = self.database.images(entry.id).await?;
-        let rows = images
+        if after.is_empty() {
+            self.of_images = Losses::default();
+        }
+        let losses = &mut self.of_images;
+        Ok(images
             .into_iter()
             .zip(0..)
-            .map(|(image, position)| convert::image(id, position, image));
-        Ok(rows
-            .filter(|row| {
-                after.is_empty() || (int(row.0.first()), int(row.0.get(1))) > (number, position)
-            })
+            .filter(|(_, at)| after.is_empty() || (id, *at) > (number, position))
+            .map(|(image, position)| convert::image(id, position, image, losses))
             .collect())
     }
 }
@@ -199,6 +215,10 @@ impl<D: OldDatabase> Source for Predecessor<D> {
                 .sum(),
             _ => 0,
         })
+    }
+
+    fn losses(&self) -> Losses {
+        self.of_entries.clone().with(self.of_images.clone())
     }
 
     async fn read(

@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::endpoint::{Head, Source, Target, TransferError};
+use super::losses::Losses;
 use super::mark::{Mark, Position};
 use super::observer::{Observer, Phase};
 use super::row::Cell;
@@ -19,6 +20,8 @@ pub struct Report {
     pub verified: Vec<Verified>,
     /// Tables whose rows the target cannot store, with the number of rows.
     pub left_behind: Vec<(&'static str, u64)>,
+    /// What the source had to change, because a rule of this service is stricter.
+    pub losses: Losses,
 }
 
 /// Copies everything from `source` into `target` and compares the two. `target` must be empty, or hold an interrupted
@@ -96,6 +99,7 @@ pub async fn migrate(
         copied,
         verified,
         left_behind,
+        losses: source.losses(),
     })
 }
 

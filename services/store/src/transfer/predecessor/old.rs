@@ -46,6 +46,29 @@ pub struct Listed {
     pub images: u32,
 }
 
+/// A time as the old server stored it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OldTime {
+    /// None.
+    #[default]
+    Missing,
+    /// In microseconds since 1970-01-01T00:00:00Z.
+    At(i64),
+    /// A text that is not a time of the years 1 to 9999.
+    Unreadable(String),
+}
+
+impl OldTime {
+    /// The time in microseconds, if it is known.
+    #[must_use]
+    pub const fn known(&self) -> Option<i64> {
+        match self {
+            Self::At(micros) => Some(*micros),
+            Self::Missing | Self::Unreadable(_) => None,
+        }
+    }
+}
+
 /// An entry as the old server stored it.
 #[derive(Debug, Clone, Default)]
 pub struct OldEntry {
@@ -59,10 +82,10 @@ pub struct OldEntry {
     pub metadata: Option<String>,
     /// The summary.
     pub summary: Option<String>,
-    /// Creation time in microseconds. `None` when it cannot be parsed.
-    pub created_at: Option<i64>,
-    /// Time of the last update in microseconds.
-    pub updated_at: Option<i64>,
+    /// When it was created.
+    pub created_at: OldTime,
+    /// When it was last updated.
+    pub updated_at: OldTime,
     /// Number of updates.
     pub changes: i64,
     /// The tags.
