@@ -16,6 +16,7 @@ from context_service_client.api.contexts import delete_context_by_id, get_contex
 from context_service_client.api.search import fts_search_context, search_context
 from context_service_client.models.fts_search_context_request import FtsSearchContextRequest
 from context_service_client.models.problem import Problem
+from context_service_client.models.reason import Reason
 from context_service_client.models.search_context_request import SearchContextRequest
 from context_service_client.models.store_context_request import StoreContextRequest
 from context_service_client.models.update_context_body import UpdateContextBody
@@ -75,6 +76,11 @@ def walk(client: AuthenticatedClient) -> None:
     unlimited = search_context.sync_detailed(client=client, body=SearchContextRequest(limit=500))
     problem = refused(unlimited, HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT")
     assert [violation.field for violation in problem.violations] == ["limit"], problem
+
+    # A reason that only a later version of the service has is read as a string.
+    later = Problem.from_dict(problem.to_dict() | {"reason": "REASON_OF_A_LATER_VERSION"})
+    assert (later.reason, isinstance(later.reason, Reason)) == ("REASON_OF_A_LATER_VERSION", False), later
+    assert problem.reason is Reason.INVALID_ARGUMENT, problem
 
     # Delete it.
     assert done(delete_context_by_id.sync(stored.context_id, client=client)).deleted_count == 1

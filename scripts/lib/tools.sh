@@ -75,13 +75,20 @@ go_packages_installed() {
     [[ -z $(grep -vxF installed <<<"$states") ]]
 }
 
+install_debian_packages() {
+    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return
+    apt-get install -y -qq --no-install-recommends "$@" >&2 ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@" >&2; }
+}
+
 # Installs Go and gRPC from Debian's packages if they are missing. Go modules would
 # need a module proxy.
-need_go() {
-    go_packages_installed && return
-    [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return
-    apt-get install -y -qq --no-install-recommends "${GO_PACKAGES[@]}" >&2 ||
-        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${GO_PACKAGES[@]}" >&2; }
+need_go() { go_packages_installed || install_debian_packages "${GO_PACKAGES[@]}"; }
+
+# Sets CHROMIUM to the installed Chromium. Installs Debian's if there is none.
+need_chromium() {
+    command -v chromium >/dev/null || install_debian_packages chromium || return
+    CHROMIUM=$(command -v chromium)
 }
 
 MODEL=$CACHE/models/all-MiniLM-L6-v2

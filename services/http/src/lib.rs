@@ -13,18 +13,29 @@ use rustls::{ClientConfig, RootCertStore};
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The TLS settings. The certificates are read once for all clients.
-static TLS: LazyLock<ClientConfig> = LazyLock::new(|| {
+/// The certificates that this system trusts. They are read once for all clients.
+static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     // Without any certificates, https fails with a clear error and http still works.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(roots)
+});
+
+/// The TLS settings of all clients.
+static TLS: LazyLock<ClientConfig> = LazyLock::new(|| {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring has the cipher suites of TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
+        .with_root_certificates(ROOTS.clone())
         .with_no_client_auth()
 });
+
+/// Whether this system trusts any certificate. Without one, no https address can be reached.
+#[must_use]
+pub fn trusts_certificates() -> bool {
+    !ROOTS.is_empty()
+}
 
 /// A client builder. The caller adds its timeouts.
 pub fn builder() -> ClientBuilder {

@@ -76,6 +76,7 @@ pub struct ListArtifactsReply {
     /// Total number of artifacts.
     pub total: i64,
     /// Cursor of the next page; null on the last page.
+    #[schema(required)]
     pub next_cursor: Option<String>,
     /// The owner's revision that this reply shows.
     pub revision: i64,

@@ -53,9 +53,9 @@ pub struct StoreContextRequest {
     #[serde(default)]
     #[schema(required, min_length = 1, max_length = 256, example = "project-123")]
     pub thread_id: String,
-    /// `user` or `agent`.
+    /// Who wrote it.
     #[serde(default)]
-    #[schema(required, example = "agent")]
+    #[schema(required, value_type = Source)]
     pub source: String,
     /// The text, stored exactly as given; not blank, at most MAX_TEXT_CHARS characters.
     #[serde(default)]
@@ -138,8 +138,10 @@ pub struct BatchResult {
     /// Whether it succeeded.
     pub success: bool,
     /// The entry's id; null if no entry was stored.
+    #[schema(required)]
     pub context_id: Option<i64>,
     /// Why it failed; null if it succeeded.
+    #[schema(required)]
     pub error: Option<String>,
     /// The fields that an update changed; absent in the result of a store.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -323,8 +325,9 @@ pub struct DeleteContextBatchRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 1000)]
     pub thread_ids: Option<Vec<String>>,
-    /// `user` or `agent`; only together with another criterion.
+    /// Entries of this source; only together with another criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Source>)]
     pub source: Option<String>,
     /// Entries created more than this many days ago, 1 to 36 500.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -83,6 +83,7 @@ impl utoipa::ToSchema for ImageBytes {
 pub struct ImageInput {
     /// The image itself.
     #[serde(default)]
+    #[schema(required)]
     pub data: ImageBytes,
     /// Its media type; default `image/png`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{Only, OnlyOrLater, Scope, ScopeOrLater, Timestamp};
 
 /// A key to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
@@ -12,16 +12,16 @@ pub struct CreateApiKeyRequest {
     #[serde(default)]
     #[schema(required, min_length = 1, max_length = 100, example = "laptop")]
     pub name: String,
-    /// Any of `read`, `write`, `delete` and `manage`; default: read, write and delete. The caller's
-    /// own key must have each of them.
+    /// Its scopes; default: read, write and delete. The caller's own key must have each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!(["read"]))]
+    #[schema(value_type = Option<Vec<Scope>>, example = json!(["read"]))]
     pub scopes: Option<Vec<String>>,
     /// When it expires, as an ISO 8601 date or time; default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// Restricts the key to `contexts` or `artifacts`; default: both.
+    /// Restricts the key to one resource; default: both.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Only>)]
     pub only: Option<String>,
     /// Restricts the key to the entries of these threads, without artifacts. 1 to 100 thread ids,
     /// or prefixes that end with `*`; default: all threads.
@@ -39,16 +39,21 @@ pub struct ApiKey {
     /// Its name.
     pub name: String,
     /// Its scopes.
+    #[schema(inline, value_type = Vec<ScopeOrLater>)]
     pub scopes: Vec<String>,
-    /// The resource it is restricted to: `contexts` or `artifacts`; null if it may use both.
+    /// The resource it is restricted to; null if it may use both.
+    #[schema(required, inline, value_type = Option<OnlyOrLater>)]
     pub only: Option<String>,
     /// The threads it is restricted to; null if it may use all threads.
+    #[schema(required)]
     pub threads: Option<Vec<String>>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it expires; null if it never expires.
+    #[schema(required)]
     pub expires_at: Option<Timestamp>,
     /// When it was last used, accurate to a minute; null if it was never used.
+    #[schema(required)]
     pub last_used_at: Option<Timestamp>,
     /// False if it was deactivated. An expired key may still be active.
     pub active: bool,
@@ -108,6 +113,7 @@ pub struct UpdateApiKeyBody {
     /// A new name.
     pub name: Option<String>,
     /// The new scopes. The caller's own key must have each of them.
+    #[schema(value_type = Option<Vec<Scope>>)]
     pub scopes: Option<Vec<String>>,
     /// The new expiry, as an ISO 8601 date or time; "" removes the expiry.
     pub expires_at: Option<String>,

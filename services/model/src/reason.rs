@@ -1,9 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-/// Why an operation was refused or failed: the stable, machine-readable part of an [`Error`](crate::Error).
-///
-/// The server crate maps each reason to a gRPC code and an HTTP status, in one place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Why an operation was refused or failed: the stable, machine-readable part of an error.
+// The server crate maps each reason to a gRPC code and an HTTP status, in one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
     /// A parameter is missing, malformed or outside its range; `violations` name each one.

@@ -3,7 +3,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{ContentType, FilterInput, ImageInput, ObjectText, Source, Timestamp};
+use crate::{
+    ContentType, FilterInput, FtsMode, FtsModeOrLater, FusionMethod, FusionMethodOrLater,
+    ImageInput, ObjectText, SearchMode, SearchModeOrLater, Source, Timestamp,
+};
 
 /// Declares a search request: its own parameters, then the filters and options that all four searches share.
 ///
@@ -128,6 +131,7 @@ search_request!(
         /// `match` (words, stemmed), `prefix` (every word as a prefix), `phrase` (words in this order) or `boolean`
         /// (AND, OR, NOT, parentheses, quotes, trailing `*`); default: `match`.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<FtsMode>)]
         mode: Option<String>,
         /// Whether each result has a snippet with `<mark>` around the hits; default: false.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,11 +158,13 @@ search_request!(
         /// The query in natural language: 1 to 10 000 characters, not blank.
         #[schema(required, example = "which database did we choose?")]
         query: String,
-        /// The searches to fuse: `fts`, `semantic` or both; default: both.
+        /// The searches to fuse; default: both.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Vec<SearchMode>>, min_items = 1)]
         search_modes: Option<Vec<String>>,
         /// How results are fused: `rrf` (by rank) or `convex` (by score); default: `rrf`.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<FusionMethod>)]
         fusion_method: Option<String>,
         /// The constant k of reciprocal rank fusion, 1 to 1000; default: HYBRID_RRF_K.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -310,6 +316,7 @@ pub struct FtsSearchContextReply {
     /// The query as given.
     pub query: String,
     /// The mode used.
+    #[schema(inline, value_type = FtsModeOrLater)]
     pub mode: String,
     /// The language of stemming.
     pub language: String,
@@ -352,9 +359,11 @@ pub struct SemanticSearchContextReply {
 pub struct HybridSearchContextReply {
     /// The query as given.
     pub query: String,
-    /// `rrf` or `convex`.
+    /// How the results were fused.
+    #[schema(inline, value_type = FusionMethodOrLater)]
     pub fusion_method: String,
-    /// The searches whose results were fused: `fts`, `semantic` or both.
+    /// The searches whose results were fused.
+    #[schema(inline, value_type = Vec<SearchModeOrLater>)]
     pub search_modes_used: Vec<String>,
     /// Number of candidates from the full-text search.
     pub fts_count: i64,

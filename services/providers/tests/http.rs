@@ -213,7 +213,7 @@ async fn dimensions_and_prefixes_are_sent_when_they_are_wanted() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, not 4")),
+        matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, but EMBEDDING_DIM is 4")),
         "{error}"
     );
 }

@@ -21,6 +21,7 @@ use crate::admission::{Admission, Holder, Slot};
 use crate::config::{Auth, Config};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
+use crate::request_log::RequestLog;
 use crate::transport::Transport;
 use crate::who::Who;
 
@@ -35,6 +36,8 @@ pub struct App {
     pub limits: Limits,
     /// Metrics for Prometheus.
     pub metrics: Metrics,
+    /// The log of requests.
+    pub request_log: Arc<RequestLog>,
     /// The memory budget of requests and replies.
     pub budget: Arc<Budget>,
     /// Slots for requests without credentials.
@@ -77,6 +80,7 @@ impl App {
             engine,
             limits,
             metrics: Metrics::default(),
+            request_log: Arc::default(),
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
             admission: Admission::new(

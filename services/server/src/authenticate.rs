@@ -5,6 +5,7 @@ use context_model::{Operation, Reason, Result};
 use http::{HeaderMap, header};
 
 use crate::app::App;
+use crate::logging;
 use crate::who::unauthenticated;
 
 /// The operation in the audit log when a caller exceeds its rate: the rate covers all operations
@@ -22,6 +23,7 @@ pub async fn authenticate(
     operation: Option<Operation>,
 ) -> Result<Option<Authenticated>> {
     let Some(authenticator) = &app.authenticator else {
+        logging::note_caller(None);
         return Ok(None);
     };
     let outcome = match credentials(headers) {
@@ -36,6 +38,7 @@ pub async fn authenticate(
         authenticator.refused_unknown();
     }
     let holder = outcome?;
+    logging::note_caller(Some(&holder.caller));
     // The gateway calls GetCaller before each operation; the pair must count once.
     if operation != Some(Operation::GetCaller) {
         authenticator

@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use context_providers::Summarizer as _;
+use context_engine::{Engine, SystemClock};
+use context_providers::{Embedder, Summarizer as _};
+use context_store::Store;
 use context_store_sqlite::{OpenError, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
@@ -67,12 +70,16 @@ pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination 
         found.line(true, "settings", sentence);
     }
     let answers = service(config, &mut found).await;
-    embeddings(config, &mut found).await;
+    certificates(&mut found);
+    let embedder = embeddings(config, &mut found).await;
+    if answers && embedder.is_some() {
+        unused_model(&config.socket(), &mut found).await;
+    }
     reranking(config, &mut found).await;
     summarizing(config, &mut found).await;
     match config.storage.storage_backend {
         Backend::Sqlite => {
-            database(config, answers, &mut found).await;
+            database(config, answers, embedder, &mut found).await;
             disk(&config.storage.db_path, &mut found);
         }
         Backend::Postgresql => server(config, &mut found).await,
@@ -191,6 +198,36 @@ async fn refused_rows(socket: &Path, found: &mut Examination) {
     }
 }
 
+/// Reports why the running service makes no semantic searches, although these settings have a working model. With
+/// authentication on, only a caller with a key could find out.
+async fn unused_model(socket: &Path, found: &mut Examination) {
+    let statistics = get(socket, "/v1/statistics");
+    let Ok(Ok((200, body))) = tokio::time::timeout(Duration::from_secs(3), statistics).await else {
+        return;
+    };
+    let statistics: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+    let status = &statistics["semantic_search"];
+    if let (Some(false), Some(reason)) = (status["available"].as_bool(), status["reason"].as_str())
+    {
+        found.line(
+            false,
+            "embeddings",
+            format_args!("the running service has no semantic search: {reason}"),
+        );
+    }
+}
+
+/// Reports a system without certificates, such as a small container image.
+fn certificates(found: &mut Examination) {
+    if !context_http::trusts_certificates() {
+        found.warning(
+            "https",
+            "this system trusts no certificate, so no https address can be reached; install the package ca-certificates, \
+             or set SSL_CERT_FILE",
+        );
+    }
+}
+
 /// Status and body of a reply, cut to [`MAX_REPLY_BYTES`].
 async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).await?;
@@ -214,18 +251,27 @@ async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
-/// Checks whether semantic search can work. It may be off.
-async fn embeddings(config: &Config, found: &mut Examination) {
-    match models::choose(config) {
-        Ok(models::Choice::Off(reason)) => found.line(
-            true,
-            "embeddings",
-            format_args!("off, so semantic search is unavailable: {reason}"),
-        ),
-        // The settings check has reported it.
-        Err(_) => {}
+/// Checks whether semantic search can work, and returns its model. It may be off.
+async fn embeddings(config: &Config, found: &mut Examination) -> Option<Arc<dyn Embedder>> {
+    // The settings check has reported an error.
+    let choice = models::choose(config).ok()?;
+    if let Some(warning) = models::unused_download(config, &choice) {
+        found.warning("embeddings", warning);
+    }
+    match choice {
+        models::Choice::Off(reason) => {
+            found.line(
+                true,
+                "embeddings",
+                format_args!("off, so semantic search is unavailable: {reason}"),
+            );
+            if let Some(warning) = models::unwritable_cache(config) {
+                found.warning("embeddings", warning);
+            }
+            None
+        }
         // An unavailable provider is not a fault of this installation, but it is worth reporting.
-        Ok(choice) => match models::load(choice, config).await {
+        choice => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 if let Some(warning) = models::shortened_chunks(config, &*embedder) {
                     found.warning("embeddings", warning);
@@ -246,8 +292,12 @@ async fn embeddings(config: &Config, found: &mut Examination) {
                         model.name, model.dimensions, model.provider
                     ),
                 );
+                Some(embedder)
             }
-            Ok(Err(reason)) | Err(reason) => found.line(false, "embeddings", reason),
+            Ok(Err(reason)) | Err(reason) => {
+                found.line(false, "embeddings", reason);
+                None
+            }
         },
     }
 }
@@ -329,14 +379,20 @@ async fn summarizing(config: &Config, found: &mut Examination) {
     }
 }
 
-async fn database(config: &Config, answers: bool, found: &mut Examination) {
+async fn database(
+    config: &Config,
+    answers: bool,
+    embedder: Option<Arc<dyn Embedder>>,
+    found: &mut Examination,
+) {
     let sqlite = config.sqlite();
     let path = context_model::local::absolute(&sqlite.path);
     let shown = path.display().to_string();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(sqlite)).await;
     match opened {
         Ok(Ok(store)) => {
-            match context_store::Store::check(&store).await {
+            let store: Arc<dyn Store> = Arc::new(store);
+            match store.check().await {
                 Ok(()) => found.line(
                     true,
                     "database",
@@ -344,7 +400,12 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
                 ),
                 Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
             }
-            context_store::Store::close(&store).await;
+            if let Some(embedder) = embedder
+                && let Err(reason) = stored_vectors(&store, embedder, config).await
+            {
+                found.line(false, "embeddings", reason);
+            }
+            store.close().await;
         }
         Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(
             true,
@@ -354,6 +415,22 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
         Ok(Err(error)) => found.line(false, "database", error),
         Err(error) => found.line(false, "database", error),
     }
+}
+
+/// Checks that the vectors in the database are of this model. Only for a database that no service uses.
+///
+/// # Errors
+/// Why there is no semantic search with this model.
+async fn stored_vectors(
+    store: &Arc<dyn Store>,
+    embedder: Arc<dyn Embedder>,
+    config: &Config,
+) -> Result<(), String> {
+    // The settings check has reported an error.
+    let Ok(engine) = Engine::new(Arc::clone(store), config.engine(), Arc::new(SystemClock)) else {
+        return Ok(());
+    };
+    models::adopt(&engine, embedder).await
 }
 
 async fn server(config: &Config, found: &mut Examination) {
@@ -374,7 +451,17 @@ async fn server(config: &Config, found: &mut Examination) {
             }
             context_store::Store::close(&store).await;
         }
-        Err(error) => found.line(false, "database", error),
+        Err(error) => {
+            let settings = &config.postgres;
+            let is_default = settings.postgresql_connection_string.is_none()
+                && settings.postgresql_host == "localhost";
+            let advice = if is_default {
+                "; POSTGRESQL_CONNECTION_STRING is not set, and POSTGRESQL_HOST is `localhost`"
+            } else {
+                ""
+            };
+            found.line(false, "database", format_args!("{error}{advice}"));
+        }
     }
 }
 

@@ -46,12 +46,28 @@ const REQUEST_BYTES: usize = 4 * 1024;
 /// The middleware.
 pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
-    let grpc = is_grpc(request.headers());
+    let transport = if is_grpc(request.headers()) {
+        Transport::Grpc
+    } else {
+        Transport::Rest
+    };
+    let template = request.extensions().get::<MatchedPath>();
+    let operation = route::operation(
+        request.method(),
+        request.uri().path(),
+        template.map(MatchedPath::as_str),
+    );
     let (mut response, held) = logging::of_request(id.clone(), async {
-        match admit(&edge, &mut request, grpc).await {
-            Ok(held) => (Problem::render(next.run(request).await, &id), Some(held)),
-            Err(error) => (Problem::render(refusal(error, grpc), &id), None),
+        let line = edge.app.request_log.begin(&request, operation, transport);
+        let (response, held) = match admit(&edge, &mut request, operation, transport).await {
+            Ok(held) => (next.run(request).await, Some(held)),
+            Err(error) => (refusal(error, transport), None),
+        };
+        let response = Problem::render(response, &id);
+        if let Some(line) = line {
+            line.end(&response);
         }
+        (response, held)
     })
     .await;
     if let Some(held) = held {
@@ -63,7 +79,7 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    if !grpc {
+    if transport == Transport::Rest {
         headers.insert(
             header::REFERRER_POLICY,
             HeaderValue::from_static("no-referrer"),
@@ -78,7 +94,12 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
 }
 
 /// Decides by a request's head whether it is served, and acquires its resources.
-async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
+async fn admit(
+    edge: &Edge,
+    request: &mut Request,
+    operation: Option<Operation>,
+    transport: Transport,
+) -> Result<Held> {
     let app = &edge.app;
     crate::grpc::refuse_text(request.headers())?;
     let origin = Origin::of(request).cloned();
@@ -120,11 +141,6 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         reason = "measures how long an operation takes"
     )]
     let started = Instant::now();
-    let template = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map(MatchedPath::as_str);
-    let operation = route::operation(request.method(), request.uri().path(), template);
     let holder = authenticate(app, request.headers(), operation).await?;
     let owner = holder
         .as_ref()
@@ -141,11 +157,6 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     if let Some(operation) = operation {
         let allowed = who.caller().require(operation);
         if let Err(error) = allowed {
-            let transport = if grpc {
-                Transport::Grpc
-            } else {
-                Transport::Rest
-            };
             app.refused(&who, operation, transport, error.reason, started.elapsed());
             return Err(error);
         }
@@ -174,13 +185,12 @@ fn lease(app: &App, payer: &Payer, request: &Request) -> Result<Arc<Lease>> {
     Ok(Arc::new(lease))
 }
 
-fn refusal(error: Error, grpc: bool) -> Response {
-    if grpc {
-        crate::error_codes::status(&error)
+fn refusal(error: Error, transport: Transport) -> Response {
+    match transport {
+        Transport::Grpc => crate::error_codes::status(&error)
             .into_http::<Body>()
-            .into_response()
-    } else {
-        Problem::from(error).into_response()
+            .into_response(),
+        Transport::Rest => Problem::from(error).into_response(),
     }
 }
 

@@ -137,6 +137,7 @@ pub fn status(error: &Error) -> Status {
 
 /// Logs an error once, with its causes.
 pub(crate) fn log(error: &Error) {
+    crate::logging::note_reason(error.reason);
     let reason = error.reason.as_str();
     let (_, status) = codes(error.reason);
     match error.reason {

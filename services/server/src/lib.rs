@@ -46,6 +46,7 @@ mod origin;
 mod problem;
 mod program;
 mod reembed;
+mod request_log;
 mod rerankers;
 mod rest;
 mod route;

@@ -1,7 +1,11 @@
 //! Logging to stderr.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::sync::Arc;
 
+use context_engine::Caller;
+use context_model::Reason;
 use http::HeaderValue;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -13,14 +17,67 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::{Format, Level, Log};
 
 tokio::task_local! {
-    /// The id of the request that the current task handles. A span could hold it too, but would
-    /// format its fields for each request.
-    static REQUEST_ID: HeaderValue;
+    /// The request that the current task handles. A span could hold this too, but would format its
+    /// fields for each request.
+    static REQUEST: InHand;
+}
+
+/// A request in hand, as the log describes it.
+struct InHand {
+    id: HeaderValue,
+    caller: RefCell<Option<Arc<Caller>>>,
+    caller_is_known: Cell<bool>,
+    reason: Cell<Option<Reason>>,
+}
+
+/// What was noted about the request that the current task handles.
+#[derive(Debug, Default)]
+pub struct Noted {
+    /// Whether the service knows who sent the request. With authentication off it knows every caller.
+    pub caller_is_known: bool,
+    /// The caller's credentials; `None` if authentication is off.
+    pub key_id: Option<String>,
+    /// Why the request failed.
+    pub reason: Option<Reason>,
 }
 
 /// Handles a request so that each of its log lines ends with the request's id.
 pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -> T {
-    REQUEST_ID.scope(id, handling).await
+    let request = InHand {
+        id,
+        caller: RefCell::default(),
+        caller_is_known: Cell::new(false),
+        reason: Cell::new(None),
+    };
+    REQUEST.scope(request, handling).await
+}
+
+/// Notes who sent the request that the current task handles; `None` if authentication is off.
+pub fn note_caller(caller: Option<&Arc<Caller>>) {
+    let _ = REQUEST.try_with(|request| {
+        request.caller_is_known.set(true);
+        request.caller.replace(caller.cloned());
+    });
+}
+
+/// Notes why the request that the current task handles failed.
+pub fn note_reason(reason: Reason) {
+    let _ = REQUEST.try_with(|request| request.reason.set(Some(reason)));
+}
+
+/// What was noted about the request that the current task handles.
+#[must_use]
+pub fn noted() -> Noted {
+    let read = |request: &InHand| Noted {
+        caller_is_known: request.caller_is_known.get(),
+        key_id: request
+            .caller
+            .borrow()
+            .as_ref()
+            .and_then(|caller| caller.key_id.clone()),
+        reason: request.reason.get(),
+    };
+    REQUEST.try_with(read).unwrap_or_default()
 }
 
 /// Starts logging. A second call in the same process changes nothing.
@@ -86,7 +143,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let Ok(id) = REQUEST_ID.try_with(HeaderValue::clone) else {
+        let Ok(id) = REQUEST.try_with(|request| request.id.clone()) else {
             return self.line.format_event(context, writer, event);
         };
         let mut line = String::new();

@@ -115,6 +115,55 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
     }
 }
 
+/// A warning if a downloaded model is not used, because a setting names another one.
+pub fn unused_download(config: &Config, choice: &Choice) -> Option<String> {
+    unused_download_in(config, choice, &cache_directory())
+}
+
+fn unused_download_in(config: &Config, choice: &Choice, cache: &Path) -> Option<String> {
+    let models = &config.models;
+    let is_chosen = matches!(choice, Choice::Remote(_))
+        && models.embedding_provider == EmbeddingProvider::Auto
+        && ModelDirectory::new(cache.join(DEFAULT_MODEL), None).is_complete();
+    let settings = [
+        ("OLLAMA_HOST", models.ollama_host.is_some()),
+        ("EMBEDDING_MODEL", models.embedding_model.is_some()),
+        ("EMBEDDING_DIM", models.embedding_dim.is_some()),
+    ];
+    let given: Vec<&str> = settings
+        .into_iter()
+        .filter_map(|(name, is_given)| is_given.then_some(name))
+        .collect();
+    is_chosen.then(|| {
+        format!(
+            "the downloaded model `{DEFAULT_MODEL}` is not used, because of {}; without these settings it is used",
+            given.join(" and ")
+        )
+    })
+}
+
+/// A warning if there is no model, and `fetch-model` could not download one.
+pub fn unwritable_cache(config: &Config) -> Option<String> {
+    let models = &config.models;
+    let would_download = models.embedding_model_path.is_none()
+        && matches!(
+            models.embedding_provider,
+            EmbeddingProvider::Auto | EmbeddingProvider::Local
+        )
+        && config.search.enable_semantic_search != Switch::False;
+    let cache = cache_directory();
+    let existing = cache.ancestors().find(|path| path.exists())?;
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    let error = rustix::fs::access(existing, access).err()?;
+    would_download.then(|| {
+        format!(
+            "`context-service fetch-model` cannot write to {}: {error}; make {} writable, or set XDG_CACHE_HOME",
+            cache.display(),
+            existing.display()
+        )
+    })
+}
+
 /// The HTTP provider of these settings.
 fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let models = &config.models;
@@ -320,7 +369,11 @@ pub async fn load(
 /// # Errors
 /// A sentence to print at start.
 pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
-    let choice = match choose(config)? {
+    let choice = choose(config)?;
+    if let Some(warning) = unused_download(config, &choice) {
+        tracing::info!("{warning}");
+    }
+    let choice = match choice {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);
             engine.retrieval.awaiting_embedder(format!(
@@ -358,7 +411,11 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     Ok(None)
 }
 
-async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
+/// Gives the engine this model.
+///
+/// # Errors
+/// Why the model cannot be used with this database.
+pub async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
     let model = embedder.model().clone();
     engine
         .retrieval
@@ -470,5 +527,28 @@ mod tests {
         }
         let local = ["--embedding-provider=local", "--embedding-model=mine"];
         assert_eq!(chosen(&local, cache.path()), "mine");
+    }
+
+    #[test]
+    fn a_downloaded_model_that_is_not_used_is_named_with_the_settings_that_win() {
+        let (cache, empty) = (cache(), tempfile::tempdir().expect("a temporary directory"));
+        let warning = |flags: &[&str], cache: &Path| {
+            let arguments = ["context-service"].iter().chain(flags).map(Into::into);
+            let cli: Cli = config::read(arguments, &|_| None).expect("settings that can be read");
+            let choice = choose_with(&cli.config, cache).expect("a choice");
+            unused_download_in(&cli.config, &choice, cache)
+        };
+        let flags = ["--ollama-host=http://h:11434", "--embedding-dim=768"];
+        let named = warning(&flags, cache.path()).expect("a warning");
+        assert!(
+            named.contains("because of OLLAMA_HOST and EMBEDDING_DIM;"),
+            "{named}"
+        );
+        assert_eq!(warning(&flags, empty.path()), None);
+        assert_eq!(warning(&[], cache.path()), None);
+        assert_eq!(
+            warning(&["--embedding-provider=ollama"], cache.path()),
+            None
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use context_model::{Error, Reason, Violation};
+use context_model::{Error, Reason, ReasonOrLater, Violation};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
@@ -84,7 +84,7 @@ pub struct ProblemBody {
     #[schema(example = "019aa3f0c2b07d5e8a4b6c1d2e3f4a5b")]
     instance: String,
     /// The stable, machine-readable reason.
-    #[schema(example = "INVALID_ARGUMENT")]
+    #[schema(inline, value_type = ReasonOrLater, example = "INVALID_ARGUMENT")]
     reason: &'static str,
     /// The invalid fields; empty if the error is not about fields.
     violations: Vec<Violation>,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use context_model::{
-    Error, Filter, FilterInput, Operation, Reason, Resource, Result, Scope, ThreadId, ThreadSet,
-    Violations,
+    Error, Filter, FilterInput, Only, Operation, Reason, Resource, Result, Scope, ThreadId,
+    ThreadSet, Violations,
 };
 use context_store::{Memory, OwnerId};
 
@@ -60,17 +60,18 @@ impl Reach {
     pub const fn as_str(&self) -> Option<&'static str> {
         match self {
             Self::All => None,
-            Self::Contexts | Self::Threads(_) => Some("contexts"),
-            Self::Artifacts => Some("artifacts"),
+            Self::Contexts | Self::Threads(_) => Some(Only::Contexts.as_str()),
+            Self::Artifacts => Some(Only::Artifacts.as_str()),
         }
     }
 
     /// The reach with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Contexts, Self::Artifacts]
-            .into_iter()
-            .find(|reach| reach.as_str() == Some(name))
+        Only::parse(name).map(|only| match only {
+            Only::Contexts => Self::Contexts,
+            Only::Artifacts => Self::Artifacts,
+        })
     }
 }
 

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{
-    Error, Filter, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation, Reason,
-    Result, Scores, SearchHit, Violations,
+    Error, Filter, FtsMode, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation,
+    Reason, Result, Scores, SearchHit, Violations,
 };
 use context_store::{FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry};
 use context_text::{Mode, Parsed};
@@ -55,7 +55,7 @@ impl Retrieval {
         let explain = request.explain_query.unwrap_or(false);
         let mut reply = FtsSearchContextReply {
             query: request.query,
-            mode: mode_name.to_owned(),
+            mode: mode_name.as_str().to_owned(),
             language: self.analyzer.language().name().to_owned(),
             fts_available: true,
             results: Vec::new(),
@@ -259,19 +259,21 @@ impl RankedHit for FtsHit {
     }
 }
 
-fn parse_mode(given: Option<&str>, violations: &mut Violations) -> (&'static str, Mode) {
-    match given.unwrap_or("match") {
-        "match" => ("match", Mode::Match),
-        "prefix" => ("prefix", Mode::Prefix),
-        "phrase" => ("phrase", Mode::Phrase),
-        "boolean" => ("boolean", Mode::Boolean),
-        other => {
-            let shown: String = other.chars().take(40).collect();
-            violations.push(
-                "mode",
-                format!("`mode` is `{shown}`; it must be one of match, prefix, phrase, boolean"),
-            );
-            ("match", Mode::Match)
-        }
-    }
+fn parse_mode(given: Option<&str>, violations: &mut Violations) -> (FtsMode, Mode) {
+    let given = given.unwrap_or(FtsMode::Match.as_str());
+    let name = FtsMode::parse(given).unwrap_or_else(|| {
+        let shown: String = given.chars().take(40).collect();
+        violations.push(
+            "mode",
+            format!("`mode` is `{shown}`; it must be one of match, prefix, phrase, boolean"),
+        );
+        FtsMode::Match
+    });
+    let mode = match name {
+        FtsMode::Match => Mode::Match,
+        FtsMode::Prefix => Mode::Prefix,
+        FtsMode::Phrase => Mode::Phrase,
+        FtsMode::Boolean => Mode::Boolean,
+    };
+    (name, mode)
 }

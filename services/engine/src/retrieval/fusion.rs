@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use context_model::FusionMethod;
 use context_store::{FtsHit, Ranking, SemanticHit};
 
 /// Number of ranks in the first part of each ranking.
@@ -34,8 +35,8 @@ impl Fusion {
     /// The name in requests and replies.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ReciprocalRank { .. } => "rrf",
-            Self::Convex => "convex",
+            Self::ReciprocalRank { .. } => FusionMethod::Rrf.as_str(),
+            Self::Convex => FusionMethod::Convex.as_str(),
         }
     }
 }

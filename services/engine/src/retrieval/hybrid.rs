@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Operation, Reason,
-    Result, Scores, Violations,
+    Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
+    Operation, Reason, Result, Scores, SearchMode, Violations,
 };
 use context_store::{FtsSearch, RankSearch, Ranking, SemanticSearch};
 use context_text::{Mode, Parsed};
@@ -210,9 +210,10 @@ struct Retrievers {
 
 /// The names of the retrievers that ran.
 fn used(search: &RankSearch) -> Vec<String> {
-    let fts = search.fts.as_ref().map(|_| "fts".to_owned());
-    let semantic = search.semantic.as_ref().map(|_| "semantic".to_owned());
-    fts.into_iter().chain(semantic).collect()
+    let fts = search.fts.as_ref().map(|_| SearchMode::Fts);
+    let semantic = search.semantic.as_ref().map(|_| SearchMode::Semantic);
+    let ran = fts.into_iter().chain(semantic);
+    ran.map(|mode| mode.as_str().to_owned()).collect()
 }
 
 /// A warning for each retriever that is unavailable. It says what ran instead.
@@ -258,11 +259,14 @@ struct Wanted {
 }
 
 fn parse_fusion(given: Option<&str>, rrf: Fusion, violations: &mut Violations) -> Fusion {
-    match given {
-        None | Some("rrf") => rrf,
-        Some("convex") => Fusion::Convex,
-        Some(other) => {
-            let shown: String = other.chars().take(40).collect();
+    let Some(given) = given else {
+        return rrf;
+    };
+    match FusionMethod::parse(given) {
+        Some(FusionMethod::Rrf) => rrf,
+        Some(FusionMethod::Convex) => Fusion::Convex,
+        None => {
+            let shown: String = given.chars().take(40).collect();
             violations.push(
                 "fusion_method",
                 format!("`fusion_method` is `{shown}`; it must be `rrf` or `convex`"),
@@ -290,11 +294,11 @@ fn parse_retrievers(modes: Option<Vec<String>>, violations: &mut Violations) -> 
         );
     }
     for (i, mode) in modes.iter().enumerate() {
-        match mode.as_str() {
-            "fts" => wanted.fts = true,
-            "semantic" => wanted.semantic = true,
-            other => {
-                let shown: String = other.chars().take(40).collect();
+        match SearchMode::parse(mode) {
+            Some(SearchMode::Fts) => wanted.fts = true,
+            Some(SearchMode::Semantic) => wanted.semantic = true,
+            None => {
+                let shown: String = mode.chars().take(40).collect();
                 violations.push(
                     format!("search_modes[{i}]"),
                     format!("`search_modes[{i}]` is `{shown}`; it must be `fts` or `semantic`"),

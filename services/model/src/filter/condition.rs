@@ -111,8 +111,9 @@ impl Comparison {
     }
 }
 
-/// The sixteen operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// How a condition compares the field's value with its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each is named as in requests")]
 pub enum Operator {
     Eq,

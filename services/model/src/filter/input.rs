@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::JsonObject;
+use crate::{ContentType, JsonObject, Operator, Source};
 
 /// The filters of a search, as the caller gave them. In JSON they are members of the search request, which reads them
 /// ([`SearchContextRequest`](crate::SearchContextRequest)).
@@ -13,14 +13,16 @@ pub struct FilterInput {
     /// Only entries of this thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// Only entries of this source: `user` or `agent`.
+    /// Only entries of this source.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Source>)]
     pub source: Option<String>,
     /// Only entries with at least one of these tags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
-    /// Only entries of this type: `text` or `multimodal`.
+    /// Only entries of this type.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ContentType>)]
     pub content_type: Option<String>,
     /// Values that metadata fields must equal, in type and case. Keys may be dotted paths.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +45,11 @@ pub struct FilterInput {
 pub struct MetadataFilter {
     /// Path of the field: 1 to 32 segments of letters, digits, `_` and `-`, joined by dots.
     #[serde(default)]
-    #[schema(example = "status")]
+    #[schema(required, min_length = 1, example = "status")]
     pub key: String,
-    /// One of `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in`, `not_in`, `exists`, `not_exists`, `contains`, `starts_with`,
-    /// `ends_with`, `is_null`, `is_not_null`, `array_contains`; default: `eq`.
+    /// How the field's value is compared; default: `eq`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "eq")]
+    #[schema(value_type = Option<Operator>)]
     pub operator: Option<String>,
     /// The value to compare with: a string, number or boolean, or a list of 1 to 100 of them for `in` and `not_in`.
     /// Absent for `exists`, `not_exists`, `is_null` and `is_not_null`.

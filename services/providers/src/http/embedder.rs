@@ -90,12 +90,12 @@ impl HttpEmbedder {
         if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(dimensions))
             || !(1..=MAX_DIMENSIONS).contains(&dimensions)
         {
-            let wanted = wanted.map_or_else(
-                || format!("1 to {MAX_DIMENSIONS}"),
-                |wanted| wanted.to_string(),
+            let rule = wanted.map_or_else(
+                || format!("the allowed range is 1 to {MAX_DIMENSIONS}"),
+                |wanted| format!("EMBEDDING_DIM is {wanted}"),
             );
             return Err(ProviderError::Refused(format!(
-                "the model's vectors have {dimensions} dimensions, not {wanted}"
+                "the model's vectors have {dimensions} dimensions, but {rule}"
             )));
         }
         requests.expect(dimensions);

@@ -7,7 +7,7 @@ use clap::Args;
 pub enum Level {
     /// Everything, rejected requests included
     Debug,
-    /// What the service does
+    /// What the service does, and a line for each request
     Info,
     /// What the operator should check
     #[value(alias = "warn")]

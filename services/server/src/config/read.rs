@@ -50,10 +50,39 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         .map(str::to_owned)
         .collect();
     let mut command = C::command().args_override_self(true).mut_args(without_env);
-    let mut matches = command
-        .try_get_matches_from_mut(line)
-        .map_err(|error| refusal(&error, &named, &secretive))?;
+    let mut matches = command.try_get_matches_from_mut(&line).map_err(|error| {
+        let error = match error.kind() {
+            ErrorKind::DisplayHelp => help::<C>(&line).unwrap_or(error),
+            _ => error,
+        };
+        refusal(&error, &named, &secretive)
+    })?;
     C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named, &secretive))
+}
+
+/// The help that this command line requests. That of a subcommand has only its own options.
+fn help<C: CommandFactory>(line: &[OsString]) -> Option<clap::Error> {
+    let command = C::command().args_override_self(true).mut_args(without_env);
+    let settings: Vec<Arg> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .map(|arg| arg.clone().hide(true))
+        .collect();
+    let advice = format!(
+        "Every setting of the service is also a flag of this command. `{} --help` explains the settings.",
+        command.get_name()
+    );
+    command
+        .mut_subcommands(|command| without_settings(command.args(&settings), &advice))
+        .try_get_matches_from(line)
+        .err()
+}
+
+/// A command whose settings are hidden already: those of its subcommands are clap's copies of them.
+fn without_settings(command: Command, advice: &str) -> Command {
+    command
+        .after_help(advice.to_owned())
+        .mut_subcommands(|command| without_settings(command, advice))
 }
 
 /// Keeps clap from reading the variable itself, unexpanded. The help text still names it.

@@ -18,7 +18,8 @@ use crate::problem::Problem;
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
 static SETTINGS: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
     Arc::new(
-        Config::from("/openapi.json")
+        // Relative, so that a proxy may serve the service under a path of its own.
+        Config::from("../openapi.json")
             .try_it_out_enabled(true)
             .display_request_duration(true),
     )
@@ -28,7 +29,7 @@ static SETTINGS: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/openapi.json", get(document))
-        .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
+        .route("/docs", get(|| async { Redirect::permanent("docs/") }))
         .route("/docs/", get(|| page(Path(String::new()))))
         .route("/docs/{*file}", get(page))
 }

@@ -21,7 +21,7 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
         contact(name = "The maintainers of the context service"),
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
-    servers((url = "http://127.0.0.1:7420", description = "The service on this machine")),
+    servers((url = ".", description = "The service that returned this document")),
     tags(
         (name = "contexts", description = "Storing, fetching, changing and deleting entries"),
         (name = "artifacts", description = "Documents that keep every version"),

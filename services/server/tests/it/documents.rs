@@ -5,6 +5,9 @@ use std::path::Path;
 use clap::CommandFactory as _;
 use context_service::cli::Cli;
 use context_service::{config, document, errors_page};
+use serde_json::json;
+
+use crate::service::Service;
 
 fn compare(file: &str, printed: &str, command: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -34,6 +37,136 @@ fn the_list_of_settings_is_up_to_date() {
 #[test]
 fn the_list_of_errors_is_up_to_date() {
     compare("docs/errors.md", &errors_page(), "error-docs");
+}
+
+#[test]
+fn the_server_of_the_document_is_the_one_that_returned_it() {
+    let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+    assert_eq!(document["servers"][0]["url"], ".");
+}
+
+/// The schema of a property, or of the items of a list, as a list of alternatives.
+fn alternatives(document: &serde_json::Value, schema: &str, property: &str) -> Vec<String> {
+    let property = &document["components"]["schemas"][schema]["properties"][property];
+    assert!(property.is_object(), "{schema} has no such property");
+    let schema = if property["items"].is_object() {
+        &property["items"]
+    } else {
+        property
+    };
+    let list = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
+    let list = list.cloned().unwrap_or_else(|| vec![schema.clone()]);
+    list.iter()
+        .map(|schema| match schema["$ref"].as_str() {
+            Some(name) => name.rsplit('/').next().unwrap().to_owned(),
+            None => schema["type"].as_str().unwrap_or_default().to_owned(),
+        })
+        .collect()
+}
+
+#[test]
+fn closed_sets_are_enums_and_sets_of_replies_that_may_grow_accept_other_names() {
+    let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+    for (schema, property, expected) in [
+        ("StoreContextRequest", "source", &["Source"][..]),
+        ("SearchContextRequest", "source", &["null", "Source"]),
+        (
+            "SearchContextRequest",
+            "content_type",
+            &["null", "ContentType"],
+        ),
+        ("DeleteContextBatchRequest", "source", &["null", "Source"]),
+        ("MetadataFilter", "operator", &["null", "Operator"]),
+        ("FtsSearchContextRequest", "mode", &["null", "FtsMode"]),
+        (
+            "HybridSearchContextRequest",
+            "fusion_method",
+            &["null", "FusionMethod"],
+        ),
+        (
+            "HybridSearchContextRequest",
+            "search_modes",
+            &["SearchMode"],
+        ),
+        ("CreateApiKeyRequest", "scopes", &["Scope"]),
+        ("CreateApiKeyRequest", "only", &["null", "Only"]),
+        ("UpdateApiKeyBody", "scopes", &["Scope"]),
+        ("Entry", "source", &["Source"]),
+        ("ApiKey", "scopes", &["Scope", "string"]),
+        ("FtsSearchContextReply", "mode", &["FtsMode", "string"]),
+        (
+            "HybridSearchContextReply",
+            "fusion_method",
+            &["FusionMethod", "string"],
+        ),
+        (
+            "HybridSearchContextReply",
+            "search_modes_used",
+            &["SearchMode", "string"],
+        ),
+        ("Problem", "reason", &["Reason", "string"]),
+    ] {
+        assert_eq!(
+            alternatives(&document, schema, property),
+            expected,
+            "{schema}.{property}"
+        );
+        for name in expected
+            .iter()
+            .filter(|name| !["null", "string"].contains(name))
+        {
+            let names = &document["components"]["schemas"][name]["enum"];
+            assert!(
+                names.as_array().is_some_and(|names| names.len() > 1),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_the_document_requires_is_reported_when_it_is_missing() {
+    let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+    let required = |schema: &str| document["components"]["schemas"][schema]["required"].clone();
+    assert_eq!(required("MetadataFilter"), json!(["key"]));
+    assert_eq!(required("ImageInput"), json!(["data"]));
+    assert_eq!(
+        required("StoreContextRequest"),
+        json!(["thread_id", "source", "text"])
+    );
+    assert_eq!(
+        required("BatchResult"),
+        json!(["index", "success", "context_id", "error"])
+    );
+    let service = Service::start().await;
+    let entry = json!({"thread_id": "t", "source": "user", "text": "x", "images": [{}]});
+    for (path, body, field) in [
+        (
+            "/v1/contexts/search",
+            json!({"metadata_filters": [{"operator": "exists"}]}),
+            "metadata_filters[0].key",
+        ),
+        ("/v1/contexts", entry, "images[0].data"),
+        (
+            "/v1/contexts",
+            json!({"thread_id": "t", "text": "x"}),
+            "source",
+        ),
+        (
+            "/v1/contexts/search/fts",
+            json!({"query": "x", "mode": "fuzzy"}),
+            "mode",
+        ),
+    ] {
+        let reply = service.post(path, body).send().await;
+        assert_eq!(reply.reason(), "INVALID_ARGUMENT");
+        assert_eq!(
+            reply.json()["violations"][0]["field"],
+            field,
+            "{}",
+            reply.body
+        );
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod conditional;
 mod contexts;
+mod doctor;
 mod documents;
 mod edge;
 mod grpc;
@@ -17,6 +18,7 @@ mod problems;
 mod process;
 mod quotas;
 mod ranked;
+mod request_log;
 mod rerankers;
 mod semantic;
 mod service;

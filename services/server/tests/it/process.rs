@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use clap::CommandFactory as _;
+use context_service::cli::Cli;
 use context_test_support::Home;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_context-service");
@@ -91,6 +93,56 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
         code == 1 && stderr.contains("cannot listen on 192.0.2.8:1 (CONTEXT_LISTEN)"),
         "{stderr}"
     );
+}
+
+#[test]
+fn the_help_of_a_command_has_only_its_own_options() {
+    let home = Home::new();
+    let help = |arguments: &[&str]| {
+        let (code, help, stderr) = run(program(&home).args(arguments));
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        help
+    };
+    let list = help(&["keys", "list", "--help"]);
+    assert!(list.contains("--owner <OWNER>"), "{list}");
+    let command = Cli::command();
+    let mut paths: Vec<Vec<String>> = Vec::new();
+    for command in command.get_subcommands() {
+        paths.push(vec![command.get_name().to_owned()]);
+        for inner in command.get_subcommands() {
+            paths.push(vec![
+                command.get_name().to_owned(),
+                inner.get_name().to_owned(),
+            ]);
+        }
+    }
+    assert!(paths.len() > 15, "{paths:?}");
+    for path in paths {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let long = help(&[&path[..], &["--help"]].concat());
+        for text in [
+            help(&[&path[..], &["-h"]].concat()),
+            help(&[&["help"], &path[..]].concat()),
+            long.clone(),
+        ] {
+            assert!(
+                text.lines().count() < 45 && !text.contains("--db-path"),
+                "{path:?}: {text}"
+            );
+            assert!(
+                text.contains("`context-service --help` explains the settings"),
+                "{path:?}: {text}"
+            );
+        }
+    }
+    // They are still flags, before and after the command.
+    let database = home.path().join("other.db");
+    let flag = format!("--db-path={}", database.display());
+    for arguments in [["doctor", &flag], [&flag, "doctor"]] {
+        let report = help(&arguments);
+        assert!(report.contains("other.db opens"), "{report}");
+    }
+    assert!(help(&["--help"]).contains("--db-path <PATH>"));
 }
 
 #[tokio::test]

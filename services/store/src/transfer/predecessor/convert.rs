@@ -106,9 +106,18 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
         Cell::Text(thread(&old.thread_id)),
         Cell::Int(1),
         Cell::Null,
-        text(&old.source),
+        text(author(&old.source).as_str()),
         Cell::Int(1),
     ])
+}
+
+/// Who wrote an entry. Anyone but a user is an agent.
+fn author(given: &str) -> Author {
+    if given.trim().eq_ignore_ascii_case(Author::User.as_str()) {
+        Author::User
+    } else {
+        Author::Agent
+    }
 }
 
 /// A row of `images`.
@@ -176,12 +185,10 @@ impl Entry<'_> {
     }
 
     fn source(&mut self, given: &str) -> Author {
-        let known = [Author::User, Author::Agent];
-        if let Some(source) = known.into_iter().find(|source| source.as_str() == given) {
+        let source = author(given);
+        if source.as_str() == given {
             return source;
         }
-        let alike = |source: &Author| source.as_str().eq_ignore_ascii_case(given.trim());
-        let source = known.into_iter().find(alike).unwrap_or(Author::Agent);
         self.losses.add(self.number, "source", || {
             format!("{} is now `{}`", shown(given), source.as_str())
         });
