@@ -23,6 +23,7 @@ use tower::{Service, service_fn};
 
 use crate::local::LocalService;
 use crate::memory::Lease;
+use crate::service_program::{How, Notice, ServiceProgram};
 
 /// Where the context service is.
 #[derive(Clone)]
@@ -99,6 +100,7 @@ pub struct Backend {
     target: Target,
     channel: Channel,
     max_message_bytes: usize,
+    notice: Arc<Notice>,
 }
 
 impl Backend {
@@ -138,11 +140,42 @@ impl Backend {
                 }))
             }
         };
+        let notice = match &target {
+            Target::Local(service) => service.notice().clone(),
+            Target::Tcp(_) | Target::Unix(_) => Arc::default(),
+        };
         Ok(Self {
             target,
             channel,
             max_message_bytes,
+            notice,
         })
+    }
+
+    /// Checks the settings of this process, and compares them with those of the service if it runs on this machine.
+    ///
+    /// # Errors
+    /// The service's message about a setting that cannot be read.
+    pub async fn check_settings(&self) -> Result<(), String> {
+        match &self.target {
+            // A service elsewhere does not tell its settings.
+            Target::Tcp(_) => Ok(()),
+            Target::Unix(socket) => {
+                let program =
+                    ServiceProgram::beside().with([("CONTEXT_SOCKET", socket.as_os_str())]);
+                if let Some(comparison) = program.compare(How::Explicit).await? {
+                    self.notice.report(&comparison);
+                }
+                Ok(())
+            }
+            Target::Local(service) => service.check_settings().await,
+        }
+    }
+
+    /// What to tell the agent about settings.
+    #[must_use]
+    pub fn notice(&self) -> &Notice {
+        &self.notice
     }
 
     /// A client for the context operations. Cheap, because it shares the channel.

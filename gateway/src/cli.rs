@@ -1,10 +1,14 @@
 //! The command line. Every setting is a flag and an environment variable. The flag takes precedence.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{
+    ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 use context_model::expand_variables;
 
 use crate::backend::Target;
@@ -14,6 +18,7 @@ use crate::http::{ConnectionLimits, Guarded};
 use crate::key_file::KeyFile;
 use crate::local::LocalService;
 use crate::memory::{BYTES_PER_BYTE, Budget};
+use crate::service_program::ServiceProgram;
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
 #[derive(Debug, Parser)]
@@ -84,6 +89,60 @@ pub struct BackendArgs {
     /// Log level on stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
     pub log_level: tracing::level_filters::LevelFilter,
+    /// Settings of the service that were given as flags. The service gets them as environment variables.
+    #[arg(skip)]
+    pub for_service: Vec<(OsString, OsString)>,
+}
+
+/// Flags that the service has as settings too. CONTEXT_SOCKET is always passed on.
+const FOR_SERVICE: [&str; 11] = [
+    "DB_PATH",
+    "STORAGE_BACKEND",
+    "POSTGRESQL_CONNECTION_STRING",
+    "POSTGRESQL_HOST",
+    "POSTGRESQL_PORT",
+    "POSTGRESQL_USER",
+    "POSTGRESQL_DATABASE",
+    "MAX_TOTAL_SIZE_MB",
+    "AUTH",
+    "OIDC_ISSUER",
+    "OIDC_SCOPE_PREFIX",
+];
+
+impl Cli {
+    /// Reads a command line. Prints help, or what is wrong, and ends the process if there is nothing to run.
+    #[must_use]
+    pub fn read(arguments: Vec<OsString>) -> Self {
+        let command = Self::command();
+        let matches = command.clone().get_matches_from(arguments);
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let for_service = for_service(&command, &matches);
+        match &mut cli.command {
+            Command::Stdio(args) => args.backend.for_service = for_service,
+            Command::Http(args) => args.backend.for_service = for_service,
+            Command::Install(_) | Command::Tools | Command::Completions { .. } => {}
+        }
+        cli
+    }
+}
+
+/// The flags of the subcommand that are for the service too, under the names of their variables.
+fn for_service(command: &clap::Command, matches: &ArgMatches) -> Vec<(OsString, OsString)> {
+    let found = matches.subcommand().and_then(|(name, matches)| {
+        Some((command.find_subcommand(name)?.get_arguments(), matches))
+    });
+    let Some((arguments, matches)) = found else {
+        return Vec::new();
+    };
+    arguments
+        .filter_map(|arg| {
+            let (id, name) = (arg.get_id().as_str(), arg.get_env()?);
+            let is_flag = matches.value_source(id) == Some(ValueSource::CommandLine);
+            let is_shared = FOR_SERVICE.iter().any(|shared| name == *shared);
+            let value = matches.get_raw(id)?.next_back()?;
+            (is_flag && is_shared).then(|| (name.to_owned(), value.to_owned()))
+        })
+        .collect()
 }
 
 impl BackendArgs {
@@ -109,9 +168,9 @@ impl BackendArgs {
             path => context_model::local::expand_home(path),
         };
         let socket = socket.or_else(|| self.storage.socket());
-        Ok(Target::Local(std::sync::Arc::new(LocalService::new(
-            &db_path, socket,
-        ))))
+        let program = ServiceProgram::beside().with(self.for_service.iter().cloned());
+        let service = LocalService::with_program(&db_path, socket, program);
+        Ok(Target::Local(Arc::new(service)))
     }
 
     /// The memory budget for requests and replies.
@@ -490,8 +549,6 @@ fn server_name(value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

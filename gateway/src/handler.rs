@@ -7,11 +7,12 @@ use context_model::{Operation, Reason, Resource};
 use http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
-    GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CompleteRequestParams, CompleteResult, ContentBlock, CustomRequest, CustomResult,
+    DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation,
+    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    Tool,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -330,10 +331,15 @@ impl ServerHandler for Gateway {
             ));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let result = self
+        let mut result = self
             .call(tool, operation, arguments, &context)
             .await
             .ok_or_else(cancelled)?;
+        // Many clients share a gateway over HTTP. Its log is enough for its operator.
+        let is_shared = matches!(self.credentials, Credentials::Callers);
+        if !is_shared && let Some(warning) = self.backend.notice().take() {
+            result.content.push(ContentBlock::text(warning));
+        }
         Ok(result.with_meta(self.stamp()).into())
     }
 

@@ -34,6 +34,7 @@ pub mod prompts;
 pub mod reply;
 pub mod resources;
 pub mod scan;
+pub mod service_program;
 pub mod stdio;
 
 pub use program::main;

@@ -3,6 +3,9 @@
 //! All gateways of one user share one service, whose socket is named after the database file. A
 //! gateway that gets no connection takes a lock and starts the service detached. The service stops
 //! itself when it has had no client for its idle time.
+//!
+//! A service has the settings of the gateway that started it. Before a gateway uses a service that it did not start, it
+//! compares the settings.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,12 +16,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
+
+use crate::service_program::{Comparison, How, Notice, ServiceProgram};
 
 /// How long a start may take before the call that triggered it fails.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,8 +38,17 @@ const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
 pub struct LocalService {
     socket: PathBuf,
     db_path: PathBuf,
-    command: PathBuf,
+    program: ServiceProgram,
+    notice: Arc<Notice>,
+    /// The service that has the settings of this gateway, or whose differences were reported.
+    known: Mutex<Option<Peer>>,
+    /// Whether this gateway has stopped a service with other settings. It does so once at most, so that two gateways
+    /// with different settings do not stop each other's service for ever.
+    has_stopped_one: AtomicBool,
 }
+
+/// A process at the other end of the socket, or none if the system does not name it.
+type Peer = Option<i32>;
 
 impl LocalService {
     /// The service of the database at `db_path`. `socket` defaults to the socket named after the
@@ -41,28 +56,61 @@ impl LocalService {
     /// on the PATH.
     #[must_use]
     pub fn new(db_path: &Path, socket: Option<PathBuf>) -> Self {
-        let beside = std::env::current_exe()
-            .ok()
-            .and_then(|exe| exe.parent().map(|dir| dir.join("context-service")))
-            .filter(|path| path.is_file());
-        Self::with_command(
-            db_path,
-            socket,
-            beside.unwrap_or_else(|| PathBuf::from("context-service")),
-        )
+        Self::with_program(db_path, socket, ServiceProgram::beside())
     }
 
     /// Like [`new`](Self::new), with a given program to start.
     #[must_use]
-    pub fn with_command(db_path: &Path, socket: Option<PathBuf>, command: PathBuf) -> Self {
+    pub fn with_program(db_path: &Path, socket: Option<PathBuf>, program: ServiceProgram) -> Self {
         let db_path = context_model::local::absolute(db_path);
         let socket =
             socket.unwrap_or_else(|| context_model::local::socket_path(&db_path, own_uid()));
+        let program = program.with([("CONTEXT_SOCKET", socket.as_os_str())]);
         Self {
             socket,
             db_path,
-            command,
+            program,
+            notice: Arc::default(),
+            known: Mutex::default(),
+            has_stopped_one: AtomicBool::new(false),
         }
+    }
+
+    /// What to tell the agent about settings.
+    #[must_use]
+    pub const fn notice(&self) -> &Arc<Notice> {
+        &self.notice
+    }
+
+    /// Checks the settings of this process, and compares them with those of the service if one runs. A service that has
+    /// to start again does so when it is needed ([`connect`](Self::connect)).
+    ///
+    /// # Errors
+    /// The service's message about a setting that cannot be read.
+    pub async fn check_settings(&self) -> Result<(), String> {
+        if let Some(comparison) = self.program.compare(How::All).await?
+            && !comparison.calls_for_restart()
+        {
+            self.accept(&comparison);
+        }
+        Ok(())
+    }
+
+    /// Reports the differences from the running service and uses it as it is.
+    fn accept(&self, comparison: &Comparison) {
+        self.notice.report(comparison);
+        if let Some(service) = &comparison.service {
+            self.set_known(service.pid);
+        }
+    }
+
+    fn set_known(&self, peer: Peer) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+    }
+
+    fn is_known(&self, stream: &UnixStream) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known == Some(peer(stream))
     }
 
     /// The socket on which the service is found.
@@ -71,15 +119,22 @@ impl LocalService {
         &self.socket
     }
 
-    /// Connects. If no service listens, starts it first.
+    /// Connects. If no service listens, starts it first. One with other settings, which a gateway started and no client
+    /// uses, is started again.
     ///
     /// # Errors
     /// If another user owns the socket or its directory, or the service does not start within ten
     /// seconds. The message includes the last line of the service's log.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         match self.try_connect().await {
+            Ok(stream) if self.is_known(&stream) => Ok(stream),
+            Ok(stream) => {
+                // Open, it would count as another client of the service.
+                drop(stream);
+                self.start_and_connect().await
+            }
             Err(error) if is_not_running(&error) => self.start_and_connect().await,
-            outcome => outcome,
+            Err(error) => Err(error),
         }
     }
 
@@ -96,7 +151,6 @@ impl LocalService {
     }
 
     async fn start_and_connect(&self) -> io::Result<UnixStream> {
-        let deadline = Instant::now() + START_TIMEOUT;
         if let Some(dir) = self.socket.parent() {
             if dir == context_model::local::runtime_dir(own_uid()) {
                 let foreign = || {
@@ -118,40 +172,85 @@ impl LocalService {
             .write(true)
             .mode(0o600)
             .open(self.socket.with_extension("start.lock"))?;
+        let mut deadline = Instant::now() + START_TIMEOUT;
         let mut child = None;
+        // Only the gateway that has the lock starts or stops a service, and it has the lock until it is connected.
+        let mut has_lock = false;
+        let mut needs_lock = false;
         loop {
-            if child.is_none() && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                // Another gateway may have started it while we waited for the lock.
-                match self.try_connect().await {
-                    Err(error) if is_not_running(&error) => child = Some(self.spawn()?),
-                    outcome => return outcome,
-                }
-            }
+            has_lock = has_lock || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+            let is_overdue = Instant::now() >= deadline;
             match self.try_connect().await {
-                Err(error) if is_not_running(&error) => {}
-                outcome => return outcome,
+                Ok(stream) if is_overdue || self.is_known(&stream) => return Ok(stream),
+                Ok(_) if needs_lock && !has_lock => {}
+                Ok(stream) => match self.compare(stream, has_lock).await? {
+                    Compared::Accepted(Some(stream)) => return Ok(stream),
+                    Compared::Accepted(None) | Compared::Stopped => continue,
+                    Compared::NeedsLock => {
+                        needs_lock = true;
+                        continue;
+                    }
+                },
+                Err(error) if is_not_running(&error) => {
+                    if has_lock && child.is_none() {
+                        let started = self.spawn()?;
+                        self.set_known(started.id().and_then(|pid| i32::try_from(pid).ok()));
+                        child = Some(started);
+                        deadline = Instant::now() + START_TIMEOUT;
+                    }
+                }
+                Err(error) => return Err(error),
             }
             if let Some(child) = &mut child
                 && let Some(status) = child.try_wait()?
             {
                 return Err(self.start_failed(&format!("stopped with {status}")));
             }
-            if Instant::now() >= deadline {
+            if is_overdue {
                 return Err(self.start_failed("did not respond within 10 seconds"));
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
+    /// Compares the settings of this process with those of the service behind `stream`, which another process started.
+    async fn compare(&self, stream: UnixStream, has_lock: bool) -> io::Result<Compared> {
+        let service = peer(&stream);
+        // With its connection this gateway would count as a client of the service. Without the lock it stops none.
+        let stream = (!has_lock).then_some(stream);
+        let may_stop = !self.has_stopped_one.load(Ordering::Relaxed);
+        let how = if has_lock && may_stop {
+            How::AllAndStop
+        } else {
+            How::All
+        };
+        let malformed = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
+        let Some(comparison) = self.program.compare(how).await.map_err(malformed)? else {
+            self.set_known(service);
+            return Ok(Compared::Accepted(stream));
+        };
+        if comparison.stopped {
+            self.has_stopped_one.store(true, Ordering::Relaxed);
+            self.notice.report(&comparison);
+            return Ok(Compared::Stopped);
+        }
+        if comparison.calls_for_restart() && may_stop && !has_lock {
+            return Ok(Compared::NeedsLock);
+        }
+        self.accept(&comparison);
+        Ok(Compared::Accepted(
+            stream.filter(|stream| self.is_known(stream)),
+        ))
+    }
+
     /// Starts the service in its own session, so that it outlives this gateway and the terminal.
     fn spawn(&self) -> io::Result<Child> {
         let log = self.log()?;
-        let mut command = Command::new(&self.command);
+        let mut command = self.program.command();
         command
             .arg("--auto-started")
+            // Not for a comparison: a default is not a setting that an operator's service should have.
             .env("DB_PATH", &self.db_path)
-            .env("CONTEXT_SOCKET", &self.socket)
-            .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
         // SAFETY: between fork and exec the closure makes one setsid system call and nothing else.
@@ -159,13 +258,13 @@ impl LocalService {
         unsafe {
             command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
         }
-        tracing::info!(command = %self.command.display(), socket = %self.socket.display(), "Starting the context service");
+        tracing::info!(command = %self.program.path().display(), socket = %self.socket.display(), "Starting the context service");
         command.spawn().map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!(
                     "the context service could not be started: {}: {error}; set CONTEXT_BACKEND to use a running one",
-                    self.command.display()
+                    self.program.path().display()
                 ),
             )
         })
@@ -196,6 +295,20 @@ impl LocalService {
             self.log_path().display()
         ))
     }
+}
+
+/// What follows from a comparison.
+enum Compared {
+    /// The service is used as it is, over this connection if there still is one.
+    Accepted(Option<UnixStream>),
+    /// The service stops.
+    Stopped,
+    /// The service may have to stop, for which the lock is needed.
+    NeedsLock,
+}
+
+fn peer(stream: &UnixStream) -> Peer {
+    stream.peer_cred().ok().and_then(|peer| peer.pid())
 }
 
 /// The last line of the log, cut to 300 characters.

@@ -1,9 +1,10 @@
 //! The program `context-gateway`: what each command does.
 
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,18 @@ use crate::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
 use crate::{http, install, predecessor, stdio};
+
+/// The service's message about a setting that cannot be read.
+#[derive(Debug)]
+struct Malformed(String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -36,7 +49,7 @@ pub fn main() -> ExitCode {
     for warning in warnings {
         eprintln!("context-gateway: {warning}");
     }
-    let outcome = match Cli::parse_from(arguments).command {
+    let outcome = match Cli::read(arguments).command {
         Command::Stdio(args) => serve_stdio(&args),
         Command::Http(args) => serve_http(&args),
         Command::Install(args) => install::run(&args).map_err(Into::into),
@@ -51,7 +64,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("context-gateway: {error}");
-            ExitCode::FAILURE
+            if error.is::<Malformed>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -70,7 +87,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
         .build()?;
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
-        let gateway = gateway(&args.backend, args.credentials()?)?;
+        let gateway = gateway(&args.backend, args.credentials()?).await?;
         stdio::serve(
             gateway,
             args.backend.max_request_bytes(),
@@ -92,7 +109,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
         let limits = fit_descriptors(args.connection_limits());
-        let gateway = gateway(&args.backend, Credentials::Callers)?;
+        let gateway = gateway(&args.backend, Credentials::Callers).await?;
         let listener = tokio::net::TcpListener::bind(args.listen)
             .await
             .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
@@ -123,15 +140,13 @@ fn serve_http(args: &HttpArgs) -> Outcome {
     outcome
 }
 
-fn gateway(
+async fn gateway(
     args: &BackendArgs,
     credentials: Credentials,
 ) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
-    Ok(Gateway::with_tools(
-        Backend::new(args.target()?, args.max_message_bytes())?,
-        credentials,
-        args.tools,
-    ))
+    let backend = Backend::new(args.target()?, args.max_message_bytes())?;
+    backend.check_settings().await.map_err(Malformed)?;
+    Ok(Gateway::with_tools(backend, credentials, args.tools))
 }
 
 /// Raises the limit on open files as far as the connections need it and the system allows. If the

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use context_gateway::local::LocalService;
+use context_gateway::service_program::ServiceProgram;
 
 /// A fake service program. It records each start and then runs this shell script.
 fn stand_in(dir: &Path, body: &str) -> std::path::PathBuf {
@@ -48,10 +49,10 @@ async fn many_gateways_start_one_detached_service() {
     let dir = tempfile::tempdir().unwrap();
     let command = stand_in(dir.path(), LISTEN);
     let socket = dir.path().join("run/service.sock");
-    let service = Arc::new(LocalService::with_command(
+    let service = Arc::new(LocalService::with_program(
         &dir.path().join("a.db"),
         Some(socket.clone()),
-        command,
+        ServiceProgram::at(command),
     ));
     let connecting: Vec<_> = (0..8)
         .map(|_| {
@@ -77,10 +78,10 @@ async fn a_service_that_cannot_start_is_reported_in_its_own_words() {
         dir.path(),
         "echo 'the database is from a newer version' >&2; exit 3",
     );
-    let service = LocalService::with_command(
+    let service = LocalService::with_program(
         &dir.path().join("a.db"),
         Some(dir.path().join("service.sock")),
-        command,
+        ServiceProgram::at(command),
     );
     let error = service.connect().await.unwrap_err().to_string();
     assert!(
@@ -93,10 +94,10 @@ async fn a_service_that_cannot_start_is_reported_in_its_own_words() {
 #[tokio::test]
 async fn a_missing_program_is_named_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
-    let service = LocalService::with_command(
+    let service = LocalService::with_program(
         &dir.path().join("a.db"),
         Some(dir.path().join("service.sock")),
-        dir.path().join("no-such-program"),
+        ServiceProgram::at(dir.path().join("no-such-program")),
     );
     let error = service.connect().await.unwrap_err().to_string();
     assert!(
@@ -109,10 +110,10 @@ async fn a_missing_program_is_named_with_the_way_out() {
 async fn the_log_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let command = stand_in(dir.path(), "exit 1");
-    let service = LocalService::with_command(
+    let service = LocalService::with_program(
         &dir.path().join("a.db"),
         Some(dir.path().join("service.sock")),
-        command,
+        ServiceProgram::at(command),
     );
     service.connect().await.unwrap_err();
     assert_eq!(

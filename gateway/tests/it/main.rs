@@ -8,4 +8,5 @@ mod fake;
 mod http;
 mod local;
 mod session;
+mod settings;
 mod stdio;

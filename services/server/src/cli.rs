@@ -29,6 +29,8 @@ context-service doctor     check this installation";
 pub enum Command {
     /// Check settings, database, disk, socket and ports, and whether a service responds
     Doctor,
+    /// Print every setting, its value and where the value came from. Keys and passwords are not shown
+    Config(PrintConfig),
     /// Succeed if the service of this database is running and ready; for health checks
     Ready,
     /// Create, list, revoke and rotate API keys
@@ -81,6 +83,23 @@ pub enum Command {
     /// Print the page that lists every error reason
     #[command(hide = true)]
     ErrorDocs,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Clone, Args)]
+pub struct PrintConfig {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Compare the settings with those of the running service instead, and print the outcome as JSON. For the gateway
+    #[arg(long, hide = true)]
+    pub compare: bool,
+    /// With --compare: ask a service that a gateway started and no client uses to stop if settings differ
+    #[arg(long, hide = true, requires = "compare")]
+    pub stop_unused: bool,
+    /// With --compare: compare only what is set for this process
+    #[arg(long, hide = true, requires = "compare")]
+    pub explicit: bool,
 }
 
 /// Arguments of `migrate-data`.
@@ -198,7 +217,8 @@ impl Command {
             Self::Owners(Owners::List) => Admin::ListOwners,
             Self::Owners(Owners::Erase { owner, yes: _ }) => Admin::EraseOwner { owner },
             Self::Audit { owner, from } => Admin::Audit { owner, from },
-            Self::Doctor
+            Self::Config(_)
+            | Self::Doctor
             | Self::Ready
             | Self::FetchModel { .. }
             | Self::Reembed

@@ -141,6 +141,21 @@ impl Connections {
         self.open.subscribe()
     }
 
+    /// Starts draining if at most one connection is open. A connection that opens at the same time either counts, or
+    /// finds a service that is draining.
+    #[must_use]
+    pub fn drain_if_alone(&self) -> bool {
+        let mut is_alone = false;
+        self.open.send_if_modified(|open| {
+            is_alone = *open <= 1;
+            if is_alone {
+                self.drain.cancel();
+            }
+            false
+        });
+        is_alone
+    }
+
     /// Waits for all connections to close. After `timeout` the rest is closed by force.
     pub async fn closed(&self, timeout: Duration) {
         self.tracker.close();

@@ -25,6 +25,7 @@ mod banner;
 mod body;
 mod check_settings;
 pub mod cli;
+mod compare_settings;
 pub mod config;
 mod connection;
 mod connections;

@@ -12,7 +12,7 @@ use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, EmbeddingProvider, Url};
+use crate::config::{Config, EmbeddingProvider, Settings, Source, Url};
 
 /// The model in the cache that is used if none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
@@ -162,6 +162,18 @@ pub fn unwritable_cache(config: &Config) -> Option<String> {
             existing.display()
         )
     })
+}
+
+/// The settings, with the values that were found on this machine.
+#[must_use]
+pub fn with_found(config: &Config, mut settings: Settings) -> Settings {
+    if let Ok(Choice::Local(directory)) = choose(config) {
+        let path = directory.path().display().to_string();
+        settings.found("EMBEDDING_MODEL_PATH", path, Source::Cache);
+    }
+    let socket = config.socket().display().to_string();
+    settings.found("CONTEXT_SOCKET", socket, Source::Default);
+    settings
 }
 
 /// The HTTP provider of these settings.

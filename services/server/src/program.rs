@@ -8,7 +8,8 @@ use context_engine::{AUDIT_LINES, Admin};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::command as administer;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, PrintConfig};
+use crate::compare_settings::{How, compare_running};
 use crate::config::{Config, Predecessor};
 use crate::doctor::{examine, ready};
 use crate::error_codes::errors_page;
@@ -18,7 +19,7 @@ use crate::reembed::command as reembed;
 use crate::rest::document;
 use crate::serve::{Started, start};
 use crate::verify::verify;
-use crate::{config, logging};
+use crate::{config, logging, models};
 
 /// Maximum number of threads that serve requests. The database has its own threads, so further ones
 /// would be idle.
@@ -28,8 +29,12 @@ const MAX_WORKERS: usize = 4;
 #[must_use]
 pub fn main() -> ExitCode {
     let env = |name: &str| std::env::var(name).ok();
-    let (cli, predecessor): (Cli, _) = match config::read_translated(std::env::args_os(), &env) {
-        Ok(read) => read,
+    let read = config::read_translated::<Cli>(std::env::args_os(), &env);
+    let (cli, predecessor) = match read {
+        Ok((mut cli, settings, predecessor)) => {
+            cli.config.settings = models::with_found(&cli.config, settings);
+            (cli, predecessor)
+        }
         Err(refusal) if refusal.exit_code == 0 => return print(&refusal.text),
         Err(refusal) => {
             eprint!("{}", refusal.text);
@@ -67,6 +72,33 @@ pub fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }),
+        Some(Command::Config(PrintConfig {
+            compare: true,
+            stop_unused,
+            explicit,
+            ..
+        })) => {
+            let how = How {
+                explicit_only: explicit,
+                may_stop: stop_unused,
+            };
+            with_runtime(async {
+                let found = compare_running(&cli.config, &predecessor, how).await;
+                match serde_json::to_string(&found) {
+                    Ok(text) => print(&format!("{text}\n")),
+                    Err(_) => ExitCode::FAILURE,
+                }
+            })
+        }
+        Some(Command::Config(PrintConfig { json: true, .. })) => {
+            print(&format!("{:#}\n", config::json(&cli.config.settings)))
+        }
+        Some(Command::Config(_)) => {
+            for warning in predecessor.warnings() {
+                eprintln!("warning: {warning}");
+            }
+            print(&config::table(&cli.config.settings))
+        }
         Some(Command::Ready) => with_runtime(async {
             match ready(&cli.config).await {
                 Ok(()) => ExitCode::SUCCESS,

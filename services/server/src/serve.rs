@@ -24,6 +24,7 @@ use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
 use crate::banner::{Database, LISTED_KEYS, Places, key_line};
 use crate::check_settings::check_settings;
+use crate::compare_settings::{SETTINGS_ROUTE, STOP_UNUSED_ROUTE, Served, stop_unused, tell};
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::cross_site::CrossSite;
@@ -259,6 +260,12 @@ fn serve(
         .authenticator
         .is_none()
         .then(|| CrossSite::new(&config.network.cors_origins.0));
+    let served = Arc::new(Served {
+        settings: config.settings.clone(),
+        auto_started: config.auto_started,
+        connections: connections.clone(),
+        stop: drain.stop.clone(),
+    });
     let finish = |router: Router| {
         finish(
             router,
@@ -277,6 +284,8 @@ fn serve(
             REEMBED_ROUTE,
             post(reembed).with_state(Moves::new(app.clone())),
         )
+        .route(SETTINGS_ROUTE, post(tell).with_state(served.clone()))
+        .route(STOP_UNUSED_ROUTE, post(stop_unused).with_state(served))
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
         .layer(CatchPanicLayer::custom(
             |panic: Box<dyn std::any::Any + Send>| {

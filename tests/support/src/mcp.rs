@@ -1,6 +1,8 @@
 //! A gateway on stdio, used by the test as an MCP client.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,11 +33,24 @@ impl Mcp {
     /// # Panics
     /// When it does not speak the protocol revision 2025-11-25.
     pub async fn start(command: Command) -> Self {
+        Self::start_with(command, Stdio::null()).await
+    }
+
+    /// As [`Mcp::start`], with its stderr in a new file at `log`.
+    ///
+    /// # Panics
+    /// When it does not speak the protocol revision 2025-11-25, or the file cannot be created.
+    pub async fn start_logging(command: Command, log: &Path) -> Self {
+        let log = File::create(log).expect("a log");
+        Self::start_with(command, log.into()).await
+    }
+
+    async fn start_with(command: Command, stderr: Stdio) -> Self {
         let mut child = tokio::process::Command::from(command)
             .arg("stdio")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .expect("the gateway starts");

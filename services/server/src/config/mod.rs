@@ -3,9 +3,11 @@
 //! A flag overrides the environment variable of the same setting, and the variable overrides the default. An empty
 //! variable counts as unset.
 
+mod comparison;
 mod docs;
 mod layers;
 mod limits;
+mod listing;
 mod load;
 mod log;
 mod models;
@@ -15,11 +17,14 @@ mod postgres;
 mod predecessor;
 mod read;
 mod search;
+mod settings;
 mod storage;
 mod value;
 
+pub use comparison::{Difference, Stated, compare};
 pub use docs::configuration_page;
 pub use limits::LimitSettings;
+pub use listing::{json, table};
 pub use load::Load;
 pub use log::{Format, Level, Log};
 pub use models::{EmbeddingProvider, Models, OnFailure, SummaryProvider};
@@ -29,6 +34,7 @@ pub use postgres::Postgres;
 pub use predecessor::{Here, NAMES, Predecessor, migration_table, read_translated};
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
+pub use settings::{Setting, Settings, Source};
 pub use storage::{Backend, Storage};
 pub use value::{List, Listen, Url};
 
@@ -71,6 +77,9 @@ pub struct Config {
     /// Serve only the Unix socket, and stop when idle. A gateway starts the service with this flag.
     #[arg(long, hide = true)]
     pub auto_started: bool,
+    /// The same settings as text, and where each came from. Empty unless the program read them.
+    #[arg(skip)]
+    pub settings: Settings,
 }
 
 impl Config {

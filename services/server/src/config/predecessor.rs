@@ -16,15 +16,15 @@ pub use names::{Here, NAMES};
 
 use names::{Conversion, Renaming, When};
 
-use super::read::{ReadError, read};
+use super::read::{ReadError, read_settings};
+use super::settings::Settings;
 use super::value::boolean;
 use super::{Auth, Config, EmbeddingProvider};
 
 /// What the environment holds of mcp-context-server.
 #[derive(Debug, Default)]
 pub struct Predecessor {
-    /// Our settings, and the values that the other names give them.
-    values: Vec<(&'static str, String)>,
+    values: Vec<Value>,
     warnings: Vec<String>,
     not_needed: Vec<&'static str>,
     security: Vec<&'static str>,
@@ -32,22 +32,35 @@ pub struct Predecessor {
     no_embeddings: bool,
 }
 
-/// As [`read`], with the settings of mcp-context-server.
+/// A setting of ours that another name sets.
+#[derive(Debug)]
+struct Value {
+    ours: &'static str,
+    theirs: &'static str,
+    value: String,
+}
+
+/// As [`read`](super::read), with the settings of mcp-context-server, and where each setting came from.
 ///
 /// # Errors
-/// As [`read`]. A malformed value of a renamed setting is an error too.
+/// As [`read`](super::read). A malformed value of a renamed setting is an error too.
 pub fn read_translated<C: CommandFactory + FromArgMatches>(
     arguments: impl IntoIterator<Item = OsString>,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<(C, Predecessor), ReadError> {
+) -> Result<(C, Settings, Predecessor), ReadError> {
     let translated = Predecessor::read(env);
     // Also with a malformed value, so that `--help` works.
-    let config = read(arguments, &|name| {
+    let (config, mut settings) = read_settings(arguments, &|name| {
         let value = translated.as_ref().ok().and_then(|found| found.value(name));
         value.map(str::to_owned).or_else(|| env(name))
     })?;
     match translated {
-        Ok(found) => Ok((config, found)),
+        Ok(found) => {
+            for value in &found.values {
+                settings.renamed(value.ours, value.theirs);
+            }
+            Ok((config, settings, found))
+        }
         Err(sentence) => Err(ReadError {
             text: format!("error: {sentence}\n"),
             exit_code: 2,
@@ -148,7 +161,11 @@ impl Predecessor {
                 ));
             }
         }
-        self.values.push((ours, converted));
+        self.values.push(Value {
+            ours,
+            theirs: name,
+            value: converted,
+        });
         Ok(())
     }
 
@@ -170,8 +187,11 @@ impl Predecessor {
         let demands_search =
             get("ENABLE_SEMANTIC_SEARCH").is_some_and(|value| matches!(boolean(&value), Ok(true)));
         if self.no_embeddings && demands_search {
-            self.values
-                .push(("ENABLE_SEMANTIC_SEARCH", "false".to_owned()));
+            self.values.push(Value {
+                ours: "ENABLE_SEMANTIC_SEARCH",
+                theirs: "ENABLE_EMBEDDING_GENERATION",
+                value: "false".to_owned(),
+            });
             self.warnings.push(
                 "ENABLE_SEMANTIC_SEARCH is true, but ENABLE_EMBEDDING_GENERATION is false; semantic search is off"
                     .to_owned(),
@@ -196,8 +216,8 @@ impl Predecessor {
     /// The value that another name gives to this setting of ours.
     #[must_use]
     pub fn value(&self, ours: &str) -> Option<&str> {
-        let found = self.values.iter().find(|(name, _)| *name == ours)?;
-        Some(&found.1)
+        let found = self.values.iter().find(|value| value.ours == ours)?;
+        Some(&found.value)
     }
 
     /// What the user should know or change, in sentences. No sentence contains a key.

@@ -7,6 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use context_model::expand_variables;
 
+use super::settings::Settings;
+
 /// An error in the command line or the environment, or the text that `--help` or `--version` prints.
 #[derive(Debug)]
 pub struct ReadError {
@@ -24,6 +26,17 @@ pub fn read<C: CommandFactory + FromArgMatches>(
     arguments: impl IntoIterator<Item = OsString>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<C, ReadError> {
+    read_settings(arguments, env).map(|(command, _)| command)
+}
+
+/// As [`read`], and where each setting came from.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_settings<C: CommandFactory + FromArgMatches>(
+    arguments: impl IntoIterator<Item = OsString>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(C, Settings), ReadError> {
     let mut given = arguments.into_iter();
     let named = C::command();
     let mut line: Vec<OsString> = given.next().into_iter().collect();
@@ -38,10 +51,12 @@ pub fn read<C: CommandFactory + FromArgMatches>(
             _ => {}
         }
     }
-    line.extend(given.map(|argument| match argument.into_string() {
+    let mut flags: Vec<OsString> = line.first().cloned().into_iter().collect();
+    flags.extend(given.map(|argument| match argument.into_string() {
         Ok(text) => expand_variables(&text, env).into(),
         Err(not_unicode) => not_unicode,
     }));
+    line.extend(flags.iter().skip(1).cloned());
     // clap's message may repeat a value, and the value of any setting may be an address with a password.
     let secretive: Vec<String> = line
         .iter()
@@ -57,7 +72,12 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         };
         refusal(&error, &named, &secretive)
     })?;
-    C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named, &secretive))
+    // On the whole line the environment looks like flags.
+    let flags = command.try_get_matches_from_mut(flags).ok();
+    let settings = Settings::read(&named, &matches, flags.as_ref());
+    C::from_arg_matches_mut(&mut matches)
+        .map(|command| (command, settings))
+        .map_err(|error| refusal(&error, &named, &secretive))
 }
 
 /// The help that this command line requests. That of a subcommand has only its own options.

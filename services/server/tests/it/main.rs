@@ -1,6 +1,7 @@
 //! Tests of the service through its public interfaces. Each test starts a service on a free port.
 
 mod conditional;
+mod config_command;
 mod contexts;
 mod doctor;
 mod documents;
