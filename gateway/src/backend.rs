@@ -24,6 +24,7 @@ use tower::{Service, service_fn};
 use crate::local::LocalService;
 use crate::memory::Lease;
 use crate::service_program::{How, Notice, ServiceProgram};
+use crate::start_failure::is_lasting;
 
 /// Where the context service is.
 #[derive(Clone)]
@@ -249,10 +250,17 @@ impl Backend {
                 } else {
                     format!(" ({cause})")
                 };
-                unavailable(format!(
-                    "the context service at {} cannot be reached{cause}; try again in a moment",
+                let message = format!(
+                    "the context service at {} cannot be reached{cause}",
                     self.target
-                ))
+                );
+                if failure == ConnectionFailure::Lasting {
+                    return Error::new(
+                        Reason::StoreUnavailable,
+                        format!("{message}; correct the cause, then call again"),
+                    );
+                }
+                unavailable(format!("{message}; try again in a moment"))
             }
             None => {
                 let mut error = context_proto::error_from_status(status);
@@ -373,6 +381,8 @@ impl http_body::Body for CountedBody {
 pub enum ConnectionFailure {
     /// There was no connection: the service never saw the request.
     Unreachable,
+    /// As `Unreachable`, and a retry fails too until the user corrects the cause.
+    Lasting,
     /// The connection broke: the service may have received the request.
     Broken,
 }
@@ -383,7 +393,14 @@ pub enum ConnectionFailure {
 pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
     if chain().any(|error| error.is::<tonic::ConnectError>()) {
-        Some(ConnectionFailure::Unreachable)
+        let is_lasting = chain()
+            .filter_map(|error| error.downcast_ref())
+            .any(is_lasting);
+        Some(if is_lasting {
+            ConnectionFailure::Lasting
+        } else {
+            ConnectionFailure::Unreachable
+        })
     } else if chain().any(|error| error.is::<tonic::TimeoutExpired>()) {
         None
     } else if chain().next().is_some() {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::backend::{Backend, connection_failure};
+use crate::backend::{Backend, ConnectionFailure, connection_failure};
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
@@ -163,8 +163,10 @@ impl Call<'_> {
         }
         let attempt = || method(self.envelope(message.clone()));
         // A refused reply looks like a broken connection.
-        let may_retry =
-            |status: &Status| connection_failure(status).is_some() && self.refusal().is_none();
+        let may_retry = |status: &Status| {
+            connection_failure(status).is_some_and(|failure| failure != ConnectionFailure::Lasting)
+                && self.refusal().is_none()
+        };
         attempt.retry(RETRY_PAUSES).when(may_retry).await
     }
 

@@ -5,8 +5,10 @@
 //! documented parameters, with the subset of JSON Schema that all known clients accept, and with a
 //! size budget.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use context_model::nearest;
 use rmcp::model::Tool;
 
 /// The files, in listing order.
@@ -50,6 +52,68 @@ pub enum ToolSet {
     Full,
 }
 
+/// The tools that one gateway lists and calls.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    set: ToolSet,
+    disabled: BTreeSet<String>,
+}
+
+impl Selection {
+    /// The tools of a set, without those with these names. Names are trimmed and in any case.
+    #[must_use]
+    pub fn new(set: ToolSet, disabled: &[String]) -> Self {
+        let names = disabled.iter().map(|name| name.trim().to_ascii_lowercase());
+        Self {
+            set,
+            disabled: names.filter(|name| !name.is_empty()).collect(),
+        }
+    }
+
+    /// A warning for each disabled name that is no tool.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let names = || Catalogue::get().tools().iter().map(|tool| &*tool.name);
+        let unknown = self
+            .disabled
+            .iter()
+            .filter(|name| Catalogue::get().find(name).is_none());
+        unknown
+            .map(|name| {
+                let shown: String = name.chars().take(64).collect();
+                let hint = nearest(&shown, names())
+                    .map(|near| format!("; did you mean `{near}`?"))
+                    .unwrap_or_default();
+                format!("DISABLED_TOOLS names `{shown}`, which is no tool{hint}")
+            })
+            .collect()
+    }
+
+    /// The listed tools, in listing order.
+    pub fn listed(&self) -> impl Iterator<Item = &'static Tool> {
+        self.enabled(Catalogue::get().listed(self.set))
+    }
+
+    /// The tools that can be called, listed or not.
+    pub fn callable(&self) -> impl Iterator<Item = &'static Tool> {
+        self.enabled(Catalogue::get().tools())
+    }
+
+    /// The tool with this name, if it can be called.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&'static Tool> {
+        Catalogue::get()
+            .find(name)
+            .filter(|_| !self.disabled.contains(name))
+    }
+
+    fn enabled(&self, tools: &'static [Tool]) -> impl Iterator<Item = &'static Tool> {
+        tools
+            .iter()
+            .filter(|tool| !self.disabled.contains(&*tool.name))
+    }
+}
+
 /// Every tool of the gateway, in the order it lists them.
 #[derive(Debug)]
 pub struct Catalogue {
@@ -91,5 +155,23 @@ impl Catalogue {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disabled_name_that_is_no_tool_is_a_warning_with_the_nearest_one() {
+        let names = ["delete_contexts", "LIST_THREADS", "", "unheard_of"].map(String::from);
+        let warnings = Selection::new(ToolSet::Default, &names).warnings();
+        assert_eq!(
+            warnings,
+            [
+                "DISABLED_TOOLS names `delete_contexts`, which is no tool; did you mean `delete_context`?",
+                "DISABLED_TOOLS names `unheard_of`, which is no tool",
+            ]
+        );
     }
 }

@@ -12,7 +12,7 @@ use clap::{
 use context_model::expand_variables;
 
 use crate::backend::Target;
-use crate::catalogue::ToolSet;
+use crate::catalogue::{Selection, ToolSet};
 use crate::handler::Credentials;
 use crate::http::{ConnectionLimits, Guarded};
 use crate::key_file::KeyFile;
@@ -86,6 +86,9 @@ pub struct BackendArgs {
         ignore_case = true
     )]
     pub tools: ToolSet,
+    /// Tools that are neither listed nor called, comma-separated
+    #[arg(long, env = "DISABLED_TOOLS", value_name = "NAMES", value_delimiter = ',', value_parser = expanded)]
+    pub disabled_tools: Vec<String>,
     /// Log level on stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
     pub log_level: tracing::level_filters::LevelFilter,
@@ -171,6 +174,12 @@ impl BackendArgs {
         let program = ServiceProgram::beside().with(self.for_service.iter().cloned());
         let service = LocalService::with_program(&db_path, socket, program);
         Ok(Target::Local(Arc::new(service)))
+    }
+
+    /// The tools of this gateway.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        Selection::new(self.tools, &self.disabled_tools)
     }
 
     /// The memory budget for requests and replies.

@@ -54,10 +54,10 @@ impl Features {
 
     /// Those of `tools` whose feature is not known to be off.
     #[must_use]
-    pub fn listed(&self, tools: &[Tool]) -> Vec<Tool> {
+    pub fn listed<'t>(&self, tools: impl IntoIterator<Item = &'t Tool>) -> Vec<Tool> {
         let off = self.off.borrow();
         tools
-            .iter()
+            .into_iter()
             .filter(|tool| !off.iter().any(|operation| operation.as_str() == tool.name))
             .cloned()
             .collect()
@@ -126,15 +126,14 @@ fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
 
 /// The tools whose feature the statistics report as switched off.
 fn switched_off(statistics: &Value) -> BTreeSet<Operation> {
-    let is_off = |feature: &str| statistics[feature]["enabled"] == false;
-    let (fts, semantic) = (is_off("fts"), is_off("semantic_search"));
     [
-        (fts, Operation::FtsSearchContext),
-        (semantic, Operation::SemanticSearchContext),
-        (fts && semantic, Operation::HybridSearchContext),
+        ("fts", Operation::FtsSearchContext),
+        ("semantic_search", Operation::SemanticSearchContext),
+        ("hybrid_search", Operation::HybridSearchContext),
     ]
     .into_iter()
-    .filter_map(|(off, operation)| off.then_some(operation))
+    .filter(|(feature, _)| statistics[feature]["enabled"] == false)
+    .map(|(_, operation)| operation)
     .collect()
 }
 
@@ -156,7 +155,8 @@ mod tests {
 
     fn statistics(fts: bool, semantic: bool) -> Result<Reply> {
         Ok(Reply {
-            structured: json!({"fts": {"enabled": fts}, "semantic_search": {"enabled": semantic}}),
+            structured: json!({"fts": {"enabled": fts}, "semantic_search": {"enabled": semantic},
+                "hybrid_search": {"enabled": fts || semantic}}),
             text_key: None,
         })
     }
@@ -183,6 +183,19 @@ mod tests {
         features.observe(Operation::GetStatistics, &statistics(true, true));
         assert!(changes.has_changed().unwrap());
         assert_eq!(names(&features).len(), Catalogue::get().tools().len());
+    }
+
+    #[test]
+    fn hybrid_search_is_hidden_by_its_own_switch() {
+        let features = Features::default();
+        let Ok(mut reply) = statistics(true, true) else {
+            unreachable!("statistics");
+        };
+        reply.structured["hybrid_search"]["enabled"] = json!(false);
+        features.observe(Operation::GetStatistics, &Ok(reply));
+        let listed = names(&features);
+        assert_eq!(listed.len(), Catalogue::get().tools().len() - 1);
+        assert!(!listed.contains(&"hybrid_search_context".to_owned()));
     }
 
     #[test]

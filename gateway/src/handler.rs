@@ -20,7 +20,7 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
 use crate::call::{Call, deadline, list_field, too_late, tool_operation};
-use crate::catalogue::{Catalogue, ToolSet};
+use crate::catalogue::{Catalogue, Selection};
 use crate::features::Features;
 use crate::key_file::{self, KeyFile};
 use crate::memory::Lease;
@@ -72,7 +72,7 @@ pub struct Gateway {
     backend: Backend,
     credentials: Credentials,
     features: Arc<Features>,
-    tools: ToolSet,
+    tools: Selection,
     /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
 }
@@ -81,12 +81,12 @@ impl Gateway {
     /// A gateway to `backend` that lists the default tools.
     #[must_use]
     pub fn new(backend: Backend, credentials: Credentials) -> Arc<Self> {
-        Self::with_tools(backend, credentials, ToolSet::Default)
+        Self::with_tools(backend, credentials, Selection::default())
     }
 
-    /// A gateway that lists these tools. Tools that are not listed can still be called.
+    /// A gateway with these tools. Tools that are not listed can still be called, except the disabled ones.
     #[must_use]
-    pub fn with_tools(backend: Backend, credentials: Credentials, tools: ToolSet) -> Arc<Self> {
+    pub fn with_tools(backend: Backend, credentials: Credentials, tools: Selection) -> Arc<Self> {
         let mut stamp = JsonObject::new();
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
@@ -106,10 +106,23 @@ impl Gateway {
         &self.backend
     }
 
+    /// The tools that are listed and called.
+    #[must_use]
+    pub fn tools(&self) -> &Selection {
+        &self.tools
+    }
+
     /// What is known about the service's features.
     #[must_use]
     pub fn features(&self) -> &Features {
         &self.features
+    }
+
+    /// Whether entries can be read as resources. That is what the tool does, so it can be disabled with the tool.
+    fn reads_entries(&self) -> bool {
+        self.tools
+            .find(Operation::GetContextByIds.as_str())
+            .is_some()
     }
 
     fn stamp(&self) -> Option<MetaObject> {
@@ -208,7 +221,10 @@ impl Gateway {
             Err(error) => Err(error),
         };
         Some(match outcome {
-            Ok(reply) => reply.into_result(),
+            Ok(reply) => {
+                tracing::debug!(tool = operation.as_str(), "Tool call succeeded");
+                reply.into_result()
+            }
             Err(error) => {
                 if error.reason == Reason::Internal {
                     tracing::error!(tool = operation.as_str(), ?error, "Tool call failed");
@@ -300,7 +316,7 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let tools = self.features.listed(Catalogue::get().listed(self.tools));
+        let tools = self.features.listed(self.tools.listed());
         let mut result = ListToolsResult::with_all_items(tools)
             .with_ttl_ms(LISTING_TTL_MS)
             .with_cache_scope(CacheScope::Public);
@@ -309,7 +325,7 @@ impl ServerHandler for Gateway {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        Catalogue::get().find(name).cloned()
+        self.tools.find(name).cloned()
     }
 
     async fn call_tool(
@@ -317,12 +333,15 @@ impl ServerHandler for Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let catalogue = Catalogue::get();
-        let (Some(tool), Some(operation)) =
-            (catalogue.find(&request.name), tool_operation(&request.name))
-        else {
+        let (Some(tool), Some(operation)) = (
+            self.tools.find(&request.name),
+            tool_operation(&request.name),
+        ) else {
             let shown: String = request.name.chars().take(64).collect();
-            let hint = nearest(&shown, catalogue.tools().iter().map(|tool| &*tool.name))
+            // The name of a disabled tool is no typing error.
+            let is_typo = Catalogue::get().find(&request.name).is_none();
+            let hint = nearest(&shown, self.tools.callable().map(|tool| &*tool.name))
+                .filter(|_| is_typo)
                 .map(|near| format!("; did you mean `{near}`?"))
                 .unwrap_or_default();
             return Err(ErrorData::invalid_params(
@@ -394,7 +413,12 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let mut result = ListResourceTemplatesResult::with_all_items(resources::templates())
+        let templates = if self.reads_entries() {
+            resources::templates()
+        } else {
+            Vec::new()
+        };
+        let mut result = ListResourceTemplatesResult::with_all_items(templates)
             .with_ttl_ms(LISTING_TTL_MS)
             .with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
@@ -406,6 +430,9 @@ impl ServerHandler for Gateway {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        if !self.reads_entries() {
+            return Err(resources::not_found(&request.uri));
+        }
         let arguments = resources::arguments(&request.uri)?;
         let reply = self
             .run(Operation::GetContextByIds, arguments, &context)

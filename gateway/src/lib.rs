@@ -15,6 +15,7 @@
 //! ```
 
 pub mod backend;
+pub mod batch;
 pub mod call;
 pub mod catalogue;
 pub mod cli;
@@ -35,6 +36,7 @@ pub mod reply;
 pub mod resources;
 pub mod scan;
 pub mod service_program;
+mod start_failure;
 pub mod stdio;
 
 pub use program::main;

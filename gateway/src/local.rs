@@ -25,6 +25,7 @@ use tokio::net::UnixStream;
 use tokio::process::Child;
 
 use crate::service_program::{Comparison, How, Notice, ServiceProgram};
+use crate::start_failure::lasting;
 
 /// How long a start may take before the call that triggered it fails.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -204,10 +205,17 @@ impl LocalService {
             if let Some(child) = &mut child
                 && let Some(status) = child.try_wait()?
             {
-                return Err(self.start_failed(&format!("stopped with {status}")));
+                let message = self.start_failed(&format!("stopped with {status}"));
+                // It ends with success when another service serves the database, and without a code when it is killed.
+                return Err(match status.code() {
+                    Some(0) | None => io::Error::other(message),
+                    Some(_) => lasting(message),
+                });
             }
             if is_overdue {
-                return Err(self.start_failed("did not respond within 10 seconds"));
+                return Err(io::Error::other(
+                    self.start_failed("did not respond within 10 seconds"),
+                ));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -260,13 +268,14 @@ impl LocalService {
         }
         tracing::info!(command = %self.program.path().display(), socket = %self.socket.display(), "Starting the context service");
         command.spawn().map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "the context service could not be started: {}: {error}; set CONTEXT_BACKEND to use a running one",
-                    self.program.path().display()
-                ),
-            )
+            let message = format!(
+                "the context service could not be started: {}: {error}; set CONTEXT_BACKEND to use a running one",
+                self.program.path().display()
+            );
+            match error.kind() {
+                io::ErrorKind::NotFound => lasting(message),
+                kind => io::Error::new(kind, message),
+            }
         })
     }
 
@@ -286,14 +295,14 @@ impl LocalService {
         Ok(log)
     }
 
-    fn start_failed(&self, what: &str) -> io::Error {
+    fn start_failed(&self, what: &str) -> String {
         let said = last_line(&self.log_path())
             .map(|line| format!(": {line}"))
             .unwrap_or_default();
-        io::Error::other(format!(
+        format!(
             "the context service {what}{said}; its log is {}",
             self.log_path().display()
-        ))
+        )
     }
 }
 

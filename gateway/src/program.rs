@@ -131,7 +131,9 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             "context-gateway listens on http://{listen}/mcp (service: {})",
             gateway.backend()
         );
-        eprintln!("register it: claude mcp add --transport http context http://{listen}/mcp");
+        eprintln!(
+            "register it: claude mcp add --scope user --transport http context http://{listen}/mcp"
+        );
         let app = http::app(gateway, &config, args.backend.budget(), stop.clone());
         http::serve(listener, app, limits, stop).await?;
         Ok(())
@@ -144,9 +146,13 @@ async fn gateway(
     args: &BackendArgs,
     credentials: Credentials,
 ) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
+    let tools = args.selection();
+    for warning in tools.warnings() {
+        eprintln!("context-gateway: {warning}");
+    }
     let backend = Backend::new(args.target()?, args.max_message_bytes())?;
     backend.check_settings().await.map_err(Malformed)?;
-    Ok(Gateway::with_tools(backend, credentials, args.tools))
+    Ok(Gateway::with_tools(backend, credentials, tools))
 }
 
 /// Raises the limit on open files as far as the connections need it and the system allows. If the
@@ -200,20 +206,13 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Stdout belongs to MCP, so logs go to stderr. rmcp logs every stateless request at INFO and every
-/// client error at WARN; both are noise here.
+/// Stdout belongs to MCP, so logs go to stderr. Of rmcp only errors are logged, at every level: its other lines hold
+/// whole messages, with the arguments of tools and the texts of entries.
 fn log_to_stderr(level: LevelFilter) {
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::INFO))
         .with_target("context_gateway", level)
-        .with_target(
-            "rmcp",
-            if level >= LevelFilter::DEBUG {
-                level
-            } else {
-                level.min(LevelFilter::ERROR)
-            },
-        );
+        .with_target("rmcp", level.min(LevelFilter::ERROR));
     tracing_subscriber::registry()
         .with(
             tracing_subscriber::fmt::layer()

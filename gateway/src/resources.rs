@@ -54,7 +54,9 @@ pub fn unreadable(error: Error) -> ErrorData {
     ErrorData::internal_error(error.message, Some(reason))
 }
 
-fn not_found(uri: &str) -> ErrorData {
+/// "Resource not found", with the URI in its data.
+#[must_use]
+pub fn not_found(uri: &str) -> ErrorData {
     let shown: String = uri.chars().take(200).collect();
     ErrorData::resource_not_found("resource not found", Some(json!({ "uri": shown })))
 }

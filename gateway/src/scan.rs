@@ -29,6 +29,7 @@ pub struct Scan {
     expects_key: bool,
     id: Vec<u8>,
     in_id: bool,
+    is_array: bool,
 }
 
 impl Scan {
@@ -77,6 +78,7 @@ impl Scan {
         }
         match byte {
             b'{' | b'[' => {
+                self.is_array |= self.values == 0 && byte == b'[';
                 self.values += 1;
                 self.depth += 1;
                 self.expects_key = self.depth == 1 && byte == b'{';
@@ -185,6 +187,12 @@ impl Scan {
         )
     }
 
+    /// Whether the message is an array: a batch, which has no id of its own.
+    #[must_use]
+    pub const fn is_array(&self) -> bool {
+        self.is_array
+    }
+
     /// The JSON-RPC id, if the scanned part has one that can be repeated: a string or a number.
     #[must_use]
     pub fn id(&self) -> Option<serde_json::Value> {
@@ -269,6 +277,13 @@ mod tests {
         assert_eq!(small.refusal(), None);
         small.feed(b"5");
         assert!(small.refusal().is_some());
+    }
+
+    #[test]
+    fn an_array_is_told_from_an_object_that_holds_one() {
+        assert!(scan(" [{}]").is_array());
+        assert!(!scan(r#"{"params":[1]}"#).is_array());
+        assert!(!scan("5").is_array());
     }
 
     #[test]

@@ -272,9 +272,13 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
         return None;
     }
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    let operation =
-        tool_operation(&message.params?.name?).filter(|_| message.method == "tools/call")?;
-    let needed = operation.scope()?;
+    if message.method != "tools/call" {
+        return None;
+    }
+    let name = message.params?.name?;
+    // Other names are unknown tools, for every caller.
+    guard.gateway.tools().find(&name)?;
+    let needed = tool_operation(&name)?.scope()?;
     if scopes.contains(&needed) {
         return None;
     }

@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use context_model::{Error, Reason};
 use futures::StreamExt as _;
+use futures::future::join_all;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::batch;
 use crate::envelope::{self, Envelope};
 use crate::http::held;
 use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
@@ -32,6 +35,8 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const BODY_RATE: usize = 64 * 1024;
 /// How long the rest of a refused body is read.
 const LINGER: Duration = Duration::from_secs(5);
+/// The error for JSON that is no message.
+const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
 /// How many bytes of the transport's error about a body are read.
 const MAX_COMPLAINT: usize = 64 * 1024;
 
@@ -74,7 +79,7 @@ pub async fn admit(
     };
     accept_both(request.headers_mut());
     let response = if request.method() == Method::POST && sends_json(request.headers()) {
-        message(&admission, &lease, request, next).await
+        body(&admission, caller, &lease, request, next).await
     } else {
         next.run(request).await
     };
@@ -90,9 +95,10 @@ pub async fn admit(
     response.map(|body| held::until_sent(body, lease))
 }
 
-/// Reads a message and passes it on. Every request gets a response with its id.
-async fn message(
+/// Reads a message or a batch and passes it on. Every request gets a response with its id.
+async fn body(
     admission: &Admission,
+    caller: Caller,
     lease: &Arc<Lease>,
     request: Request,
     next: Next,
@@ -143,7 +149,23 @@ async fn message(
             .or_else(|| scan.id());
         return json_rpc_error(status(id.is_some()), &id.unwrap_or_default(), -32600, &why);
     }
-    if let Some(refusal) = super::auth::refusal(&parts.extensions, &body) {
+    let messages = match batch::messages(&body).filter(|_| has_batches(&parts.headers)) {
+        None => None,
+        Some(Ok(messages)) => Some(
+            messages
+                .iter()
+                .map(|message| body.slice_ref(message.get().as_bytes()))
+                .collect::<Vec<Bytes>>(),
+        ),
+        Some(Err(why)) => {
+            return json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, &why);
+        }
+    };
+    let each = messages.as_deref().unwrap_or(std::slice::from_ref(&body));
+    if let Some(refusal) = each
+        .iter()
+        .find_map(|message| super::auth::refusal(&parts.extensions, message))
+    {
         return refusal;
     }
     // The memory for the body and everything that is built from it.
@@ -154,7 +176,101 @@ async fn message(
     if let Err(error) = lease.grow(wanted) {
         return refused(&error);
     }
-    parts.extensions.insert(lease.clone());
+    match messages {
+        None => {
+            parts.extensions.insert(lease.clone());
+            message(parts, body, next).await
+        }
+        Some(messages) => several(admission, caller, parts, messages, next).await,
+    }
+}
+
+/// Whether the client's protocol revision has batches. A client that does not name its revision has the one that is
+/// assumed then (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header>).
+fn has_batches(headers: &HeaderMap) -> bool {
+    headers
+        .get("mcp-protocol-version")
+        .is_none_or(|revision| revision == batch::REVISION)
+}
+
+/// Passes on the messages of a batch, all at the same time, and puts their responses into one array. Each message
+/// counts as a request of the caller. When the client disconnects, all of them are cancelled.
+async fn several(
+    admission: &Admission,
+    caller: Caller,
+    mut parts: Parts,
+    messages: Vec<Bytes>,
+    next: Next,
+) -> Response {
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let mut running = Vec::with_capacity(messages.len());
+    for message in messages {
+        let lease = match admission.budget.enter(caller) {
+            Ok(lease) => Arc::new(lease),
+            Err(error) => return refused(&error),
+        };
+        let mut parts = parts.clone();
+        parts.extensions.insert(lease.clone());
+        running.push(member(parts, message, next.clone(), lease));
+    }
+    let answered: Result<Vec<_>, _> = join_all(running).await.into_iter().collect();
+    let answered = match answered {
+        Ok(answered) => answered,
+        Err(refusal) => return *refusal,
+    };
+    // The leases are held until the array is made.
+    let (responses, _leases): (Vec<_>, Vec<_>) = answered.into_iter().flatten().unzip();
+    if responses.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], batch::array(&responses)).into_response()
+}
+
+/// The response to one message of a batch; `None` for a notification.
+///
+/// # Errors
+/// The transport refused the head of the HTTP request, which all messages share.
+async fn member(
+    parts: Parts,
+    text: Bytes,
+    next: Next,
+    lease: Arc<Lease>,
+) -> Result<Option<(Bytes, Arc<Lease>)>, Box<Response>> {
+    let response = match batch::misplaced(&text) {
+        Some(error) => axum::Json(error).into_response(),
+        None => message(parts, text.clone(), next).await,
+    };
+    let is_json = sends_json(response.headers());
+    if !is_json && !response.status().is_success() {
+        return Err(Box::new(response));
+    }
+    let envelope = Envelope::read(&text);
+    if response.status() == StatusCode::ACCEPTED
+        || envelope.as_ref().is_some_and(Envelope::is_notification)
+    {
+        return Ok(None);
+    }
+    let bytes = if is_json {
+        to_bytes(response.into_body(), usize::MAX).await.ok()
+    } else {
+        // A stream. Dropping it cancels the request.
+        None
+    };
+    let bytes = bytes.unwrap_or_else(|| {
+        let id = envelope
+            .and_then(|envelope| envelope.id)
+            .unwrap_or_default();
+        let sentence = "Invalid Request: this request cannot be part of a batch; send it alone";
+        Bytes::from(envelope::error(&id, -32600, sentence).to_string())
+    });
+    // The response, and its copy in the array.
+    lease.settle(2 * bytes.len());
+    Ok(Some((bytes, lease)))
+}
+
+/// Passes on one message, whose parsing error becomes a JSON-RPC error.
+async fn message(parts: Parts, body: Bytes, next: Next) -> Response {
     let outside = Outside::of(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     // The content type was JSON, so it was the body that could not be parsed.
@@ -168,7 +284,8 @@ async fn message(
 /// What kind of JSON a body holds.
 enum Outside {
     Message(Envelope),
-    OtherJson,
+    /// JSON that is no message, and the error sentence.
+    OtherJson(&'static str),
     NoJson,
 }
 
@@ -177,7 +294,7 @@ impl Outside {
         match Envelope::read(body) {
             Some(envelope) => Self::Message(envelope),
             None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => {
-                Self::OtherJson
+                Self::OtherJson(batch::not_a_message(body, NO_MESSAGE))
             }
             None => Self::NoJson,
         }
@@ -315,7 +432,6 @@ fn refused(error: &Error) -> Response {
 
 /// The response to a body that the transport could not parse.
 async fn unreadable(response: Response, outside: Outside) -> Response {
-    const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
     let complaint = to_bytes(response.into_body(), MAX_COMPLAINT)
         .await
         .unwrap_or_default();
@@ -334,8 +450,8 @@ async fn unreadable(response: Response, outside: Outside) -> Response {
             -32600,
             NO_MESSAGE,
         ),
-        Outside::OtherJson => {
-            json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, NO_MESSAGE)
+        Outside::OtherJson(why) => {
+            json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, why)
         }
         Outside::NoJson => json_rpc_error(
             StatusCode::BAD_REQUEST,

@@ -1,20 +1,22 @@
-//! JSON-RPC messages, one per line, with limits. A line that must not be parsed gets a response
+//! JSON-RPC messages and batches, one per line, with limits. A line that must not be parsed gets a response
 //! without building its value. While the client leaves too much output unread, no further input is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, JsonRpcMessage, NumberOrString};
+use rmcp::model::{ClientNotification, JsonRpcMessage, NumberOrString, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::batch;
 use crate::envelope::{self, Envelope};
 use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
 use crate::scan::Scan;
@@ -38,6 +40,10 @@ pub struct Lines<R, W> {
     /// any await.
     line: Line,
     output: Output<W>,
+    /// Whether the client's protocol revision has batches.
+    has_batches: bool,
+    /// Messages of a batch that are not handed over yet. They are handed over before the next line is read.
+    queued: VecDeque<Queued>,
     /// Responses to unreadable lines that are being written.
     answers: JoinSet<io::Result<()>>,
 }
@@ -74,12 +80,99 @@ impl Line {
     }
 }
 
+/// What a line holds.
+enum Parsed {
+    Message(Box<RxJsonRpcMessage<RoleServer>>),
+    Batch(Batch, VecDeque<Queued>),
+    /// Nothing that expects a response.
+    Nothing,
+    /// The response to a line that cannot be read.
+    Answer(Value),
+}
+
+/// A message of a batch.
+struct Queued {
+    message: RxJsonRpcMessage<RoleServer>,
+    slot: Slot,
+}
+
+/// The place of a response among those of its batch.
+#[derive(Clone)]
+struct Slot {
+    batch: Batch,
+    index: usize,
+}
+
+/// A batch until its responses are written.
+#[derive(Clone)]
+struct Batch(Arc<BatchState>);
+
+struct BatchState {
+    /// The memory of the line, then of the array of responses.
+    lease: Option<Arc<Lease>>,
+    responses: Mutex<Responses>,
+}
+
+#[derive(Default)]
+struct Responses {
+    /// Number of responses that are still to come.
+    missing: usize,
+    /// The responses in the order of the requests.
+    collected: Vec<Option<Collected>>,
+}
+
+/// A response as JSON, with its memory.
+type Collected = (Vec<u8>, Option<Arc<Lease>>);
+
+impl Batch {
+    fn responses(&self) -> MutexGuard<'_, Responses> {
+        self.0
+            .responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The array of responses, if none is missing and there are any.
+    fn array(&self) -> Option<Vec<u8>> {
+        let mut responses = self.responses();
+        if responses.missing > 0 {
+            return None;
+        }
+        let (texts, _leases): (Vec<_>, Vec<_>) = std::mem::take(&mut responses.collected)
+            .into_iter()
+            .flatten()
+            .unzip();
+        (!texts.is_empty()).then(|| batch::array(&texts))
+    }
+}
+
+impl Slot {
+    /// Ends the request of this slot, with its response or without one. Returns the array if it was the last.
+    fn end(&self, response: Option<Collected>) -> Option<Vec<u8>> {
+        {
+            let mut responses = self.batch.responses();
+            responses.missing = responses.missing.saturating_sub(1);
+            if let Some(slot) = responses.collected.get_mut(self.index) {
+                *slot = response;
+            }
+        }
+        self.batch.array()
+    }
+}
+
+/// A request that is running.
+struct Running {
+    lease: Arc<Lease>,
+    /// Where its response goes; `None` if it was sent alone.
+    slot: Option<Slot>,
+}
+
 /// The writer, and the messages that are not written yet.
 struct Output<W> {
     writer: Arc<tokio::sync::Mutex<Option<W>>>,
     waiting: Arc<watch::Sender<Waiting>>,
-    /// The memory of each request until its reply is written.
-    in_flight: Arc<Mutex<HashMap<NumberOrString, Arc<Lease>>>>,
+    /// The running requests, until their replies are queued.
+    in_flight: Arc<Mutex<HashMap<NumberOrString, Running>>>,
 }
 
 impl<W> Clone for Output<W> {
@@ -116,34 +209,50 @@ impl Drop for Outgoing {
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
-    fn requests(&self) -> MutexGuard<'_, HashMap<NumberOrString, Arc<Lease>>> {
+    fn requests(&self) -> MutexGuard<'_, HashMap<NumberOrString, Running>> {
         self.in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, id: NumberOrString, lease: Arc<Lease>) {
+    /// Begins a request. Returns the running one with the same id: only one of them gets a response.
+    fn begin(&self, id: NumberOrString, request: Running) -> Option<Running> {
         let mut requests = self.requests();
-        requests.insert(id, lease);
+        let replaced = requests.insert(id, request);
         self.waiting
             .send_modify(|waiting| waiting.in_flight = requests.len());
+        replaced
     }
 
-    fn end(&self, id: &NumberOrString) -> Option<Arc<Lease>> {
+    fn end(&self, id: &NumberOrString) -> Option<Running> {
         let mut requests = self.requests();
-        let lease = requests.remove(id);
+        let ended = requests.remove(id);
         self.waiting
             .send_modify(|waiting| waiting.in_flight = requests.len());
-        lease
+        ended
     }
 
-    fn queue<T: serde::Serialize>(
+    /// Queues a response, or keeps it until its batch is complete.
+    fn respond(
         &self,
-        message: T,
-        lease: Option<Arc<Lease>>,
-    ) -> io::Result<Outgoing> {
-        let mut bytes = serde_json::to_vec(&message)?;
+        message: TxJsonRpcMessage<RoleServer>,
+        request: Option<Running>,
+    ) -> io::Result<Option<Outgoing>> {
+        let bytes = serde_json::to_vec(&message)?;
         drop(message);
+        let Some(Running { lease, slot }) = request else {
+            return Ok(Some(self.queue(bytes, None)));
+        };
+        let Some(slot) = slot else {
+            return Ok(Some(self.queue(bytes, Some(lease))));
+        };
+        // The response, and its copy in the array.
+        lease.settle(2 * bytes.len());
+        let array = slot.end(Some((bytes, Some(lease))));
+        Ok(array.map(|array| self.queue(array, slot.batch.0.lease.clone())))
+    }
+
+    fn queue(&self, mut bytes: Vec<u8>, lease: Option<Arc<Lease>>) -> Outgoing {
         bytes.push(b'\n');
         if let Some(lease) = &lease {
             lease.settle(bytes.len());
@@ -152,15 +261,14 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
             waiting.bytes += bytes.len();
             waiting.messages += 1;
         });
-        Ok(Outgoing {
+        Outgoing {
             bytes,
             waiting: self.waiting.clone(),
             _lease: lease,
-        })
+        }
     }
 
-    async fn write(self, outgoing: io::Result<Outgoing>) -> io::Result<()> {
-        let outgoing = outgoing?;
+    async fn write(self, outgoing: Outgoing) -> io::Result<()> {
         let mut writer = self.writer.lock().await;
         let Some(writer) = writer.as_mut() else {
             return Err(io::ErrorKind::NotConnected.into());
@@ -184,6 +292,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             budget,
             line: Line::new(max_line_bytes),
             output,
+            has_batches: false,
+            queued: VecDeque::new(),
             answers: JoinSet::new(),
         }
     }
@@ -222,23 +332,23 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Ok(true)
     }
 
-    /// The message of a complete line; `Err` is the response to an unreadable one.
-    async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
+    /// What a complete line holds.
+    async fn parse(&mut self) -> Parsed {
+        let refused = |scan: &Scan, why: &str| {
+            // A message without an id gets no response. A batch has none of its own.
+            let id = scan.id().or_else(|| scan.is_array().then_some(Value::Null));
+            id.map_or(Parsed::Nothing, |id| {
+                Parsed::Answer(envelope::error(&id, -32600, why))
+            })
+        };
         if let Some(why) = self.line.scan.refusal() {
-            // Without an id it gets no response.
-            return self
-                .line
-                .scan
-                .id()
-                .map_or(Ok(None), |id| Err(envelope::error(&id, -32600, &why)));
+            return refused(&self.line.scan, &why);
         }
         if let Some(lease) = &self.line.lease {
             let bytes =
                 self.line.bytes.len() * BYTES_PER_BYTE + self.line.scan.values() * BYTES_PER_VALUE;
             if let Err(error) = lease.grow_to(bytes).await {
-                return self.line.scan.id().map_or(Ok(None), |id| {
-                    Err(envelope::error(&id, -32600, &error.message))
-                });
+                return refused(&self.line.scan, &error.message);
             }
             lease.settle(bytes);
         }
@@ -249,50 +359,112 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             .unwrap_or(&self.line.bytes)
             .trim_ascii();
         if line.is_empty() {
-            return Ok(None);
+            return Parsed::Nothing;
         }
-        let mut message = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line) {
-            Ok(message) => message,
-            Err(complaint) => return unreadable(line, &complaint),
-        };
-        match &message {
-            JsonRpcMessage::Request(request) => {
-                if let Some(lease) = &self.line.lease {
-                    let (id, lease) = (request.id.clone(), lease.clone());
+        match batch::messages(line).filter(|_| self.has_batches) {
+            None => read(line),
+            Some(Err(why)) => Parsed::Answer(envelope::error(&Value::Null, -32600, &why)),
+            Some(Ok(messages)) => split(&messages, self.line.lease.clone()),
+        }
+    }
+
+    /// Prepares a message for the protocol: counts a request among the running ones, and ends a cancelled one.
+    fn hand_over(
+        &mut self,
+        mut message: RxJsonRpcMessage<RoleServer>,
+        lease: Option<Arc<Lease>>,
+        slot: Option<Slot>,
+    ) -> RxJsonRpcMessage<RoleServer> {
+        let ended = match &message {
+            JsonRpcMessage::Request(request) => match lease {
+                Some(lease) => {
+                    let id = request.id.clone();
                     message.insert_extension(lease.clone());
-                    self.output.begin(id, lease);
+                    self.output.begin(id, Running { lease, slot })
                 }
-            }
+                None => None,
+            },
             // A cancelled request gets no response.
-            JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) =
-                    &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    drop(self.output.end(id));
+            JsonRpcMessage::Notification(notification) => match &notification.notification {
+                ClientNotification::CancelledNotification(cancelled) => {
+                    let id = cancelled.params.request_id.as_ref();
+                    id.and_then(|id| self.output.end(id))
                 }
-            }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+                _ => None,
+            },
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+        };
+        if let Some(slot) = ended.and_then(|request| request.slot)
+            && let Some(array) = slot.end(None)
+        {
+            self.answer(array, slot.batch.0.lease.clone());
         }
-        Ok(Some(message))
+        message
+    }
+
+    /// Writes a response in a task of its own: `receive` may be dropped at an await, and the response with it.
+    fn answer(&mut self, response: Vec<u8>, lease: Option<Arc<Lease>>) {
+        let outgoing = self.output.queue(response, lease);
+        self.answers.spawn(self.output.clone().write(outgoing));
     }
 }
 
-/// The outcome of a line that is not an MCP message.
-fn unreadable(
-    line: &[u8],
-    complaint: &serde_json::Error,
-) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
-    match Envelope::read(line) {
-        Some(envelope) if envelope.is_notification() => Ok(None),
-        Some(envelope) if envelope.id.is_some() => Err(envelope.unreadable(&complaint.to_string())),
-        _ if complaint.classify() == Category::Data => Err(envelope::error(
+/// The message of a line, or of a part of a batch.
+fn read(text: &[u8]) -> Parsed {
+    match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
+        Ok(message) => Parsed::Message(Box::new(message)),
+        Err(complaint) => unreadable(text, &complaint),
+    }
+}
+
+/// The messages of a batch. Those that cannot be read have their responses already.
+fn split(messages: &[&RawValue], lease: Option<Arc<Lease>>) -> Parsed {
+    let batch = Batch(Arc::new(BatchState {
+        lease,
+        responses: Mutex::default(),
+    }));
+    let mut queued = VecDeque::new();
+    let mut responses = Responses::default();
+    for message in messages {
+        let text = message.get().as_bytes();
+        let parsed = batch::misplaced(text).map_or_else(|| read(text), Parsed::Answer);
+        match parsed {
+            Parsed::Message(message) => {
+                responses.missing += usize::from(matches!(*message, JsonRpcMessage::Request(_)));
+                queued.push_back(Queued {
+                    message: *message,
+                    slot: Slot {
+                        batch: batch.clone(),
+                        index: responses.collected.len(),
+                    },
+                });
+                responses.collected.push(None);
+            }
+            Parsed::Answer(answer) => {
+                let answer = answer.to_string().into_bytes();
+                responses.collected.push(Some((answer, None)));
+            }
+            Parsed::Batch(..) | Parsed::Nothing => {}
+        }
+    }
+    *batch.responses() = responses;
+    Parsed::Batch(batch, queued)
+}
+
+/// The outcome of a text that is not an MCP message.
+fn unreadable(text: &[u8], complaint: &serde_json::Error) -> Parsed {
+    match Envelope::read(text) {
+        Some(envelope) if envelope.is_notification() => Parsed::Nothing,
+        Some(envelope) if envelope.id.is_some() => {
+            Parsed::Answer(envelope.unreadable(&complaint.to_string()))
+        }
+        _ if complaint.classify() == Category::Data => Parsed::Answer(envelope::error(
             &Value::Null,
             -32600,
-            "Invalid Request: not a JSON-RPC message",
+            batch::not_a_message(text, "Invalid Request: not a JSON-RPC message"),
         )),
         // Responding to non-JSON input could loop forever with a peer that echoes it.
-        _ => Ok(None),
+        _ => Parsed::Nothing,
     }
 }
 
@@ -310,9 +482,20 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
-        let lease = id.and_then(|id| self.output.end(id));
-        let outgoing = self.output.queue(message, lease);
-        self.output.clone().write(outgoing)
+        let request = id.and_then(|id| self.output.end(id));
+        if let JsonRpcMessage::Response(response) = &message
+            && let ServerResult::InitializeResult(result) = &response.result
+        {
+            self.has_batches = result.protocol_version.as_str() == batch::REVISION;
+        }
+        let outgoing = self.output.respond(message, request);
+        let output = self.output.clone();
+        async move {
+            match outgoing? {
+                Some(outgoing) => output.write(outgoing).await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -326,6 +509,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 })
                 .await
                 .ok()?;
+            if !self.queued.is_empty() {
+                // Before the message leaves the queue: `receive` may be dropped at this await.
+                let lease = Arc::new(self.budget.enter_when_free(Caller::Anyone).await);
+                if let Some(Queued { message, slot }) = self.queued.pop_front() {
+                    return Some(self.hand_over(message, Some(lease), Some(slot)));
+                }
+            }
             match self.read_line().await {
                 Ok(true) => {}
                 Ok(false) => {
@@ -341,13 +531,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             let next = self.line.next(self.max_line_bytes);
             let lease = std::mem::replace(&mut self.line, next).lease;
             match parsed {
-                Ok(Some(message)) => return Some(message),
-                Ok(None) => {}
-                Err(answer) => {
-                    // Spawned and not awaited: `receive` may be dropped at an await, and the
-                    // response with it.
-                    let outgoing = self.output.queue(answer, lease);
-                    self.answers.spawn(self.output.clone().write(outgoing));
+                Parsed::Message(message) => return Some(self.hand_over(*message, lease, None)),
+                Parsed::Nothing => {}
+                Parsed::Answer(answer) => self.answer(answer.to_string().into_bytes(), lease),
+                Parsed::Batch(batch, queued) => {
+                    self.queued = queued;
+                    if let Some(array) = batch.array() {
+                        self.answer(array, batch.0.lease.clone());
+                    }
                 }
             }
         }

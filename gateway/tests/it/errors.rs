@@ -1,12 +1,13 @@
 //! A failed call is a result that a model can read and act on. No failure ends the gateway.
 
+use context_gateway::catalogue::{Selection, ToolSet};
 use context_gateway::handler::Credentials;
 use context_model::{Error, Reason, Violations};
 use context_proto::status_from_error;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::fake::{Behaviour, setup};
+use crate::fake::{Behaviour, setup, setup_with};
 use crate::session::{Era, Pipe, text};
 
 #[tokio::test]
@@ -121,6 +122,71 @@ async fn an_unknown_tool_is_a_protocol_error_that_names_the_nearest() {
         reply["error"]["message"],
         "unknown tool `store_contexts`; did you mean `store_context`?"
     );
+}
+
+#[tokio::test]
+async fn a_disabled_tool_is_not_listed_and_is_unknown_to_every_call() {
+    let disabled = [
+        " Delete_Context".to_owned(),
+        "diff_artifact_versions".to_owned(),
+        String::new(),
+    ];
+    for set in [ToolSet::Default, ToolSet::Full] {
+        let setup = setup_with(Credentials::Own(None), Selection::new(set, &disabled));
+        let mut pipe = Pipe::open(&setup, Era::Modern).await;
+        let listed = pipe.request("tools/list", json!({})).await["result"]["tools"].clone();
+        let listed: Vec<_> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].clone())
+            .collect();
+        assert_eq!(listed.len(), 21, "{listed:?}");
+        for name in ["delete_context", "diff_artifact_versions"] {
+            assert!(!listed.contains(&json!(name)), "{name}");
+            let reply = pipe
+                .request(
+                    "tools/call",
+                    json!({"name": name, "arguments": {"context_ids": [1]}}),
+                )
+                .await;
+            assert_eq!(
+                (
+                    reply["error"]["code"].as_i64(),
+                    reply["error"]["message"].as_str()
+                ),
+                (
+                    Some(-32602),
+                    Some(format!("unknown tool `{name}`").as_str())
+                )
+            );
+        }
+        // A typing error gets no disabled tool as a hint.
+        let reply = pipe
+            .request(
+                "tools/call",
+                json!({"name": "delete_contxt", "arguments": {}}),
+            )
+            .await;
+        let said = reply["error"]["message"].as_str().unwrap();
+        assert!(!said.contains("`delete_context`"), "{said}");
+        assert!(setup.fake.seen().is_empty());
+        assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+    }
+}
+
+#[tokio::test]
+async fn entries_are_no_resources_when_the_tool_that_reads_them_is_disabled() {
+    let tools = Selection::new(ToolSet::Default, &["get_context_by_ids".to_owned()]);
+    let setup = setup_with(Credentials::Own(None), tools);
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    let templates = pipe.request("resources/templates/list", json!({})).await;
+    assert_eq!(templates["result"]["resourceTemplates"], json!([]));
+    let reply = pipe
+        .request("resources/read", json!({"uri": "context://entries/42"}))
+        .await;
+    assert_eq!(reply["error"]["code"], -32002, "{reply}");
+    assert!(setup.fake.seen().is_empty());
 }
 
 #[tokio::test]

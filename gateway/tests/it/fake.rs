@@ -2,9 +2,11 @@
 //! error, or not at all.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use context_gateway::backend::{Backend, Target};
+use context_gateway::catalogue::Selection;
 use context_gateway::handler::{Credentials, Gateway};
 use context_model as model;
 use context_proto::v1 as pb;
@@ -34,8 +36,8 @@ pub struct Seen {
 pub enum Behaviour {
     #[default]
     Answer,
-    /// Returns statistics with these features on or off: (fts, semantic).
-    Features(bool, bool),
+    /// Returns statistics with these features on or off: (fts, semantic, hybrid).
+    Features(bool, bool, bool),
     Fail(Status),
     Hang,
 }
@@ -46,6 +48,7 @@ struct State {
     behaviour: Mutex<Behaviour>,
     arrived: Notify,
     dropped: Notify,
+    given_up: AtomicUsize,
 }
 
 /// A running service. Killing it breaks every connection at once, like killing a process.
@@ -91,6 +94,11 @@ impl Fake {
     /// Waits until the caller of such a request has cancelled it.
     pub async fn given_up(&self) {
         self.0.dropped.notified().await;
+    }
+
+    /// How many of such requests their callers have cancelled.
+    pub fn count_given_up(&self) -> usize {
+        self.0.given_up.load(Ordering::Relaxed)
     }
 
     /// Serves on a socket in `dir` until the returned server is killed.
@@ -147,23 +155,25 @@ impl Fake {
         let behaviour = self.0.behaviour.lock().unwrap().clone();
         match behaviour {
             Behaviour::Answer => Ok(sample(operation)),
-            Behaviour::Features(fts, semantic) => {
+            Behaviour::Features(fts, semantic, hybrid) => {
                 let mut reply = sample(operation);
                 if operation == "get_statistics" {
                     reply["fts"]["enabled"] = json!(fts);
                     reply["semantic_search"]["enabled"] = json!(semantic);
+                    reply["hybrid_search"]["enabled"] = json!(hybrid);
                 }
                 Ok(reply)
             }
             Behaviour::Fail(status) => Err(status),
             Behaviour::Hang => {
-                struct OnDrop<'a>(&'a Notify);
+                struct OnDrop<'a>(&'a State);
                 impl Drop for OnDrop<'_> {
                     fn drop(&mut self) {
-                        self.0.notify_one();
+                        self.0.given_up.fetch_add(1, Ordering::Relaxed);
+                        self.0.dropped.notify_one();
                     }
                 }
-                let _guard = OnDrop(&self.0.dropped);
+                let _guard = OnDrop(&self.0);
                 self.0.arrived.notify_one();
                 std::future::pending().await
             }
@@ -180,13 +190,17 @@ pub struct Setup {
 }
 
 pub fn setup(credentials: Credentials) -> Setup {
+    setup_with(credentials, Selection::default())
+}
+
+pub fn setup_with(credentials: Credentials, tools: Selection) -> Setup {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let (socket, server) = fake.serve(dir.path());
     let backend = Backend::new(Target::Unix(socket), MAX_MESSAGE_BYTES).unwrap();
     Setup {
         fake,
-        gateway: Gateway::new(backend, credentials),
+        gateway: Gateway::with_tools(backend, credentials, tools),
         server,
         dir,
     }
@@ -268,6 +282,7 @@ pub fn sample(operation: &str) -> Value {
             "total_images": 1, "unique_tags": 2, "database_size_mb": 0.5, "connection_metrics": null,
             "semantic_search": feature(json!({"model": null, "dimensions": null, "embedding_count": 0, "coverage_percentage": 0.0})),
             "fts": feature(json!({"language": "english", "backend": "sqlite", "engine": "fts5", "indexed_entries": 1, "coverage_percentage": 100.0})),
+            "hybrid_search": feature(json!({})),
             "chunking": feature(json!({"chunk_size": null, "chunk_overlap": null, "aggregation": "max"})),
             "reranking": feature(json!({"provider": null, "model": null})),
             "summary_generation": feature(json!({"provider": null, "model": null, "summary_count": 0, "coverage_percentage": 0.0, "min_content_length": 500})),

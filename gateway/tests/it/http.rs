@@ -476,7 +476,7 @@ fn chunks(count: usize) -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>
     (Body::from_stream(chunks), taken)
 }
 
-fn router_with(
+pub fn router_with(
     setup: &crate::fake::Setup,
     budget: std::sync::Arc<Budget>,
     guarded_as: Option<Guarded>,

@@ -4,8 +4,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use context_gateway::backend::{Backend, Target};
+use context_gateway::call::Call;
 use context_gateway::local::LocalService;
 use context_gateway::service_program::ServiceProgram;
+use context_model::{Error, JsonObject, Operation, Reason};
+use tonic::metadata::MetadataMap;
 
 /// A fake service program. It records each start and then runs this shell script.
 fn stand_in(dir: &Path, body: &str) -> std::path::PathBuf {
@@ -104,6 +108,55 @@ async fn a_missing_program_is_named_with_the_way_out() {
         error.contains("no-such-program") && error.contains("CONTEXT_BACKEND"),
         "{error}"
     );
+}
+
+/// The error of a call that starts the service with this script.
+async fn failed_call(dir: &Path, body: &str) -> Error {
+    let command = stand_in(dir, body);
+    let socket = dir.join("service.sock");
+    let service = LocalService::with_command(&dir.join("a.db"), Some(socket), command);
+    let backend = Backend::new(Target::Local(Arc::new(service)), 1024 * 1024).unwrap();
+    let call = Call {
+        backend: &backend,
+        metadata: MetadataMap::new(),
+        operation: Operation::ListThreads,
+        lease: None,
+    };
+    call.run(JsonObject::new()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_start_that_fails_until_it_is_corrected_is_tried_once_and_says_what_to_correct() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "echo 'error: MAX_IMAGE_SIZE_MB is `huge`' >&2; exit 2";
+    let error = failed_call(dir.path(), script).await;
+    assert_eq!(
+        (error.reason, error.retry_after),
+        (Reason::StoreUnavailable, None)
+    );
+    assert!(
+        error.message.contains("MAX_IMAGE_SIZE_MB is `huge`")
+            && error.message.contains("service.log")
+            && error
+                .message
+                .ends_with("correct the cause, then call again"),
+        "{}",
+        error.message
+    );
+    assert_eq!(starts(dir.path()), 1);
+}
+
+#[tokio::test]
+async fn a_start_that_was_interrupted_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = failed_call(dir.path(), "kill -KILL $$").await;
+    assert!(error.retry_after.is_some());
+    assert!(
+        error.message.ends_with("try again in a moment"),
+        "{}",
+        error.message
+    );
+    assert_eq!(starts(dir.path()), 3);
 }
 
 #[tokio::test]

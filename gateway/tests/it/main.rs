@@ -1,6 +1,7 @@
 //! The gateway against a fake context service that records requests and returns prepared replies.
 
 mod arguments;
+mod batches;
 mod catalogue;
 mod documents;
 mod errors;

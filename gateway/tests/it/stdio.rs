@@ -117,7 +117,7 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
     };
     assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 22);
     // Only the gateway itself requests statistics here, after the first response.
-    setup.fake.behave(Behaviour::Features(true, false));
+    setup.fake.behave(Behaviour::Features(true, false, false));
     pipe.start(
         "tools/call",
         json!({"name": "list_threads", "arguments": {}}),
@@ -130,8 +130,10 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
         "{both:?}"
     );
     let listed = names(pipe.request("tools/list", json!({})).await);
-    assert_eq!(listed.len(), 21);
-    assert!(!listed.contains(&"semantic_search_context".to_owned()));
+    assert_eq!(listed.len(), 20);
+    for hidden in ["semantic_search_context", "hybrid_search_context"] {
+        assert!(!listed.contains(&hidden.to_owned()), "{hidden}");
+    }
 }
 
 #[tokio::test]
@@ -148,7 +150,7 @@ async fn a_subscriber_of_the_modern_era_hears_of_the_change() {
         acknowledged["method"], "notifications/subscriptions/acknowledged",
         "{acknowledged}"
     );
-    setup.fake.behave(Behaviour::Features(false, false));
+    setup.fake.behave(Behaviour::Features(false, false, false));
     pipe.start(
         "tools/call",
         json!({"name": "get_statistics", "arguments": {}}),

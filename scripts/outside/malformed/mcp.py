@@ -40,7 +40,7 @@ def malformed(rng, request_id):
     if kind < 0.75:
         return mutations.to_bytes({**message, "id": rng.choice(IDS)}), modern
     if kind < 0.8:
-        return mutations.to_bytes([message] * rng.choice([0, 1, 3])), modern
+        return mutations.to_bytes([message] * rng.choice([0, 1, 3, 101])), modern
     return mutations.spoil(rng, message), modern
 
 

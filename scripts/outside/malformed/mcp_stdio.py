@@ -57,7 +57,8 @@ def main():
         process = subprocess.Popen([gateway, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         lines = queue.Queue()
         threading.Thread(target=reader, args=(process.stdout, lines), daemon=True).start()
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "malformed", "version": "1"}}
+        # Only the second revision has batches.
+        hello = {"protocolVersion": rng.choice(["2025-11-25", "2025-03-26"]), "capabilities": {}, "clientInfo": {"name": "malformed", "version": "1"}}
         alive = probe(process, lines, tally, "hello", "initialize", hello) is not None
         sent = 0
         try:

@@ -41,6 +41,7 @@ impl Engine {
             .retrieval
             .semantic_status(caller, counts.total_entries)
             .await?;
+        let hybrid_search = self.retrieval.hybrid_status(&fts, &semantic_search);
         let summary_generation = self
             .background
             .summaries
@@ -56,6 +57,7 @@ impl Engine {
             connection_metrics: caller.operator.then_some(counts.connections),
             semantic_search,
             fts,
+            hybrid_search,
             chunking,
             reranking,
             summary_generation,

@@ -33,6 +33,8 @@ pub enum Reason {
     StorageCorrupt,
     /// The database is unreachable now.
     StoreUnavailable,
+    /// The embedding provider does not respond now.
+    ProviderUnavailable,
     /// Too many requests already wait; retry after `retry_after`.
     Overloaded,
     /// The service is stopping and accepts no new work.
@@ -65,7 +67,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -80,6 +82,7 @@ impl Reason {
         Self::StorageReadOnly,
         Self::StorageCorrupt,
         Self::StoreUnavailable,
+        Self::ProviderUnavailable,
         Self::Overloaded,
         Self::ShuttingDown,
         Self::DeadlineExceeded,
@@ -114,6 +117,7 @@ impl Reason {
             Self::StorageReadOnly => "STORAGE_READ_ONLY",
             Self::StorageCorrupt => "STORAGE_CORRUPT",
             Self::StoreUnavailable => "STORE_UNAVAILABLE",
+            Self::ProviderUnavailable => "PROVIDER_UNAVAILABLE",
             Self::Overloaded => "OVERLOADED",
             Self::ShuttingDown => "SHUTTING_DOWN",
             Self::DeadlineExceeded => "DEADLINE_EXCEEDED",

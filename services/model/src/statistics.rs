@@ -24,6 +24,8 @@ pub struct Statistics {
     pub semantic_search: SemanticSearchStatus,
     /// Full-text search.
     pub fts: FtsStatus,
+    /// Hybrid search.
+    pub hybrid_search: HybridSearchStatus,
     /// Splitting of long texts for embedding.
     pub chunking: ChunkingStatus,
     /// Reranking of search results.
@@ -104,6 +106,18 @@ pub struct FtsStatus {
     pub indexed_entries: i64,
     /// Percentage of entries in the index, 0 to 100.
     pub coverage_percentage: f64,
+}
+
+/// The state of hybrid search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HybridSearchStatus {
+    /// Whether it is enabled.
+    pub enabled: bool,
+    /// Whether it works now, with full-text search, semantic search or both.
+    pub available: bool,
+    /// Why it does not work; absent if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// How long texts are split for embedding.

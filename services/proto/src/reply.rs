@@ -3,11 +3,11 @@
 use context_model::{
     BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts,
     DeleteContextBatchReply, DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply,
-    FtsStatus, GetContextByIdsReply, HybridScores, HybridSearchContextReply, ListThreadsReply,
-    QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
-    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts,
-    Statistics, StoreContextReply, SummaryStatus, Thread, Timestamp, UpdateContextReply,
-    Violations,
+    FtsStatus, GetContextByIdsReply, HybridScores, HybridSearchContextReply, HybridSearchStatus,
+    ListThreadsReply, QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply,
+    SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source,
+    SourceCounts, Statistics, StoreContextReply, SummaryStatus, Thread, Timestamp,
+    UpdateContextReply, Violations,
 };
 
 use crate::request::{images_from_pb, images_to_pb};
@@ -49,6 +49,7 @@ same_fields! {
     }
     SemanticSearchStatus = SemanticSearchStatus { enabled, available, reason, model, dimensions, embedding_count, coverage_percentage }
     FtsStatus = FtsStatus { enabled, available, reason, language, backend, engine, indexed_entries, coverage_percentage }
+    HybridSearchStatus = HybridSearchStatus { enabled, available, reason }
     ChunkingStatus = ChunkingStatus { enabled, available, reason, chunk_size, chunk_overlap, aggregation }
     RerankingStatus = RerankingStatus { enabled, available, reason, provider, model }
     SummaryStatus = SummaryStatus {
@@ -465,6 +466,7 @@ impl From<Statistics> for pb::GetStatisticsResponse {
             connection_metrics,
             semantic_search,
             fts,
+            hybrid_search,
             chunking,
             reranking,
             summary_generation,
@@ -480,6 +482,7 @@ impl From<Statistics> for pb::GetStatisticsResponse {
             connection_metrics: connection_metrics.map(Into::into),
             semantic_search: Some(semantic_search.into()),
             fts: Some(fts.into()),
+            hybrid_search: Some(hybrid_search.into()),
             chunking: Some(chunking.into()),
             reranking: Some(reranking.into()),
             summary_generation: Some(summary_generation.into()),
@@ -502,11 +505,26 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
             connection_metrics,
             semantic_search,
             fts,
+            hybrid_search,
             chunking,
             reranking,
             summary_generation,
             revision,
         } = reply;
+        let semantic_search: SemanticSearchStatus = semantic_search
+            .ok_or_else(|| missing("semantic_search"))?
+            .into();
+        let fts: FtsStatus = fts.ok_or_else(|| missing("fts"))?.into();
+        // A service of an earlier version does not send it. Without a switch of its own, hybrid search is on if one of
+        // its two searches is.
+        let hybrid_search = hybrid_search.map_or_else(
+            || HybridSearchStatus {
+                enabled: fts.enabled || semantic_search.enabled,
+                available: fts.available || semantic_search.available,
+                reason: None,
+            },
+            Into::into,
+        );
         Ok(Self {
             total_entries,
             by_source: by_source.unwrap_or_default().into(),
@@ -515,10 +533,9 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
             unique_tags,
             database_size_mb,
             connection_metrics: connection_metrics.map(Into::into),
-            semantic_search: semantic_search
-                .ok_or_else(|| missing("semantic_search"))?
-                .into(),
-            fts: fts.ok_or_else(|| missing("fts"))?.into(),
+            semantic_search,
+            fts,
+            hybrid_search,
             chunking: chunking.ok_or_else(|| missing("chunking"))?.into(),
             reranking: reranking.ok_or_else(|| missing("reranking"))?.into(),
             summary_generation: summary_generation

@@ -62,6 +62,11 @@ pub trait Embedder: Send + Sync {
     /// The model.
     fn model(&self) -> &Model;
 
+    /// The address of the provider, without credentials. `None` for a model inside the service.
+    fn address(&self) -> Option<&str> {
+        None
+    }
+
     /// The chunk sizes that suit the model.
     fn chunk_sizes(&self) -> ChunkSizes;
 

@@ -30,6 +30,16 @@ impl ProviderError {
         }
     }
 
+    /// The error as a sentence about this provider, for example "the embedding provider at http://host".
+    #[must_use]
+    pub fn sentence(&self, provider: &str) -> String {
+        match self {
+            Self::Unavailable { what, .. } => format!("{provider} does not respond: {what}"),
+            Self::Refused(what) => format!("{provider} rejected the request: {what}"),
+            Self::Malformed(what) => format!("the response of {provider} is not usable: {what}"),
+        }
+    }
+
     /// Whether a later call with the same request may succeed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {

@@ -131,7 +131,7 @@ impl Places {
             let _ = writeln!(text, "Register the gateway in Claude Code:");
             let _ = writeln!(
                 text,
-                "  claude mcp add context{} -- {} stdio",
+                "  claude mcp add --scope user context{} -- {} stdio",
                 self.gateway_settings(),
                 quoted(&gateway)
             );

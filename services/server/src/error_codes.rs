@@ -28,6 +28,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         }
         Reason::StorageCorrupt => (Code::DataLoss, StatusCode::INTERNAL_SERVER_ERROR),
         Reason::StoreUnavailable
+        | Reason::ProviderUnavailable
         | Reason::IssuerUnavailable
         | Reason::Overloaded
         | Reason::ShuttingDown => (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
@@ -65,6 +66,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::StorageReadOnly => "The database cannot be written",
         Reason::StorageCorrupt => "The database or the requested row is damaged",
         Reason::StoreUnavailable => "The database is not available",
+        Reason::ProviderUnavailable => "The embedding provider is not available",
         Reason::Overloaded => "Too many requests",
         Reason::ShuttingDown => "The service is stopping",
         Reason::DeadlineExceeded => "The deadline passed",
@@ -109,6 +111,7 @@ const fn advice(reason: Reason) -> &'static str {
             "`context-service verify` names what is damaged; restore it from a backup."
         }
         Reason::StoreUnavailable
+        | Reason::ProviderUnavailable
         | Reason::IssuerUnavailable
         | Reason::Overloaded
         | Reason::ShuttingDown => "Retry after the given time.",
@@ -144,7 +147,10 @@ pub(crate) fn log(error: &Error) {
         // Warnings without causes: nothing is wrong with the service. Under load they come by the
         // thousand, and the metrics count them.
         Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
-        Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
+        Reason::ProviderUnavailable
+        | Reason::IssuerUnavailable
+        | Reason::Overloaded
+        | Reason::ShuttingDown => {
             tracing::warn!(reason, "Refused: {error}")
         }
         _ if status.is_server_error() => {

@@ -232,6 +232,11 @@ pub fn access(url: &str, key: Option<&Secret>, timeout: Duration) -> Access {
     }
 }
 
+/// The name of a provider in messages.
+fn provider_at(access: &Access) -> String {
+    format!("the embedding provider at {}", access.address())
+}
+
 /// The flags with which another process of this user makes the same choice.
 #[must_use]
 pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
@@ -365,11 +370,10 @@ pub async fn load(
         }
         Choice::Remote(remote) => {
             let (access, model) = *remote;
-            let provider = model.dialect.name();
             let connected = HttpEmbedder::connect(&access, model).await;
             connected
                 .map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>))
-                .map_err(|error| format!("{provider}: {error}"))
+                .map_err(|error| error.sentence(&provider_at(&access)))
         }
     }
 }
@@ -388,10 +392,9 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     let choice = match choice {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);
-            engine.retrieval.awaiting_embedder(format!(
-                "the embedding provider {} has not responded yet",
-                remote.1.dialect.name()
-            ));
+            engine
+                .retrieval
+                .awaiting_embedder(format!("{} has not responded yet", provider_at(&remote.0)));
             return Ok(Some(
                 tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await })
                     .abort_handle(),
@@ -452,7 +455,6 @@ pub async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), S
 
 /// Connects to the provider, and retries until it responds or refuses permanently.
 async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
-    let provider = model.dialect.name();
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)
         .with_max_delay(MAX_PAUSE)
@@ -467,12 +469,10 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
                     return engine.retrieval.without_embedder(reason);
                 }
             },
-            Err(error) => error.to_string(),
+            Err(error) => error.sentence(&provider_at(access)),
         };
-        tracing::warn!("Semantic search is waiting for {provider}: {reason}");
-        engine
-            .retrieval
-            .awaiting_embedder(format!("{provider}: {reason}"));
+        tracing::warn!("Semantic search is waiting for its provider: {reason}");
+        engine.retrieval.awaiting_embedder(reason);
         tokio::time::sleep(pauses.next().unwrap_or(MAX_PAUSE)).await;
     }
 }

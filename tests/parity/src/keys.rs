@@ -236,6 +236,25 @@ impl Gateway {
         post(self.address, &message, authorization).await.into()
     }
 
+    /// Posts a batch of tool calls, in the protocol revision that has batches.
+    pub async fn batch(&self, calls: &[(&str, Value)], authorization: Option<&str>) -> Reply {
+        let batch: Value = (1..)
+            .zip(calls)
+            .map(|(id, (tool, arguments))| {
+                let params = json!({"name": tool, "arguments": arguments});
+                json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+            })
+            .collect();
+        let request = Request::post(self.address, "/mcp", &batch)
+            .header("accept", "application/json")
+            .header("mcp-protocol-version", "2025-03-26");
+        let request = match authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        };
+        request.send().await.into()
+    }
+
     /// Calls a tool without arguments.
     pub async fn call(&self, tool: &str, authorization: Option<&str>) -> Reply {
         let params = json!({"name": tool, "arguments": {}});

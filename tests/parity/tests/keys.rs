@@ -365,3 +365,44 @@ async fn stdio_takes_its_key_from_the_environment_or_a_file_and_says_when_it_has
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_needs_what_each_of_its_calls_needs_and_runs_whole_or_not_at_all() {
+    let service = KeyedService::start().await;
+    let gateway = Gateway::http(&service).await;
+    let key = service.key("writer", &["read", "write"]).await;
+    let writer = format!("Bearer {key}");
+    let store = (
+        "store_context",
+        json!({"thread_id": "t", "source": "user", "text": "an entry"}),
+    );
+    let beyond = [
+        store.clone(),
+        ("delete_context", json!({"context_ids": [1]})),
+    ];
+    let refused = gateway.batch(&beyond, Some(&writer)).await;
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    let expected = "error=\"insufficient_scope\", scope=\"delete\"";
+    assert!(
+        refused.challenge.contains(expected),
+        "{}",
+        refused.challenge
+    );
+    assert_eq!(gateway.batch(&beyond, None).await.status, 401);
+    let threads = async || service.rest(Some(&writer)).await.body["total_threads"].clone();
+    assert_eq!(threads().await, 0, "nothing of the batch ran");
+
+    let allowed = gateway
+        .batch(&[store, ("list_threads", json!({}))], Some(&writer))
+        .await;
+    assert_eq!(allowed.status, 200, "{}", allowed.body);
+    let failed: Vec<_> = allowed
+        .body
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|one| &one["result"]["isError"])
+        .collect();
+    assert_eq!(failed, [false, false]);
+    assert_eq!(threads().await, 1);
+}

@@ -45,7 +45,11 @@ impl Mcp {
         Self::start_with(command, log.into()).await
     }
 
-    async fn start_with(command: Command, stderr: Stdio) -> Self {
+    /// As [`Mcp::start`], with this stderr.
+    ///
+    /// # Panics
+    /// As [`Mcp::start`].
+    pub async fn start_with(command: Command, stderr: Stdio) -> Self {
         let mut child = tokio::process::Command::from(command)
             .arg("stdio")
             .stdin(Stdio::piped())

@@ -13,7 +13,7 @@ use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
 use super::Background;
 use super::pauses::{MAX_PAUSE, pauses};
 use crate::error::store_error;
-use crate::retrieval::{ActiveModel, embed, provider_error};
+use crate::retrieval::{ActiveModel, embed};
 
 /// Entries that are read at a time.
 pub(super) const ENTRIES: u32 = 16;
@@ -176,7 +176,7 @@ pub(super) async fn slice(
         Ok(embeddings) => embeddings,
         Err(error @ ProviderError::Unavailable { retry_after, .. }) => {
             return Err(Failure {
-                error: provider_error(error),
+                error: active.error(error),
                 retry_after,
             });
         }

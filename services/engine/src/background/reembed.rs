@@ -56,7 +56,7 @@ impl Background {
     ///
     /// # Errors
     /// `FEATURE_UNAVAILABLE` if the database cannot store vectors or another switch was started in
-    /// the meantime; `STORE_UNAVAILABLE` if the provider stays unavailable; the store's errors. A
+    /// the meantime; `PROVIDER_UNAVAILABLE` if the provider stays unavailable; the store's errors. A
     /// repeated call continues where this one stopped.
     pub async fn reembed(
         &self,

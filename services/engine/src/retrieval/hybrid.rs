@@ -29,8 +29,8 @@ impl Retrieval {
     /// unavailable is skipped with a warning.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no retriever works; `STORE_UNAVAILABLE` when
-    /// none works because the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no retriever works; `PROVIDER_UNAVAILABLE`
+    /// when none works because the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn hybrid_search_context(
         &self,
         caller: &Caller,

@@ -28,8 +28,7 @@ mod truncate;
 mod turns;
 
 pub(crate) use embedding::{
-    ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, provider_error, unavailable,
-    with_pending_note,
+    ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, unavailable, with_pending_note,
 };
 pub use truncate::truncate;
 

@@ -16,7 +16,7 @@ use context_providers::QueryVectors;
 use context_store::{RankSearch, SemanticHit, SemanticSearch};
 
 use super::Retrieval;
-use super::embedding::{ActiveModel, unavailable};
+use super::embedding::{ActiveModel, awaited, unavailable};
 use super::hits::milliseconds;
 use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
 use super::rerank::{Candidate, EncodedQuery};
@@ -27,8 +27,8 @@ impl Retrieval {
     /// Returns the entries whose embeddings are nearest to the query, nearest first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` naming what is missing; `STORE_UNAVAILABLE` when
-    /// the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` naming what is missing; `PROVIDER_UNAVAILABLE`
+    /// when the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn semantic_search_context(
         &self,
         caller: &Caller,
@@ -88,12 +88,16 @@ impl Retrieval {
     /// Embeds a query with the model in use.
     ///
     /// # Errors
-    /// `FEATURE_UNAVAILABLE` naming what is missing; the provider's errors.
+    /// `FEATURE_UNAVAILABLE` naming what is missing; `PROVIDER_UNAVAILABLE` before the provider has responded; the
+    /// provider's errors.
     pub(super) async fn embedded_query(&self, query: &str) -> Result<EmbeddedQuery> {
-        let active = self
-            .embeddings
-            .model()
-            .map_err(|reason| unavailable(&reason))?;
+        let active = self.embeddings.model().map_err(|reason| {
+            if self.embeddings.is_awaited() {
+                awaited(reason)
+            } else {
+                unavailable(&reason)
+            }
+        })?;
         let QueryVectors { vector, tokens } = active.of_query(query).await?;
         Ok(EmbeddedQuery {
             search: SemanticSearch {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus};
+use context_model::{
+    ChunkingStatus, FtsStatus, HybridSearchStatus, RerankingStatus, Result, SemanticSearchStatus,
+};
 use context_store::StoreStatistics;
 
 use super::Retrieval;
@@ -25,6 +27,30 @@ impl Retrieval {
             engine: counts.fts_engine.to_owned(),
             indexed_entries: counts.indexed_entries,
             coverage_percentage: percentage(counts.indexed_entries, counts.total_entries),
+        }
+    }
+
+    /// The state of hybrid search, which needs full-text search or semantic search.
+    pub(crate) fn hybrid_status(
+        &self,
+        fts: &FtsStatus,
+        semantic: &SemanticSearchStatus,
+    ) -> HybridSearchStatus {
+        let switched_off = self.search.hybrid == Switch::False;
+        let available = !switched_off && (fts.available || semantic.available);
+        let reason = if switched_off {
+            Some("switched off by ENABLE_HYBRID_SEARCH=false".to_owned())
+        } else if available {
+            None
+        } else {
+            let reasons = [&fts.reason, &semantic.reason].into_iter().flatten();
+            let reasons: Vec<&str> = reasons.map(String::as_str).collect();
+            Some(format!("it has no search to run: {}", reasons.join("; ")))
+        };
+        HybridSearchStatus {
+            enabled: !switched_off && (fts.enabled || semantic.enabled),
+            available,
+            reason,
         }
     }
 

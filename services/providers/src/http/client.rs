@@ -29,6 +29,14 @@ pub struct Access {
     pub timeout: Duration,
 }
 
+impl Access {
+    /// The address, without credentials.
+    #[must_use]
+    pub fn address(&self) -> String {
+        shown_url(self.url.trim().trim_end_matches('/'))
+    }
+}
+
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { url, key, timeout } = self;

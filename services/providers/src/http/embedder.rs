@@ -35,6 +35,7 @@ pub struct RemoteModel {
 /// An embedding model behind an HTTP API.
 pub struct HttpEmbedder {
     gather: Arc<Gather>,
+    address: String,
     model: Model,
     prefixes: Prefixes,
     sizes: ChunkSizes,
@@ -107,6 +108,7 @@ impl HttpEmbedder {
         };
         Ok(Self {
             gather: Arc::new(Gather::new(requests)),
+            address: access.address(),
             model,
             prefixes,
             sizes,
@@ -118,6 +120,10 @@ impl HttpEmbedder {
 impl Embedder for HttpEmbedder {
     fn model(&self) -> &Model {
         &self.model
+    }
+
+    fn address(&self) -> Option<&str> {
+        Some(&self.address)
     }
 
     fn chunk_sizes(&self) -> ChunkSizes {

@@ -138,7 +138,7 @@ async fn reranking_and_summaries_that_are_demanded_without_a_model_start_and_are
         (
             &["--enable-reranking=true", "--embedding-provider=ollama"],
             "reranking",
-            "ollama",
+            "the embedding provider at http://",
         ),
         (
             &[

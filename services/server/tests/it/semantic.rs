@@ -613,7 +613,7 @@ async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
         .await;
     assert_eq!(
         (reply.status.as_u16(), reply.reason()),
-        (503, "STORE_UNAVAILABLE".to_owned())
+        (503, "PROVIDER_UNAVAILABLE".to_owned())
     );
     assert_eq!(
         service.get("/v1/statistics").send().await.json()["total_entries"],
@@ -712,7 +712,7 @@ async fn a_retry_gets_its_reply_while_the_provider_is_away() {
             .await;
         assert_eq!(
             (reply.status.as_u16(), reply.reason()),
-            (503, "STORE_UNAVAILABLE".to_owned())
+            (503, "PROVIDER_UNAVAILABLE".to_owned())
         );
         let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
         assert_eq!(found["search_modes_used"], json!(["fts"]));

@@ -27,6 +27,9 @@ pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
     }
 }
 
+/// How long a caller should wait before it asks for a provider again that did not say when it will be back.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The error of an operation that needs semantic search.
 pub(crate) fn unavailable(reason: &str) -> Error {
     Error::new(
@@ -35,23 +38,46 @@ pub(crate) fn unavailable(reason: &str) -> Error {
     )
 }
 
+/// The error of an operation that needs a provider that has not responded since the start. `reason` is a sentence.
+pub(crate) fn awaited(reason: String) -> Error {
+    Error::new(Reason::ProviderUnavailable, reason).with_retry_after(RETRY_AFTER)
+}
+
 impl ActiveModel {
     /// Embeds the query. The result includes token vectors if the provider returns them in the same response.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE` when the provider does not respond in time; the provider's errors.
+    /// `PROVIDER_UNAVAILABLE` when the provider does not respond in time; the provider's errors.
     pub async fn of_query(&self, query: &str) -> Result<QueryVectors> {
         let embedding = self.embedder.embed_query(query.to_owned());
         let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_TIMEOUT, embedding)
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")))
-            .map_err(provider_error)?;
+            .map_err(|error| self.error(error))?;
         let mut vectors =
-            checked(vec![vector], 1, self.model.dimensions).map_err(provider_error)?;
+            checked(vec![vector], 1, self.model.dimensions).map_err(|error| self.error(error))?;
         let vector = vectors
             .pop()
-            .ok_or_else(|| provider_error(wrong("no vector")))?;
+            .ok_or_else(|| self.error(wrong("no vector")))?;
         Ok(QueryVectors { vector, tokens })
+    }
+
+    /// The error of an operation whose embedding failed.
+    pub fn error(&self, error: ProviderError) -> Error {
+        let provider = match self.embedder.address() {
+            Some(address) => format!("the embedding provider at {address}"),
+            None => "the embedding model".to_owned(),
+        };
+        let message = error.sentence(&provider);
+        match error {
+            ProviderError::Unavailable { retry_after, .. } => {
+                Error::new(Reason::ProviderUnavailable, message)
+                    .with_retry_after(retry_after.unwrap_or(RETRY_AFTER))
+            }
+            ProviderError::Refused(_) | ProviderError::Malformed(_) => {
+                Error::new(Reason::FeatureUnavailable, message)
+            }
+        }
     }
 }
 
@@ -90,18 +116,4 @@ pub(super) fn checked(
             .for_each(|value| *value = (f64::from(*value) / length) as f32);
     }
     Ok(vectors)
-}
-
-/// The error of an operation whose embedding failed.
-pub(crate) fn provider_error(error: ProviderError) -> Error {
-    let message = format!("no embedding could be made: {error}");
-    match error {
-        ProviderError::Unavailable { retry_after, .. } => {
-            Error::new(Reason::StoreUnavailable, message)
-                .with_retry_after(retry_after.unwrap_or(Duration::from_secs(1)))
-        }
-        ProviderError::Refused(_) | ProviderError::Malformed(_) => {
-            Error::new(Reason::FeatureUnavailable, message)
-        }
-    }
 }

@@ -4,7 +4,7 @@ mod active_model;
 mod texts;
 mod write;
 
-pub(crate) use active_model::{ActiveModel, model_of, provider_error, unavailable};
+pub(crate) use active_model::{ActiveModel, awaited, model_of, unavailable};
 pub(crate) use texts::embed;
 pub(crate) use write::{WriteEmbeddings, with_pending_note};
 

@@ -7,7 +7,7 @@ use context_providers::ProviderError;
 use context_store::Embedding;
 
 use super::Embeddings;
-use super::active_model::provider_error;
+use super::active_model::awaited;
 use super::texts::split;
 use crate::access::Admitted;
 use crate::config::OnFailure;
@@ -52,7 +52,7 @@ impl Embeddings {
         let active = match self.model() {
             Ok(active) => active,
             Err(reason) if self.is_awaited() && self.config.on_failure == OnFailure::Fail => {
-                return Err(provider_error(ProviderError::unavailable(reason)));
+                return Err(awaited(reason));
             }
             Err(_) => {
                 return Ok(WriteEmbeddings {
@@ -86,7 +86,7 @@ impl Embeddings {
                 );
                 Ok(pending)
             }
-            Err(error) if self.config.on_failure == OnFailure::Fail => Err(provider_error(error)),
+            Err(error) if self.config.on_failure == OnFailure::Fail => Err(active.error(error)),
             Err(error) => {
                 tracing::warn!(
                     error = %error,

@@ -94,7 +94,7 @@ const POSTGRESQL: [&str; 2] = ["STORAGE_BACKEND", "postgresql"];
 #[rustfmt::skip]
 pub const NAMES: [(&str, Here); 133] = [
     ("LOG_LEVEL", Same("in any case")),
-    ("DISABLED_TOOLS", Gateway("no effect yet; see [Security](#security)")),
+    ("DISABLED_TOOLS", Gateway("tools that the gateway neither lists nor calls; see [Security](#security)")),
     ("MCP_TRANSPORT", Gateway("the subcommand `stdio` or `http`, if none is given; `sse` stops the start")),
     ("FASTMCP_HOST", Gateway("the host of `GATEWAY_LISTEN`, for `context-gateway http`")),
     ("FASTMCP_PORT", Gateway("the port of `GATEWAY_LISTEN`, for `context-gateway http`")),
