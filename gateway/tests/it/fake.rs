@@ -280,7 +280,8 @@ pub fn sample(operation: &str) -> Value {
         "get_statistics" => {
             json!({"total_entries": 1, "by_source": {"user": 0, "agent": 1}, "by_content_type": {"text": 0, "multimodal": 1},
             "total_images": 1, "unique_tags": 2, "database_size_mb": 0.5, "connection_metrics": null,
-            "semantic_search": feature(json!({"model": null, "dimensions": null, "embedding_count": 0, "coverage_percentage": 0.0})),
+            "semantic_search": feature(json!({"model": null, "dimensions": null, "embedding_count": 0, "coverage_percentage": 0.0,
+                "pending_count": null, "pending_seconds": null})),
             "fts": feature(json!({"language": "english", "backend": "sqlite", "engine": "fts5", "indexed_entries": 1, "coverage_percentage": 100.0})),
             "hybrid_search": feature(json!({})),
             "chunking": feature(json!({"chunk_size": null, "chunk_overlap": null, "aggregation": "max"})),

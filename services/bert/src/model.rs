@@ -114,7 +114,20 @@ impl Model {
     /// # Errors
     /// [`ModelError::Tokens`].
     pub fn embed(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let states = self.states(texts)?;
+        self.embed_between(texts, &|| ())
+    }
+
+    /// As [`embed`](Self::embed). Calls `between_layers` before each layer, so that the caller can compute something
+    /// more urgent on this thread and need not wait for the whole batch.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`].
+    pub fn embed_between(
+        &self,
+        texts: &[Encoded],
+        between_layers: &dyn Fn(),
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let states = self.states(texts, between_layers)?;
         Ok(self
             .sequences(&states, texts)
             .map(|rows| self.pooled(rows))
@@ -127,7 +140,7 @@ impl Model {
     /// # Errors
     /// [`ModelError::Tokens`].
     pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let states = self.states(texts)?;
+        let states = self.states(texts, &|| ())?;
         Ok(self
             .sequences(&states, texts)
             .map(|rows| self.tokens(rows))
@@ -139,7 +152,20 @@ impl Model {
     /// # Errors
     /// [`ModelError::Tokens`].
     pub fn embed_with_tokens(&self, texts: &[Encoded]) -> Result<Vec<TextAndTokens>, ModelError> {
-        let states = self.states(texts)?;
+        self.embed_with_tokens_between(texts, &|| ())
+    }
+
+    /// As [`embed_with_tokens`](Self::embed_with_tokens). Calls `between_layers` as
+    /// [`embed_between`](Self::embed_between) does.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`].
+    pub fn embed_with_tokens_between(
+        &self,
+        texts: &[Encoded],
+        between_layers: &dyn Fn(),
+    ) -> Result<Vec<TextAndTokens>, ModelError> {
+        let states = self.states(texts, between_layers)?;
         let both = |rows| TextAndTokens {
             text: self.pooled(rows),
             tokens: self.tokens(rows),
@@ -158,7 +184,7 @@ impl Model {
             ));
         };
         let hidden = self.config.hidden_size;
-        let states = self.states(pairs)?;
+        let states = self.states(pairs, &|| ())?;
         let first: Vec<f32> = self
             .sequences(&states, pairs)
             .flat_map(|rows| rows[..hidden].to_vec())
@@ -215,7 +241,7 @@ impl Model {
     }
 
     /// The last layer's state of every token: one row per token, text by text.
-    fn states(&self, texts: &[Encoded]) -> Result<Vec<f32>, ModelError> {
+    fn states(&self, texts: &[Encoded], between_layers: &dyn Fn()) -> Result<Vec<f32>, ModelError> {
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids.len()).collect();
         let tokens: usize = lengths.iter().sum();
         let hidden = self.config.hidden_size;
@@ -251,6 +277,7 @@ impl Model {
         let group_rows = group_rows(tokens, rayon::current_num_threads());
         let mut scratch = Scratch::new(tokens, &self.config);
         for layer in &self.layers {
+            between_layers();
             layer.apply(&mut x, &lengths, &mut scratch, group_rows);
         }
         Ok(x)

@@ -119,6 +119,9 @@ pub struct RerankConfig {
     /// Timeout in milliseconds, after which results are returned without reranking
     /// (`RERANK_TIMEOUT_MS`).
     pub timeout_ms: u32,
+    /// Time in milliseconds for encoding candidates for late interaction (`RERANK_BUDGET_MS`). Candidates that it does
+    /// not suffice for keep their order, after the others.
+    pub budget_ms: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
     /// (`RERANK_CONTEXT_WEIGHT`). Only entries among the candidates of reranking count.
     pub context_weight: f64,
@@ -133,6 +136,7 @@ impl Default for RerankConfig {
         Self {
             enabled: Switch::Auto,
             timeout_ms: 2_000,
+            budget_ms: 100,
             context_weight: 0.85,
             context_gap: Duration::from_secs(30 * 60),
             store_tokens: false,

@@ -84,6 +84,13 @@ pub struct SemanticSearchStatus {
     pub embedding_count: i64,
     /// Percentage of entries with an embedding, 0 to 100.
     pub coverage_percentage: f64,
+    /// Number of entries that wait for an embedding; null while no model is in use.
+    #[schema(required)]
+    pub pending_count: Option<i64>,
+    /// Estimated seconds until they have one; null while none gets one, because the provider or the database is
+    /// unavailable or the service has just started.
+    #[schema(required)]
+    pub pending_seconds: Option<i64>,
 }
 
 /// The state of full-text search.

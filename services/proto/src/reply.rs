@@ -47,7 +47,9 @@ same_fields! {
     ConnectionMetrics = ConnectionMetrics {
         backend, reader_connections, writer_connections, queued_writes, write_queue_limit, commits, writes,
     }
-    SemanticSearchStatus = SemanticSearchStatus { enabled, available, reason, model, dimensions, embedding_count, coverage_percentage }
+    SemanticSearchStatus = SemanticSearchStatus {
+        enabled, available, reason, model, dimensions, embedding_count, coverage_percentage, pending_count, pending_seconds,
+    }
     FtsStatus = FtsStatus { enabled, available, reason, language, backend, engine, indexed_entries, coverage_percentage }
     HybridSearchStatus = HybridSearchStatus { enabled, available, reason }
     ChunkingStatus = ChunkingStatus { enabled, available, reason, chunk_size, chunk_overlap, aggregation }

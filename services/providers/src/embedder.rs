@@ -28,13 +28,16 @@ impl Model {
     }
 }
 
-/// The role of a text. Some models use different prefixes for the two roles.
+/// The role of a text. Some models use different prefixes for queries and documents. A model inside the service embeds
+/// queries before documents, and documents before late ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A text to search for.
     Query,
-    /// A text to be found.
+    /// A text to be found. A write waits for it.
     Document,
+    /// A text to be found that is embedded in the background.
+    LateDocument,
 }
 
 /// The vectors of a text from one pass of a model.

@@ -80,6 +80,8 @@ pub struct Metrics {
     queued_writes: Gauge,
     commits: Gauge,
     writes: Gauge,
+    pending_embeddings: Gauge,
+    pending_embeddings_seconds: Gauge<f64, AtomicU64>,
     damaged_rows: Gauge,
     resident_memory: Gauge<i64>,
     uptime: Gauge<f64, AtomicU64>,
@@ -133,11 +135,22 @@ impl Default for Metrics {
             "store_writes",
             "Writes committed since the start; one transaction can hold several",
         );
+        let pending_embeddings = gauge(
+            "embeddings_pending",
+            "Entries of all owners that wait for an embedding",
+        );
         let damaged_rows = gauge(
             "damaged_rows_refused",
             "Rows refused since the start because their checksum did not match",
         );
         let resident_memory = gauge("process_resident_memory_bytes", "Memory of the process");
+        let pending_embeddings_seconds = Gauge::<f64, AtomicU64>::default();
+        registry.register_with_unit(
+            "embeddings_pending_time",
+            "Estimated time until these entries have an embedding; NaN while none gets one",
+            Unit::Seconds,
+            pending_embeddings_seconds.clone(),
+        );
         let uptime = Gauge::<f64, AtomicU64>::default();
         registry.register_with_unit(
             "uptime",
@@ -159,6 +172,8 @@ impl Default for Metrics {
             queued_writes,
             commits,
             writes,
+            pending_embeddings,
+            pending_embeddings_seconds,
             damaged_rows,
             resident_memory,
             uptime,
@@ -208,6 +223,13 @@ impl Metrics {
                 outcome: Outcome(outcome),
             })
             .clone()
+    }
+
+    /// Records how many entries wait for an embedding, and the estimated seconds until they have one.
+    pub fn set_pending(&self, entries: i64, seconds: Option<i64>) {
+        self.pending_embeddings.set(entries);
+        self.pending_embeddings_seconds
+            .set(seconds.map_or(f64::NAN, |seconds| seconds as f64));
     }
 
     /// The text for Prometheus. `store` are the database's own metrics, if it responded.

@@ -394,7 +394,7 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
             let engine = Arc::clone(engine);
             engine
                 .retrieval
-                .awaiting_embedder(format!("{} has not responded yet", provider_at(&remote.0)));
+                .trying_embedder(format!("{} has not responded yet", provider_at(&remote.0)));
             return Ok(Some(
                 tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await })
                     .abort_handle(),

@@ -55,6 +55,12 @@ pub fn deadline() -> Option<Instant> {
     CALL.try_with(|call| call.deadline).ok()
 }
 
+/// The time until the [`deadline`]. `None` outside of a call.
+#[must_use]
+pub fn time_left() -> Option<Duration> {
+    deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
 /// Awaits something other than the call's own work, and releases its turn in the meantime.
 ///
 /// # Errors

@@ -237,6 +237,13 @@ pub trait VectorStore: Send + Sync {
         threads: Option<ThreadSet>,
     ) -> Result<i64>;
 
+    /// Number of entries of all owners without vectors of this model. 0 if the store does not know the model. The cost
+    /// grows with the number of entries, but no text is read.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn unembedded_entries(&self, model: &EmbeddingModel) -> Result<i64>;
+
     /// Entries of all owners without vectors of this model, at most `limit`. Checks only as many entries as can be
     /// checked quickly. `after` is where the previous page ended. If several services share the database, entries that
     /// another service received recently are skipped.

@@ -62,6 +62,9 @@ struct Cli {
     /// Run only the searches with this text in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Same as the service's setting RERANK_BUDGET_MS, but high enough by default that every candidate is encoded
+    #[arg(long, default_value_t = 60_000)]
+    rerank_budget_ms: u32,
     /// Same as the service's setting RERANK_STORE_TOKENS
     #[arg(long)]
     store_tokens: bool,
@@ -132,6 +135,7 @@ async fn main() -> Result<(), Error> {
             context_weight: cli.rerank_context_weight.unwrap_or(rerank.context_weight),
             context_gap: context_window.gap,
             store_tokens: cli.store_tokens,
+            budget_ms: cli.rerank_budget_ms,
             ..*rerank
         },
         ..defaults
@@ -279,6 +283,7 @@ fn settings(
             (context_window.gap.as_secs() / 60).to_string(),
         ),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),
+        ("RERANK_BUDGET_MS", cli.rerank_budget_ms.to_string()),
     ];
     match &cli.postgres {
         None => settings.push(("DB_PATH", database.display().to_string())),

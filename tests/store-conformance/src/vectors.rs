@@ -271,6 +271,34 @@ async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
 }
 behaviour!(deleted_entries_take_their_vectors_along(store));
 
+/// The number of waiting entries is that of all owners, and follows each write.
+async fn waiting_entries_are_counted_over_all_owners(store: &dyn Store) {
+    let vectors = ready(store).await;
+    let waiting = async |model: &EmbeddingModel| {
+        vectors
+            .unembedded_entries(model)
+            .await
+            .expect("they are counted")
+    };
+    let before = waiting(&model()).await;
+    store_at(store, "embedded", &[10.0]).await;
+    assert_eq!(waiting(&model()).await, before);
+    let another = OwnerId::new("another");
+    let late = put(store, entry("waits"), &me(), Embedding::Later).await;
+    put(store, entry("waits too"), &another, Embedding::Later).await;
+    assert_eq!(waiting(&model()).await, before + 2);
+    let embedding = LateEmbedding {
+        id: late,
+        version: 1,
+        embedded: embedded(at_angles(&[20.0])),
+    };
+    let taken = vectors.add_embeddings(&me(), vec![embedding]).await;
+    assert_eq!(taken.expect("it is stored"), 1);
+    assert_eq!(waiting(&model()).await, before + 1);
+    assert_eq!(waiting(&newer()).await, 0, "an unknown model");
+}
+behaviour!(waiting_entries_are_counted_over_all_owners(store));
+
 /// Entries and vectors are written in the same transaction.
 async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
     let vectors = ready(store).await;

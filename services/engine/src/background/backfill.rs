@@ -2,9 +2,14 @@
 //! or the text was too long to wait for. The entries are found in the database, so a restart loses
 //! none.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how fast waiting entries are embedded"
+)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use context_model::Error;
 use context_providers::ProviderError;
@@ -63,6 +68,7 @@ impl Background {
                 }
                 Pass::Off => INTERVAL,
                 Pass::Failed(retry_after) => {
+                    self.embeddings.progress.stop();
                     let pause = retry_after.or(away.next()).unwrap_or(MAX_PAUSE);
                     // New entries that fail in the meantime must not shorten the pause.
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
@@ -84,7 +90,9 @@ impl Background {
         let (mut after, mut embedded) = (None, 0);
         let mut at_once = ENTRIES;
         let (mut done_in_a_row, mut failed_in_a_row, mut passed_over) = (0, 0, 0);
+        let progress = &self.embeddings.progress;
         loop {
+            let begun = Instant::now();
             let page = match vectors
                 .unembedded(&active.model, after.as_ref(), at_once)
                 .await
@@ -98,6 +106,9 @@ impl Background {
             match slice(&active, vectors, page.entries).await {
                 Ok(done) => {
                     embedded += done.taken;
+                    if done.taken > 0 {
+                        progress.record(done.taken, begun.elapsed());
+                    }
                     (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
                     if done_in_a_row == ENTRIES {
                         (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);

@@ -7,7 +7,7 @@ use context_store::{Embedding, StoredBatch, Written};
 use super::Contexts;
 use super::outcome::{batch_reply, nothing_written};
 use crate::access::{Admitted, Caller};
-use crate::retrieval::{WriteEmbeddings, with_pending_note};
+use crate::retrieval::{WriteEmbeddings, with_pending_count};
 use crate::validate;
 
 /// The valid items of a batch, and the errors of the invalid ones with their indexes.
@@ -57,7 +57,8 @@ pub(super) struct Batch {
 /// What the texts of a batch still need after they are written: summaries and embeddings.
 pub(super) struct BatchTexts {
     want_summaries: Vec<bool>,
-    are_pending: bool,
+    /// For each valid item, whether its vectors will be created in the background. Empty if none are missing.
+    are_pending: Vec<bool>,
 }
 
 impl Contexts {
@@ -112,11 +113,17 @@ impl Contexts {
         };
         self.summaries
             .add_stored(&caller.owner, &texts.want_summaries, &written.outcome);
+        let items = written.outcome.items.iter().zip(&texts.are_pending);
+        let pending = items
+            .filter(|(item, pending)| {
+                **pending && item.as_ref().is_ok_and(|written| !written.duplicate)
+            })
+            .count();
         let mut reply = batch_reply(written, failed, verb, updated_fields, id_of);
-        if texts.are_pending {
+        if pending > 0 {
             self.embeddings.wake_worker();
         }
-        reply.message = with_pending_note(reply.message, texts.are_pending);
+        reply.message = with_pending_count(reply.message, pending);
         Ok(reply)
     }
 }

@@ -10,7 +10,7 @@ use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
-use crate::retrieval::{WriteEmbeddings, with_pending_note};
+use crate::retrieval::with_pending_note;
 use crate::validate;
 
 impl Contexts {
@@ -35,11 +35,12 @@ impl Contexts {
             .admit(caller, &options, 1, of_entry(&entry))
             .await?;
         let needs_summary = self.summaries.needs_summary(&entry.text);
-        let WriteEmbeddings { items, pending } = self
+        let embeddings = self
             .embeddings
             .of_write(admitted, || vec![Some(entry.text.clone())])
             .await?;
-        options.embeddings = items;
+        let pending = embeddings.is_pending();
+        options.embeddings = embeddings.items;
         let thread_id = entry.thread_id.as_str().to_owned();
         let written = self
             .store

@@ -10,7 +10,7 @@ use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
 use crate::access::{Caller, WriteContext, stored_bytes};
-use crate::retrieval::{WriteEmbeddings, with_pending_note};
+use crate::retrieval::with_pending_note;
 use crate::validate;
 
 impl Contexts {
@@ -47,11 +47,12 @@ impl Contexts {
             .text
             .as_deref()
             .is_some_and(|text| self.summaries.needs_summary(text));
-        let WriteEmbeddings { items, pending } = self
+        let embeddings = self
             .embeddings
             .of_write(admitted, || vec![update.text.clone()])
             .await?;
-        options.embeddings = items;
+        let pending = embeddings.is_pending();
+        options.embeddings = embeddings.items;
         let updated_fields = update.updated_fields();
         let written = self
             .store

@@ -4,6 +4,14 @@
 //! The text's score is the weighted mean of these similarities. Stop words have the lowest weight. Words that occur in
 //! few candidates have the highest. Blended with the retrievers' scores, this raises recall for questions about
 //! conversations and leaves recall for abstracts unchanged (docs/benchmarks.md).
+//!
+//! Candidates without stored token vectors are encoded, best first, until the budget (RERANK_BUDGET_MS) is spent. The
+//! others are not compared.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long encoding takes"
+)]
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,6 +20,7 @@ use std::time::Duration;
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
 use context_store::{ChunkPlace, ChunkTokens, VectorStore};
 use context_text::ContentWord;
+use tokio::time::Instant;
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
@@ -23,9 +32,16 @@ use crate::access::Caller;
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
 /// Minimum weight of any other word. A word that occurs in few candidates has a weight of about 1.
 const MIN_WORD_WEIGHT: f64 = 0.3;
+/// Number of tokens encoded at a time, except for a single longer text. After each time the remaining budget is known
+/// more precisely, and other searches take turns.
+const PIECE_TOKENS: usize = 256;
+/// Number of candidates that are encoded whatever the budget is: fewer cannot be reordered, and the pace must be
+/// measured again after the machine was busy.
+const MIN_ENCODED: usize = 2;
 
 impl Retrieval {
-    /// The candidates' scores, 0 to 1. `None` if no model is in use or its provider has no token vectors.
+    /// The scores, 0 to 1, of the candidates that the budget suffices for. `None` if no model is in use or its provider
+    /// has no token vectors. The candidates come best first.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -39,6 +55,8 @@ impl Retrieval {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
         };
+        let budget = Duration::from_millis(u64::from(self.reranking.budget_ms));
+        let deadline = Instant::now() + budget;
         let (query_tokens, mut excerpts, stored) = tokio::try_join!(
             query_tokens(&active, query, encoded),
             self.excerpts(caller, candidates),
@@ -49,21 +67,91 @@ impl Retrieval {
         };
         // The weights need the texts, so they are computed before the texts are moved out.
         let weights = self.weights(&active, query, &query_tokens, &excerpts);
-        let (unstored, texts): (Vec<i64>, Vec<String>) = excerpts
+        let place: HashMap<i64, usize> = (0..)
+            .zip(candidates)
+            .map(|(place, candidate)| (candidate.id, place))
+            .collect();
+        excerpts.sort_unstable_by_key(|excerpt| place.get(&excerpt.id).copied());
+        if let Some(window) = std::env::var("X_WINDOW")
+            .ok()
+            .and_then(|v| v.parse::<usize>().ok())
+        {
+            let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
+            let stems: Vec<&str> = words.iter().map(|w| w.stem.as_str()).collect();
+            for excerpt in &mut excerpts {
+                if excerpt.text.len() <= window {
+                    continue;
+                }
+                let mut at: Vec<(usize, usize)> = Vec::new();
+                let mut starts = vec![0];
+                self.analyzer.tokens(&excerpt.text, &mut |token| {
+                    if let Some(n) = stems.iter().position(|s| *s == token.stem) {
+                        at.push((token.start, n));
+                    }
+                    starts.push(token.start);
+                    true
+                });
+                let (mut best, mut best_at) = (0, 0);
+                for (i, (start, _)) in at.iter().enumerate() {
+                    let seen: HashSet<usize> = at[i..]
+                        .iter()
+                        .take_while(|(s, _)| s - start < window * 3 / 4)
+                        .map(|(_, n)| *n)
+                        .collect();
+                    if seen.len() > best {
+                        best = seen.len();
+                        best_at = *start;
+                    }
+                }
+                let from = best_at.saturating_sub(window / 4);
+                let begin = starts.iter().copied().find(|s| *s >= from).unwrap_or(0);
+                let end = starts
+                    .iter()
+                    .copied()
+                    .take_while(|s| *s < begin + window)
+                    .last()
+                    .unwrap_or(begin);
+                let end = if end <= begin {
+                    excerpt.text.len()
+                } else {
+                    end
+                };
+                if excerpt.text.is_char_boundary(begin) && excerpt.text.is_char_boundary(end) {
+                    excerpt.text = excerpt.text[begin..end].to_owned();
+                }
+            }
+        }
+        let unstored = excerpts
             .iter_mut()
             .filter(|excerpt| !stored.contains_key(&excerpt.id))
             .map(|excerpt| (excerpt.id, std::mem::take(&mut excerpt.text)))
-            .unzip();
-        notes.push(note(&active, stored.len(), unstored.len()));
-        let Some(encoded) = active.embedder.token_vectors(texts, Role::Document).await? else {
+            .collect();
+        let Some(encoded) = encode_until(deadline, &active, unstored).await? else {
             return Ok(None);
         };
+        // A candidate that was not compared must not follow a worse one that was only because that one is stored.
+        let all = excerpts.len();
+        let compared = excerpts
+            .iter()
+            .take_while(|excerpt| {
+                stored.contains_key(&excerpt.id) || encoded.contains_key(&excerpt.id)
+            })
+            .count();
+        excerpts.truncate(compared);
+        notes.push(note(&active, &excerpts, &stored));
+        if compared < all {
+            notes.push(format!(
+                "rerank: the other {} were not encoded within {} ms",
+                all - compared,
+                budget.as_millis()
+            ));
+        }
         let comparison = Comparison {
             query_tokens,
             weights,
             excerpts,
             stored,
-            unstored: unstored.into_iter().zip(encoded).collect(),
+            encoded,
             dimensions: active.model.dimensions as usize,
             context_weight: self.reranking.context_weight,
             context_gap: self.reranking.context_gap,
@@ -115,11 +203,66 @@ impl Retrieval {
     }
 }
 
+/// Encodes texts, best first, while there is time until the deadline. Returns the token vectors by entry. `None` if the
+/// provider has none.
+async fn encode_until(
+    deadline: Instant,
+    active: &ActiveModel,
+    texts: Vec<(i64, String)>,
+) -> Result<Option<HashMap<i64, TokenVectors>>, ProviderError> {
+    let mut encoded = HashMap::new();
+    let total = std::env::var("X_TOKENS")
+        .ok()
+        .and_then(|v| v.parse::<usize>().ok());
+    let mut used = 0;
+    let mut rest = texts.into_iter().peekable();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut room = active.pace.tokens_in(left);
+        if let Some(total) = total {
+            room = Some(total.saturating_sub(used));
+        }
+        let (mut ids, mut piece, mut tokens) = (Vec::new(), Vec::new(), 0);
+        while let Some((id, text)) = rest.next_if(|(_, text)| {
+            let with_it = tokens + estimated_tokens(text);
+            let fits = room.is_some_and(|room| with_it <= room);
+            let is_small = piece.is_empty() || with_it <= PIECE_TOKENS;
+            is_small && (fits || encoded.len() + piece.len() < MIN_ENCODED)
+        }) {
+            tokens += estimated_tokens(&text);
+            ids.push(id);
+            piece.push(text);
+        }
+        if piece.is_empty() {
+            return Ok(Some(encoded));
+        }
+        used += tokens;
+        let begun = Instant::now();
+        let Some(vectors) = active.embedder.token_vectors(piece, Role::Document).await? else {
+            return Ok(None);
+        };
+        active.pace.record(tokens, begun.elapsed());
+        encoded.extend(ids.into_iter().zip(vectors));
+    }
+}
+
+/// The number of tokens by which encoding is planned. Only their proportions matter, and the model's own tokenizer
+/// would take a noticeable part of the budget.
+fn estimated_tokens(text: &str) -> usize {
+    context_text::estimated_tokens(text).len()
+}
+
 /// The line of the plan.
-fn note(active: &ActiveModel, stored: usize, unstored: usize) -> String {
+fn note(active: &ActiveModel, compared: &[Excerpt], stored: &HashMap<i64, TokenCodes>) -> String {
     let model = &active.embedder.model().name;
     let mut note = format!("rerank: by late interaction with {model}");
     if active.stores_tokens {
+        let all = compared.len();
+        let stored = compared
+            .iter()
+            .filter(|excerpt| stored.contains_key(&excerpt.id))
+            .count();
+        let unstored = all - stored;
         note.push_str(&format!(
             "; the token vectors of {stored} entries were stored, of {unstored} not"
         ));
@@ -137,7 +280,7 @@ struct Comparison {
     /// The stored token vectors, by entry.
     stored: HashMap<i64, TokenCodes>,
     /// The new token vectors of the other entries.
-    unstored: Vec<(i64, TokenVectors)>,
+    encoded: HashMap<i64, TokenVectors>,
     dimensions: usize,
     context_weight: f64,
     context_gap: Duration,
@@ -147,11 +290,11 @@ impl Comparison {
     /// The score of each candidate, 0 to 1.
     fn scores(self) -> HashMap<i64, f64> {
         // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
-        let unstored = self
-            .unstored
+        let encoded = self
+            .encoded
             .into_iter()
             .map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, self.dimensions)));
-        let codes: HashMap<i64, TokenCodes> = self.stored.into_iter().chain(unstored).collect();
+        let codes: HashMap<i64, TokenCodes> = self.stored.into_iter().chain(encoded).collect();
         let turn = |excerpt: Excerpt| {
             Some(Turn {
                 similarities: codes
@@ -244,4 +387,116 @@ fn score(similarities: &[f32], weights: &[f64]) -> f64 {
 fn rarity(having: usize, all: usize) -> f64 {
     let (having, all) = (having as f64, all as f64);
     ((all - having + 0.5) / (having + 0.5)).ln_1p() / all.ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use context_providers::{Embedder, Model};
+    use context_store::EmbeddingModel;
+    use context_text::ChunkSizes;
+
+    use super::super::embedding::Pace;
+    use super::*;
+
+    /// Takes a millisecond for each letter, and notes how many texts it gets at a time.
+    struct Slow {
+        model: Model,
+        pieces: std::sync::Mutex<Vec<usize>>,
+    }
+
+    #[async_trait]
+    impl Embedder for Slow {
+        fn model(&self) -> &Model {
+            &self.model
+        }
+
+        fn chunk_sizes(&self) -> ChunkSizes {
+            unreachable!("nothing is cut")
+        }
+
+        fn token_starts(&self, _: &str) -> Vec<usize> {
+            unreachable!("tokens are estimated")
+        }
+
+        async fn embed(&self, _: Vec<String>, _: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+            unreachable!("only token vectors are needed")
+        }
+
+        async fn token_vectors(
+            &self,
+            texts: Vec<String>,
+            _: Role,
+        ) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+            let letters: usize = texts.iter().map(String::len).sum();
+            tokio::time::sleep(Duration::from_millis(letters as u64)).await;
+            crate::lock::locked(&self.pieces).push(texts.len());
+            let tokens = |_| TokenVectors {
+                ids: Vec::new(),
+                vectors: Vec::new(),
+            };
+            Ok(Some(texts.iter().map(tokens).collect()))
+        }
+    }
+
+    fn slow() -> (Arc<Slow>, ActiveModel) {
+        let embedder = Arc::new(Slow {
+            model: Model {
+                provider: "test",
+                name: "slow".to_owned(),
+                revision: String::new(),
+                dimensions: 2,
+            },
+            pieces: std::sync::Mutex::default(),
+        });
+        let active = ActiveModel {
+            embedder: embedder.clone(),
+            model: EmbeddingModel {
+                identity: "slow".to_owned(),
+                dimensions: 2,
+            },
+            stores_tokens: false,
+            pace: Pace::default(),
+        };
+        (embedder, active)
+    }
+
+    /// Encodes texts of these numbers of letters. Returns which were encoded and how long it took, in milliseconds.
+    async fn encoded(active: &ActiveModel, budget_ms: u64, letters: &[usize]) -> (Vec<i64>, u128) {
+        let texts = letters.iter().map(|count| "x".repeat(*count));
+        let begun = Instant::now();
+        let deadline = begun + Duration::from_millis(budget_ms);
+        let found = encode_until(deadline, active, (0..).zip(texts).collect()).await;
+        let mut ids: Vec<i64> = found.unwrap().unwrap().into_keys().collect();
+        ids.sort_unstable();
+        (ids, begun.elapsed().as_millis())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_best_candidates_are_encoded_as_many_as_the_budget_allows() {
+        let (embedder, active) = slow();
+        // The first two texts show the pace.
+        assert_eq!(encoded(&active, 100, &[30; 50]).await, (vec![0, 1, 2], 90));
+        assert_eq!(*crate::lock::locked(&embedder.pieces), [2, 1]);
+        crate::lock::locked(&embedder.pieces).clear();
+        let (found, took) = encoded(&active, 100, &[30; 50]).await;
+        assert_eq!((found, took), (vec![0, 1, 2], 90));
+        assert_eq!(
+            *crate::lock::locked(&embedder.pieces),
+            [3],
+            "it knows the pace"
+        );
+        // A long text ends it: a worse one that is shorter does not come before it.
+        assert_eq!(encoded(&active, 100, &[30, 30, 90, 3]).await.0, [0, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_candidates_are_encoded_without_any_budget_and_long_lists_in_pieces() {
+        let (embedder, active) = slow();
+        assert_eq!(encoded(&active, 0, &[60; 5]).await.0, [0, 1]);
+        assert_eq!(encoded(&active, 0, &[60; 5]).await.0, [0, 1]);
+        crate::lock::locked(&embedder.pieces).clear();
+        assert_eq!(encoded(&active, 1_000_000, &[300; 5]).await.0.len(), 5);
+        assert_eq!(*crate::lock::locked(&embedder.pieces), [2, 2, 1]);
+    }
 }

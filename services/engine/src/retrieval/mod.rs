@@ -28,7 +28,8 @@ mod truncate;
 mod turns;
 
 pub(crate) use embedding::{
-    ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, unavailable, with_pending_note,
+    ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, unavailable, with_pending_count,
+    with_pending_note,
 };
 pub use truncate::truncate;
 
@@ -96,6 +97,12 @@ impl Retrieval {
     /// Switches embedding off. `reason` appears in the errors of semantic search.
     pub fn without_embedder(&self, reason: impl Into<String>) {
         self.embeddings.without_embedder(reason.into());
+    }
+
+    /// Records that the embedding provider is tried for the first time. Writes wait some seconds for the outcome.
+    /// `reason` appears in the errors of semantic search.
+    pub fn trying_embedder(&self, reason: impl Into<String>) {
+        self.embeddings.trying_embedder(reason.into());
     }
 
     /// Records that the embedding provider does not respond yet. Entries stored meanwhile get their vectors later.

@@ -6,7 +6,7 @@
     reason = "measures how long reranking takes"
 )]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::access::Caller;
 use crate::config::Switch;
 use crate::read;
 
-/// Number of candidates to rerank. All others follow in their original order.
+/// Maximum number of candidates to rerank. All others follow in their original order.
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.5;
@@ -123,20 +123,20 @@ impl Retrieval {
             }
         };
         notes.push(format!(
-            "rerank: {head} candidates in {:.1} ms",
+            "rerank: {} of {} candidates in {:.1} ms",
+            scores.len(),
+            candidates.len(),
             milliseconds(started)
         ));
-        // An entry that was deleted meanwhile has no score.
-        let score = |id: i64| scores.get(&id).map_or(0.0, |score| score.clamp(0.0, 1.0));
-        let mut reranked: Vec<(i64, f64)> = chosen
+        let mut reranked: Vec<(i64, f64)> = scores
             .iter()
-            .map(|candidate| (candidate.id, score(candidate.id)))
+            .map(|(id, score)| (*id, score.clamp(0.0, 1.0)))
             .collect();
         reranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-        let chosen: HashSet<i64> = chosen.iter().map(|candidate| candidate.id).collect();
+        // The budget did not suffice for them, or they were deleted meanwhile.
         let others = candidates
             .iter()
-            .filter(|candidate| !chosen.contains(&candidate.id))
+            .filter(|candidate| !scores.contains_key(&candidate.id))
             .map(|candidate| (candidate.id, None));
         let order = reranked
             .into_iter()
@@ -149,7 +149,7 @@ impl Retrieval {
         }
     }
 
-    /// The candidates' scores, 0 to 1. These are the reranker's scores if there is a reranker, or else the scores of
+    /// The scores of the candidates that could be compared with the query, 0 to 1. These are the reranker's scores if there is a reranker, or else the scores of
     /// late interaction blended with the retrievers' scores. `None` when neither is available.
     async fn rerank_scores(
         &self,
@@ -183,7 +183,17 @@ impl Retrieval {
         else {
             return Ok(None);
         };
-        let scaled_score = scale(candidates.iter().map(|candidate| candidate.score));
+        let compared = || {
+            let with_interaction = |candidate: &&Candidate| interaction.contains_key(&candidate.id);
+            candidates.iter().filter(with_interaction)
+        };
+        let x_all = std::env::var("X_SCALE").is_ok();
+        let scaled_score = scale(
+            candidates
+                .iter()
+                .filter(|c| x_all || interaction.contains_key(&c.id))
+                .map(|candidate| candidate.score),
+        );
         let scaled_interaction = scale(interaction.values().copied());
         let blend = |candidate: &Candidate| {
             let interaction = interaction
@@ -193,7 +203,7 @@ impl Retrieval {
                 + (1.0 - RETRIEVAL_WEIGHT) * interaction;
             (candidate.id, score)
         };
-        Ok(Some(candidates.iter().map(blend).collect()))
+        Ok(Some(compared().map(blend).collect()))
     }
 
     /// Reads the best chunk of each candidate, or the start of its text. Entries that were deleted meanwhile are

@@ -54,6 +54,20 @@ impl Retrieval {
         }
     }
 
+    /// Number of entries of all owners that wait for their vectors, and the estimated seconds until they have them.
+    /// `None` while no model is in use.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub async fn waiting_entries(&self) -> Result<Option<(i64, Option<i64>)>> {
+        let Ok(active) = self.embeddings.model() else {
+            return Ok(None);
+        };
+        let waiting = self.store.vectors().unembedded_entries(&active.model);
+        let waiting = waiting.await.map_err(store_error)?;
+        Ok(Some((waiting, self.embeddings.progress.seconds(waiting))))
+    }
+
     /// The state of semantic search, chunking and reranking, which need an embedding model.
     ///
     /// # Errors
@@ -76,6 +90,7 @@ impl Retrieval {
                 .map_err(store_error)?,
             Err(_) => 0,
         };
+        let pending_count = on.then(|| (total_entries - embedding_count).max(0));
         let embedder = active.ok().map(|active| Arc::clone(&active.embedder));
         let model = embedder.as_ref().map(|embedder| embedder.model().clone());
         let sizes = embedder.as_ref().map(|embedder| embedder.chunk_sizes());
@@ -91,6 +106,9 @@ impl Retrieval {
             } else {
                 0.0
             },
+            pending_count,
+            pending_seconds: pending_count
+                .and_then(|pending| self.embeddings.progress.seconds(pending)),
         };
         let chunking = ChunkingStatus {
             enabled: on,

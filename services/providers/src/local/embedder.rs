@@ -26,7 +26,7 @@ impl Prefixes {
     pub fn of(&self, role: Role) -> &str {
         match role {
             Role::Query => &self.query,
-            Role::Document => &self.document,
+            Role::Document | Role::LateDocument => &self.document,
         }
     }
 }
@@ -117,6 +117,7 @@ const fn urgency(role: Role) -> Urgency {
     match role {
         Role::Query => Urgency::Query,
         Role::Document => Urgency::Document,
+        Role::LateDocument => Urgency::Background,
     }
 }
 

@@ -1,22 +1,33 @@
 //! The thread that runs a model.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long background work waits for searches"
+)]
+
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use context_bert::{Encoded, Model, ModelError, TextAndTokens};
 use tokio::sync::oneshot;
 
 use crate::{ProviderError, TokenCodes};
 
-/// Maximum number of tokens computed together, except for a single longer text. This is also the longest wait of a
-/// query: about a tenth of a second on one core. Larger batches are hardly faster.
+/// Maximum number of tokens computed together, except for a single longer text. Larger batches are hardly faster. More
+/// urgent texts do not wait for a batch: they are computed between two of its layers.
 const BATCH_TOKENS: usize = 512;
-/// Maximum number of queued texts. Further ones are rejected, and entries that are being stored get a pending
-/// embedding.
+/// Maximum number of queued texts of one urgency. Further ones are rejected, and entries that are being stored get a
+/// pending embedding.
 const QUEUED_TEXTS: usize = 4096;
 /// Maximum number of threads for a matrix product.
 const THREADS: usize = 4;
+/// How long background work waits after a query, because a search that has its query vector still needs the processor.
+const AFTER_QUERY: Duration = Duration::from_millis(20);
+/// Maximum time that a batch of background work waits for searches. Under constant searches, this is what background
+/// work leaves them between two batches.
+const MAX_BACKGROUND_WAIT: Duration = Duration::from_millis(200);
 
 /// What the model computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +44,28 @@ pub(super) enum Task {
     Score,
 }
 
-/// The priority of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The priority of a request, the most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// A search waits for it.
     Query,
     /// A write waits for it.
     Document,
+    /// No caller waits for it.
+    Background,
+}
+
+impl Urgency {
+    const ALL: [Self; 3] = [Self::Query, Self::Document, Self::Background];
+
+    /// Maximum number of tokens computed together. A batch of background work is one text if texts are long: it does
+    /// not stop for the rest of a search, only for its queries.
+    const fn batch_tokens(self) -> usize {
+        match self {
+            Self::Query | Self::Document => BATCH_TOKENS,
+            Self::Background => BATCH_TOKENS / 4,
+        }
+    }
 }
 
 /// The output of the model for one text.
@@ -59,18 +85,33 @@ struct Job {
     reply: oneshot::Sender<Result<Vec<Output>, ProviderError>>,
 }
 
+/// The jobs of one urgency, oldest first.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Number of their texts.
+    texts: usize,
+}
+
 #[derive(Default)]
 struct State {
-    queries: VecDeque<Job>,
-    documents: VecDeque<Job>,
-    /// Number of texts in both queues.
-    waiting: usize,
+    /// One for each urgency.
+    queues: [Queue; Urgency::ALL.len()],
+    /// When the last query was computed.
+    last_query: Option<Instant>,
     closed: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
     ready: Condvar,
+}
+
+/// Texts to compute together.
+struct Batch {
+    urgency: Urgency,
+    task: Task,
+    texts: Vec<Encoded>,
 }
 
 impl Shared {
@@ -123,17 +164,14 @@ impl Worker {
         let (reply, answer) = oneshot::channel();
         {
             let mut state = self.shared.lock();
-            if state.waiting > 0 && state.waiting + texts.len() > QUEUED_TEXTS {
+            let queue = &mut state.queues[urgency as usize];
+            if queue.texts > 0 && queue.texts + texts.len() > QUEUED_TEXTS {
                 return Err(ProviderError::unavailable(
                     "too many texts are waiting for the model",
                 ));
             }
-            state.waiting += texts.len();
-            let queue = match urgency {
-                Urgency::Query => &mut state.queries,
-                Urgency::Document => &mut state.documents,
-            };
-            queue.push_back(Job {
+            queue.texts += texts.len();
+            queue.jobs.push_back(Job {
                 task,
                 outputs: Vec::with_capacity(texts.len()),
                 texts,
@@ -149,11 +187,11 @@ impl Worker {
 
 fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
     loop {
-        let (urgency, task, texts) = {
+        let batch = {
             let mut state = shared.lock();
             loop {
-                abandon(&mut state);
-                if let Some(batch) = next_batch(&state) {
+                state.abandon(&Urgency::ALL);
+                if let Some(batch) = state.next_batch(&Urgency::ALL) {
                     break batch;
                 }
                 if state.closed {
@@ -165,28 +203,96 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
                     .unwrap_or_else(PoisonError::into_inner);
             }
         };
-        // A panic in the computation fails these texts, not the service.
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            pool.install(|| compute(model, task, &texts))
-        }));
-        let outcome = match outcome {
-            Ok(Ok(outputs)) => Ok(outputs),
-            Ok(Err(error)) => Err(ProviderError::Malformed(error.to_string())),
-            Err(_) => Err(ProviderError::Malformed("the model failed".to_owned())),
-        };
-        finish(shared, urgency, texts.len(), outcome);
+        pool.install(|| {
+            run(shared, batch, &|task, texts, between_layers| {
+                compute(model, task, texts, between_layers)
+            });
+        });
     }
 }
 
-fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, ModelError> {
+/// Computes a batch. The last argument is called before each layer.
+type Compute<'c> =
+    &'c (dyn Fn(Task, &[Encoded], &dyn Fn()) -> Result<Vec<Output>, ModelError> + Sync);
+
+/// Computes a batch, and between its layers everything more urgent.
+fn run(shared: &Shared, batch: Batch, compute: Compute<'_>) {
+    let Batch {
+        urgency,
+        task,
+        texts,
+    } = batch;
+    let more_urgent = &Urgency::ALL[..urgency as usize];
+    let wait_until = (urgency == Urgency::Background).then(|| Instant::now() + MAX_BACKGROUND_WAIT);
+    let between_layers = || {
+        while let Some(batch) = next_more_urgent(shared, more_urgent, wait_until) {
+            run(shared, batch, compute);
+        }
+    };
+    // A panic in the computation fails these texts, not the service.
+    let outcome =
+        std::panic::catch_unwind(AssertUnwindSafe(|| compute(task, &texts, &between_layers)));
+    let outcome = match outcome {
+        Ok(Ok(outputs)) => Ok(outputs),
+        Ok(Err(error)) => Err(ProviderError::Malformed(error.to_string())),
+        Err(_) => Err(ProviderError::Malformed("the model failed".to_owned())),
+    };
+    if urgency == Urgency::Query {
+        shared.lock().last_query = Some(Instant::now());
+    }
+    finish(shared, urgency, texts.len(), outcome);
+}
+
+/// The next batch of these urgencies. With `wait_until`, a search that has just had a query computed is given time to
+/// finish first, at most until then.
+fn next_more_urgent(
+    shared: &Shared,
+    urgencies: &[Urgency],
+    wait_until: Option<Instant>,
+) -> Option<Batch> {
+    let mut state = shared.lock();
+    loop {
+        // Only these queues: the first jobs of the others are being computed.
+        state.abandon(urgencies);
+        let batch = state.next_batch(urgencies);
+        if batch.is_some() || state.closed {
+            return batch;
+        }
+        let resume = state.last_query? + AFTER_QUERY;
+        let left = resume
+            .min(wait_until?)
+            .saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        state = shared
+            .ready
+            .wait_timeout(state, left)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+    }
+}
+
+fn compute(
+    model: &Model,
+    task: Task,
+    texts: &[Encoded],
+    between_layers: &dyn Fn(),
+) -> Result<Vec<Output>, ModelError> {
     let alone = |values| Output {
         values,
         tokens: None,
     };
     match task {
-        Task::Embed => Ok(model.embed(texts)?.into_iter().map(alone).collect()),
+        Task::Embed => Ok(model
+            .embed_between(texts, between_layers)?
+            .into_iter()
+            .map(alone)
+            .collect()),
         Task::EmbedWithTokens => {
-            let both = model.embed_with_tokens(texts)?.into_iter();
+            let both = model
+                .embed_with_tokens_between(texts, between_layers)?
+                .into_iter();
             let codes = |tokens: &[f32]| Some(TokenCodes::encode(tokens, model.dimensions()));
             Ok(both
                 .map(|TextAndTokens { text, tokens }| Output {
@@ -210,45 +316,48 @@ fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, 
     }
 }
 
-/// Removes abandoned jobs from the front of the queues. Only the worker thread removes jobs, and only from the front.
-fn abandon(state: &mut State) {
-    let State {
-        queries,
-        documents,
-        waiting,
-        closed: _,
-    } = state;
-    for queue in [queries, documents] {
-        while let Some(job) = queue.front().filter(|job| job.reply.is_closed()) {
-            *waiting -= job.texts.len();
-            queue.pop_front();
-        }
-    }
-}
-
-/// The next texts to compute together, from one job or from several consecutive jobs with the same task.
-fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
-    let (urgency, queue) = if state.queries.is_empty() {
-        (Urgency::Document, &state.documents)
-    } else {
-        (Urgency::Query, &state.queries)
-    };
-    let task = queue.front()?.task;
-    let mut texts = Vec::new();
-    let mut tokens = 0;
-    for job in queue.iter().take_while(|job| job.task == task) {
-        for text in &job.texts[job.outputs.len()..] {
-            if !texts.is_empty() && tokens + text.ids.len() > BATCH_TOKENS {
-                return Some((urgency, task, texts));
+impl State {
+    /// Removes abandoned jobs from the front of these queues. Only the worker thread removes jobs, and only from the
+    /// front.
+    fn abandon(&mut self, urgencies: &[Urgency]) {
+        for urgency in urgencies {
+            let Queue { jobs, texts } = &mut self.queues[*urgency as usize];
+            while let Some(job) = jobs.front().filter(|job| job.reply.is_closed()) {
+                *texts -= job.texts.len();
+                jobs.pop_front();
             }
-            tokens += text.ids.len();
-            texts.push(text.clone());
         }
     }
-    Some((urgency, task, texts))
+
+    /// The next texts to compute together, from one job or from several consecutive jobs with the same task. They are
+    /// of the first of these urgencies that has any.
+    fn next_batch(&self, urgencies: &[Urgency]) -> Option<Batch> {
+        let (urgency, jobs) = urgencies
+            .iter()
+            .map(|urgency| (*urgency, &self.queues[*urgency as usize].jobs))
+            .find(|(_, jobs)| !jobs.is_empty())?;
+        let task = jobs.front()?.task;
+        let mut batch = Batch {
+            urgency,
+            task,
+            texts: Vec::new(),
+        };
+        let mut tokens = 0;
+        for job in jobs.iter().take_while(|job| job.task == task) {
+            for text in &job.texts[job.outputs.len()..] {
+                tokens += text.ids.len();
+                if !batch.texts.is_empty() && tokens > urgency.batch_tokens() {
+                    return Some(batch);
+                }
+                batch.texts.push(text.clone());
+            }
+        }
+        Some(batch)
+    }
 }
 
-/// Assigns the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
+/// Assigns the outputs to the jobs at the front of the queue, in the order in which [`State::next_batch`] took their
+/// texts.
 fn finish(
     shared: &Shared,
     urgency: Urgency,
@@ -258,22 +367,13 @@ fn finish(
     let mut answers = Vec::new();
     {
         let mut state = shared.lock();
-        let State {
-            queries,
-            documents,
-            waiting,
-            closed: _,
-        } = &mut *state;
-        let queue = match urgency {
-            Urgency::Query => queries,
-            Urgency::Document => documents,
-        };
+        let Queue { jobs, texts } = &mut state.queues[urgency as usize];
         let mut outputs = outcome
             .as_ref()
             .map(|outputs| outputs.clone().into_iter())
             .map_err(Clone::clone);
         while computed > 0 {
-            let Some(job) = queue.front_mut() else { break };
+            let Some(job) = jobs.front_mut() else { break };
             let own = (job.texts.len() - job.outputs.len()).min(computed);
             computed -= own;
             let failed = match &mut outputs {
@@ -286,8 +386,8 @@ fn finish(
             if failed.is_none() && job.outputs.len() < job.texts.len() {
                 break;
             }
-            *waiting -= job.texts.len();
-            if let Some(Job { outputs, reply, .. }) = queue.pop_front() {
+            *texts -= job.texts.len();
+            if let Some(Job { outputs, reply, .. }) = jobs.pop_front() {
                 answers.push((reply, failed.map_or(Ok(outputs), Err)));
             }
         }
@@ -322,26 +422,48 @@ mod tests {
     }
 
     fn lengths(state: &State) -> (Urgency, Vec<usize>) {
-        let (urgency, _, texts) = next_batch(state).unwrap();
-        (urgency, texts.iter().map(|text| text.ids.len()).collect())
+        let batch = state.next_batch(&Urgency::ALL).unwrap();
+        let texts = batch.texts.iter().map(|text| text.ids.len());
+        (batch.urgency, texts.collect())
+    }
+
+    fn push(shared: &Shared, urgency: Urgency, lengths: &[usize]) -> Answer {
+        let (job, answer) = job(lengths);
+        let mut state = shared.lock();
+        let queue = &mut state.queues[urgency as usize];
+        queue.texts += job.texts.len();
+        queue.jobs.push_back(job);
+        answer
     }
 
     fn with(documents: &[&[usize]]) -> (Shared, Vec<Answer>) {
-        let (jobs, answers): (VecDeque<Job>, Vec<Answer>) =
-            documents.iter().map(|lengths| job(lengths)).unzip();
-        let waiting = jobs.iter().map(|job| job.texts.len()).sum();
-        let state = State {
-            documents: jobs,
-            waiting,
-            ..State::default()
+        let shared = Shared {
+            state: Mutex::default(),
+            ready: Condvar::new(),
         };
-        (
-            Shared {
-                state: Mutex::new(state),
-                ready: Condvar::new(),
-            },
-            answers,
-        )
+        let answers = documents
+            .iter()
+            .map(|lengths| push(&shared, Urgency::Document, lengths))
+            .collect();
+        (shared, answers)
+    }
+
+    fn output(n: f32) -> Output {
+        Output {
+            values: vec![n],
+            tokens: None,
+        }
+    }
+
+    /// The values that a caller got.
+    fn values(answer: &mut Answer) -> Vec<f32> {
+        answer
+            .try_recv()
+            .unwrap()
+            .unwrap()
+            .into_iter()
+            .flat_map(|output| output.values)
+            .collect()
     }
 
     #[test]
@@ -360,29 +482,101 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_not_computed_after_the_documents_that_came_before_it() {
-        let (shared, _answers) = with(&[&[10], &[10]]);
-        let (query, _answer) = job(&[7]);
-        shared.lock().queries.push_back(query);
+    fn queries_come_before_documents_and_background_work_is_last_and_in_small_pieces() {
+        let (shared, _answers) = with(&[]);
+        let _late = push(&shared, Urgency::Background, &[100, 20, 20, 200]);
+        assert_eq!(
+            lengths(&shared.lock()),
+            (Urgency::Background, vec![100, 20])
+        );
+        let _document = push(&shared, Urgency::Document, &[10]);
+        assert_eq!(lengths(&shared.lock()), (Urgency::Document, vec![10]));
+        let _query = push(&shared, Urgency::Query, &[7]);
         assert_eq!(lengths(&shared.lock()), (Urgency::Query, vec![7]));
+    }
+
+    #[test]
+    fn more_urgent_texts_are_computed_between_the_layers_of_a_batch() {
+        let (shared, _answers) = with(&[]);
+        let mut late = push(&shared, Urgency::Background, &[30]);
+        let came = Mutex::new(Vec::new());
+        let computed = Mutex::new(Vec::new());
+        let compute: Compute<'_> = &|_, texts, between_layers| {
+            let length = texts[0].ids.len();
+            computed.lock().unwrap().push((length, "begun"));
+            // While the first layer of the background text is computed, a document comes. While that of the document
+            // is computed, a query comes.
+            let arrives = match length {
+                30 => Some((Urgency::Document, 20)),
+                20 => Some((Urgency::Query, 10)),
+                _ => None,
+            };
+            if let Some((urgency, length)) = arrives {
+                came.lock().unwrap().push(push(&shared, urgency, &[length]));
+            }
+            between_layers();
+            computed.lock().unwrap().push((length, "done"));
+            Ok(texts
+                .iter()
+                .map(|text| output(text.ids.len() as f32))
+                .collect())
+        };
+        let batch = shared.lock().next_batch(&Urgency::ALL).unwrap();
+        run(&shared, batch, compute);
+        assert_eq!(
+            *computed.lock().unwrap(),
+            [
+                (30, "begun"),
+                (20, "begun"),
+                (10, "begun"),
+                (10, "done"),
+                (20, "done"),
+                (30, "done")
+            ]
+        );
+        let mut came = came.into_inner().unwrap();
+        assert_eq!(values(&mut came[0]), [20.0]);
+        assert_eq!(values(&mut came[1]), [10.0]);
+        assert_eq!(values(&mut late), [30.0]);
+    }
+
+    #[test]
+    fn a_caller_that_leaves_during_its_batch_gets_no_one_elses_outputs_assigned() {
+        let (shared, mut answers) = with(&[&[1], &[2]]);
+        drop(answers.remove(0));
+        let compute: Compute<'_> = &|_, texts, between_layers| {
+            between_layers();
+            Ok(texts
+                .iter()
+                .map(|text| output(text.ids.len() as f32))
+                .collect())
+        };
+        let batch = shared.lock().next_batch(&Urgency::ALL).unwrap();
+        run(&shared, batch, compute);
+        assert_eq!(values(&mut answers[0]), [2.0]);
+    }
+
+    #[test]
+    fn background_work_waits_for_a_search_that_just_had_its_query_computed_but_not_forever() {
+        let (shared, _answers) = with(&[]);
+        let more_urgent = &Urgency::ALL[..Urgency::Background as usize];
+        let now = Instant::now();
+        shared.lock().last_query = Some(now);
+        let forever = now + Duration::from_secs(3600);
+        assert!(next_more_urgent(&shared, more_urgent, Some(forever)).is_none());
+        assert!(now.elapsed() >= AFTER_QUERY, "it waited for the search");
+        // A search that never ends.
+        shared.lock().last_query = Some(forever);
+        assert!(next_more_urgent(&shared, more_urgent, Some(now + AFTER_QUERY)).is_none());
+        assert!(
+            next_more_urgent(&shared, &[Urgency::Query], None).is_none(),
+            "a write does not wait"
+        );
     }
 
     #[test]
     fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
         let (shared, mut answers) = with(&[&[1, 2], &[3], &[4]]);
-        let output = |n: f32| Output {
-            values: vec![n],
-            tokens: None,
-        };
-        let values = |answer: &mut Answer| -> Vec<f32> {
-            answer
-                .try_recv()
-                .unwrap()
-                .unwrap()
-                .into_iter()
-                .flat_map(|output| output.values)
-                .collect()
-        };
         finish(
             &shared,
             Urgency::Document,
@@ -394,7 +588,8 @@ mod tests {
         assert!(answers[2].try_recv().is_err(), "not computed yet");
         drop(answers);
         let mut state = shared.lock();
-        abandon(&mut state);
-        assert_eq!((state.waiting, next_batch(&state).is_none()), (0, true));
+        state.abandon(&Urgency::ALL);
+        assert_eq!(state.queues[Urgency::Document as usize].texts, 0);
+        assert!(state.next_batch(&Urgency::ALL).is_none());
     }
 }

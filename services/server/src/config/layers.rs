@@ -40,6 +40,7 @@ impl Config {
             rerank: RerankConfig {
                 enabled: search.enable_reranking,
                 timeout_ms: small(search.rerank_timeout_ms),
+                budget_ms: small(search.rerank_budget_ms),
                 context_weight: search.rerank_context_weight,
                 context_gap: self.context_window().gap,
                 store_tokens: search.rerank_store_tokens,

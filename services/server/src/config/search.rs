@@ -138,6 +138,14 @@ pub struct Search {
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
     pub rerank_timeout_ms: u64,
 
+    /// Milliseconds for encoding candidates of reranking by late interaction, 1 to 60 000.
+    ///
+    /// The best candidates are encoded first, as many as this time allows. The others keep their order, after them.
+    /// Nothing is encoded for entries with stored token vectors (RERANK_STORE_TOKENS). A cross-encoder or a provider is
+    /// limited by RERANK_TIMEOUT_MS alone.
+    #[arg(long, env = "RERANK_BUDGET_MS", value_name = "MS", default_value = "100", value_parser = number(1, 60_000), global = true)]
+    pub rerank_budget_ms: u64,
+
     /// Weight of the preceding entry's words in reranking by late interaction, 0 to 1; 0 disables them.
     ///
     /// The weight is relative to the entry's own words, which weigh 1. Each further step back in the thread multiplies

@@ -81,12 +81,19 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
 )]
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let limit = std::time::Duration::from_secs(1);
-    let statistics =
-        tokio::time::timeout(limit, app.engine.get_statistics(&Caller::local(), None)).await;
+    let caller = Caller::local();
+    let (statistics, waiting) = tokio::join!(
+        tokio::time::timeout(limit, app.engine.get_statistics(&caller, None)),
+        tokio::time::timeout(limit, app.engine.retrieval.waiting_entries()),
+    );
     let store = statistics
         .ok()
         .and_then(Result::ok)
         .and_then(|statistics| statistics.connection_metrics);
+    if let Ok(Ok(waiting)) = waiting {
+        let (entries, seconds) = waiting.unwrap_or((0, Some(0)));
+        app.metrics.set_pending(entries, seconds);
+    }
     app.metrics
         .body_bytes
         .set(i64::try_from(app.budget.used()).unwrap_or(i64::MAX));

@@ -1,8 +1,12 @@
 //! Semantic search on each available database, with a small network of random weights. Equal texts are near each other,
 //! and no model has to be downloaded.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use context_engine::{Caller, WriteContext};
+use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{
     Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors,
@@ -12,6 +16,7 @@ use context_test_support::{Reserved, until};
 use context_text::ChunkSizes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use crate::service::Service;
 
@@ -29,6 +34,8 @@ fn with_model() -> Vec<String> {
         "--embedding-provider=auto".to_owned(),
         "--embedding-model-path".to_owned(),
         model(),
+        // The tests compare rankings, so all candidates are reranked, also on a slow machine.
+        "--rerank-budget-ms=60000".to_owned(),
     ]
 }
 
@@ -1333,4 +1340,170 @@ async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
     }
     let in_two_passes = scores.split_off(searches.len());
     assert_eq!(scores, in_two_passes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn candidates_that_the_budget_does_not_suffice_for_keep_their_order_after_the_others() {
+    for database in Database::all().await {
+        let flags = [&with_model()[..3], &["--rerank-budget-ms=1".to_owned()][..]].concat();
+        let service = database.start(&flags).await;
+        let long = |n: usize| format!("{} tags {n}", TEXTS[n % TEXTS.len()].repeat(40));
+        for n in 0..30 {
+            service.store(&format!("t{n}"), &long(n)).await;
+        }
+        let body = json!({"query": "tags", "limit": 100, "explain_query": true});
+        let found = search(&service, "hybrid", body).await;
+        let results = found["results"].as_array().unwrap();
+        let was_reranked = |hit: &Value| !hit["scores"]["rerank_score"].is_null();
+        let reranked = results.iter().take_while(|hit| was_reranked(hit)).count();
+        assert!((2..30).contains(&reranked), "{found}");
+        let others = &results[reranked..];
+        assert!(!others.iter().any(was_reranked), "{found}");
+        assert!(
+            others.is_sorted_by(|a, b| a["scores"]["rrf"].as_f64() >= b["scores"]["rrf"].as_f64()),
+            "{found}"
+        );
+        let plan = found["stats"]["query_plan"].to_string();
+        for line in [
+            format!("rerank: {reranked} of 30 candidates in "),
+            format!(
+                "rerank: the other {} were not encoded within 1 ms",
+                30 - reranked
+            ),
+        ] {
+            assert!(plan.contains(&line), "{line}: {plan}");
+        }
+    }
+}
+
+/// An embedder that embeds a number of documents and then does not respond until it is released.
+struct Halting {
+    embedder: LocalEmbedder,
+    documents: AtomicUsize,
+    released: Semaphore,
+}
+
+#[async_trait::async_trait]
+impl Embedder for Halting {
+    fn model(&self) -> &Model {
+        self.embedder.model()
+    }
+
+    fn chunk_sizes(&self) -> ChunkSizes {
+        self.embedder.chunk_sizes()
+    }
+
+    fn token_starts(&self, text: &str) -> Vec<usize> {
+        self.embedder.token_starts(text)
+    }
+
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let left = self
+            .documents
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(texts.len())
+            });
+        if role == Role::LateDocument || left.is_err() {
+            let _ = self.released.acquire().await.expect("it is not closed");
+        }
+        self.embedder.embed(texts, role).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_embeds_as_much_as_its_time_allows_and_says_how_many_entries_wait() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        let embedder = LocalEmbedder::load(
+            &ModelDirectory::new(model(), None),
+            Prefixes::default(),
+            ChunkWish::default(),
+        );
+        let embedder = Arc::new(Halting {
+            embedder: embedder.unwrap(),
+            documents: AtomicUsize::new(20),
+            released: Semaphore::new(0),
+        });
+        let retrieval = &service.engine.retrieval;
+        retrieval.use_embedder(embedder.clone()).await.unwrap();
+        let entry = |n: usize| StoreContextRequest {
+            thread_id: "t".to_owned(),
+            source: "user".to_owned(),
+            text: format!("{} {n}", TEXTS[n % TEXTS.len()]),
+            ..StoreContextRequest::default()
+        };
+        let request = StoreContextBatchRequest {
+            entries: (0..40).map(entry).collect(),
+            atomic: Some(true),
+        };
+        let caller = Caller::local();
+        let contexts = &service.engine.contexts;
+        let storing = contexts.store_context_batch(&caller, request, WriteContext::default());
+        let reply = context_store::call::within(Duration::from_secs(2), None, storing)
+            .await
+            .unwrap();
+        // 16 texts are embedded at a time, and the second 16 are more than the embedder takes.
+        assert_eq!(
+            (reply.succeeded, reply.message.as_str()),
+            (
+                40,
+                "Stored 40 of 40 contexts; the embeddings of 24 entries are pending and will be created in the background"
+            )
+        );
+        let semantic = async || {
+            let statistics = service.get("/v1/statistics").send().await.json();
+            statistics["semantic_search"].clone()
+        };
+        let status = semantic().await;
+        assert_eq!(
+            (
+                &status["embedding_count"],
+                &status["pending_count"],
+                &status["pending_seconds"]
+            ),
+            (&json!(16), &json!(24), &Value::Null)
+        );
+        let metrics = service.get("/metrics").send().await.body;
+        assert!(
+            metrics.contains("\ncontext_embeddings_pending 24\n"),
+            "{metrics}"
+        );
+        assert!(
+            metrics.contains("\ncontext_embeddings_pending_time_seconds NaN\n"),
+            "{metrics}"
+        );
+        embedder.released.add_permits(Semaphore::MAX_PERMITS);
+        until_embedded(&service, 40).await;
+        let status = semantic().await;
+        assert_eq!(
+            (&status["pending_count"], &status["pending_seconds"]),
+            (&json!(0), &json!(0))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_stored_before_the_provider_responded_for_the_first_time_waits_for_it() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let flags = [
+        "--embedding-provider=ollama".to_owned(),
+        format!("--ollama-host=http://{}", listener.local_addr().unwrap()),
+    ];
+    let service = start(&flags).await;
+    let body = json!({"thread_id": "t", "source": "user", "text": "aaaa"});
+    let storing = tokio::spawn(service.post("/v1/contexts", body).send());
+    until("the entry waits", async || {
+        let metrics = service.get("/metrics").send().await.body;
+        metrics.contains("\ncontext_requests_in_flight 1\n")
+    })
+    .await;
+    let server = tokio::spawn(ollama(listener));
+    let reply = storing.await.unwrap();
+    assert_eq!(
+        reply.json()["message"],
+        "Stored context 1",
+        "{}",
+        reply.body
+    );
+    server.abort();
 }

@@ -5,7 +5,7 @@
 use context_store::{EmbeddingModel, MoveState, Moved, Once};
 
 use super::sets::{self, SetState};
-use super::tables;
+use super::{pending, tables};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
@@ -32,15 +32,9 @@ impl Writing for Begin {
             _ => {}
         }
         let set_id = building(conn, model).await?;
-        let embedded = "SELECT count(*) FROM context.chunks WHERE set_id = ? AND position = 0";
-        let embedded = Fragment::prepared(embedded, vec![Bind::Int(set_id)]);
-        let entries = Fragment::prepared(
-            "SELECT coalesce(sum(entry_count), 0)::bigint FROM context.owners",
-            Vec::new(),
-        );
         Ok(Once(MoveState::Begun {
-            embedded: sql::number(conn, embedded).await?,
-            entries: sql::number(conn, entries).await?,
+            embedded: pending::embedded(conn, set_id).await?,
+            entries: pending::entries(conn).await?,
         }))
     }
 }

@@ -9,6 +9,7 @@ use diesel::sql_types::{BigInt, Bool, Text};
 use diesel_async::RunQueryDsl;
 
 use super::ChunkChanges;
+use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
@@ -175,6 +176,39 @@ impl Claim {
         );
         Ok(sql::query(transaction.conn, claim).await?)
     }
+}
+
+/// Counts the entries of all owners that have no vectors of the model.
+pub(super) struct CountWaiting(pub EmbeddingModel);
+
+impl Writing for CountWaiting {
+    type Outcome = Once<i64>;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<i64>, Failure> {
+        let Self(model) = self;
+        let Some(Set { set_id, .. }) = set_of(transaction, model).await? else {
+            return Ok(Once(0));
+        };
+        let all = entries(transaction.conn).await?;
+        let embedded = embedded(transaction.conn, set_id).await?;
+        Ok(Once((all - embedded).max(0)))
+    }
+}
+
+/// Number of entries of all owners.
+pub(super) async fn entries(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
+    let entries = Fragment::prepared(
+        "SELECT coalesce(sum(entry_count), 0)::bigint FROM context.owners",
+        Vec::new(),
+    );
+    Ok(sql::number(conn, entries).await?)
+}
+
+/// Number of entries of all owners that have vectors of the set.
+pub(super) async fn embedded(conn: &mut AsyncPgConnection, set_id: i64) -> Result<i64, Failure> {
+    let embedded = "SELECT count(*) FROM context.chunks WHERE set_id = ? AND position = 0";
+    let embedded = Fragment::prepared(embedded, vec![Bind::Int(set_id)]);
+    Ok(sql::number(conn, embedded).await?)
 }
 
 /// Adds vectors to entries that still have none. Returns the number of entries that got theirs.

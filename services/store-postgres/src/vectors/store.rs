@@ -13,7 +13,7 @@ use context_store::{
 use super::count::CountEmbedded;
 use super::index::{self, Session};
 use super::moving::{Begin, Finish};
-use super::pending::{Add, Claim, from_cursor};
+use super::pending::{Add, Claim, CountWaiting, from_cursor};
 use super::rank::{Rank, Ranked};
 use super::sets::{self, SetState};
 use super::sweep::Sweep;
@@ -50,6 +50,16 @@ impl VectorStore for PostgresStore {
             statement_timeout: self.inner.statement_timeout,
         };
         self.read(owner, Read::default(), count).await
+    }
+
+    async fn unembedded_entries(&self, model: &EmbeddingModel) -> Result<i64> {
+        if !self.inner.vectors.has_tables() {
+            return Ok(0);
+        }
+        let Once(count) = self
+            .write_aside(&OwnerId::default(), CountWaiting(model.clone()))
+            .await?;
+        Ok(count)
     }
 
     async fn unembedded(

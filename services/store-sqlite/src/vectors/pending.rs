@@ -94,6 +94,18 @@ pub(super) fn page(
     Ok(UnembeddedPage { entries, next })
 }
 
+/// Number of entries of all owners.
+pub(super) fn entries(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
+    #[derive(QueryableByName)]
+    struct Sum {
+        #[diesel(sql_type = BigInt)]
+        entries: i64,
+    }
+    let select = Fragment::new("SELECT coalesce(sum(entry_count), 0) AS entries FROM owners");
+    let rows = query::<Sum>(conn, &select).map_err(store_error)?;
+    Ok(rows.first().map_or(0, |row| row.entries))
+}
+
 /// Number of the owner's entries in these threads that have vectors of the set.
 pub(super) fn embedded_within(
     conn: &mut SqliteConnection,

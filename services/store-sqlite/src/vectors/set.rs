@@ -39,12 +39,18 @@ impl Set {
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether the set has any vectors.
-    fn has_vectors(&self) -> bool {
+    /// Number of entries of all owners that have vectors.
+    pub fn all_entries(&self) -> i64 {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries
             .values()
-            .any(|count| count.load(Ordering::Relaxed) > 0)
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Whether the set has any vectors.
+    fn has_vectors(&self) -> bool {
+        self.all_entries() > 0
     }
 
     pub fn count(&self, owner: i64, by: i64) {

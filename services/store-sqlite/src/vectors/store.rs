@@ -52,6 +52,14 @@ impl VectorStore for SqliteStore {
         .await
     }
 
+    async fn unembedded_entries(&self, model: &EmbeddingModel) -> Result<i64> {
+        let Some(set) = self.vectors.of(model) else {
+            return Ok(0);
+        };
+        let entries = self.points.read(None, pending::entries).await?;
+        Ok((entries - set.all_entries()).max(0))
+    }
+
     async fn unembedded(
         &self,
         model: &EmbeddingModel,

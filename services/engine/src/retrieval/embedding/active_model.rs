@@ -7,6 +7,8 @@ use context_model::{Error, Reason, Result};
 use context_providers::{Embedder, ProviderError, QueryVectors};
 use context_store::EmbeddingModel;
 
+use super::pace::Pace;
+
 /// Maximum time that a search waits for the vector of its query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -16,6 +18,8 @@ pub(crate) struct ActiveModel {
     pub model: EmbeddingModel,
     /// Whether token vectors are stored with the chunk vectors and read for reranking.
     pub stores_tokens: bool,
+    /// How fast the provider encodes texts for reranking.
+    pub pace: Pace,
 }
 
 /// Converts a provider's model to the store's type.

@@ -1,12 +1,16 @@
 //! The embedding model in use, if any, and the embedding of texts.
 
 mod active_model;
+mod pace;
+mod progress;
 mod texts;
 mod write;
 
 pub(crate) use active_model::{ActiveModel, awaited, model_of, unavailable};
+pub(crate) use pace::Pace;
+pub(crate) use progress::Progress;
 pub(crate) use texts::embed;
-pub(crate) use write::{WriteEmbeddings, with_pending_note};
+pub(crate) use write::{WriteEmbeddings, with_pending_count, with_pending_note};
 
 use std::sync::{Arc, RwLock};
 
@@ -32,11 +36,17 @@ pub(crate) struct Embeddings {
     state: RwLock<State>,
     /// Wakes the worker that embeds entries without vectors.
     wake: Notify,
+    /// Wakes writes that wait for the first response of the provider.
+    tried: Notify,
+    /// How fast waiting entries get their vectors.
+    pub progress: Progress,
 }
 
 enum State {
     /// No model is in use. Contains the reason.
     Off(String),
+    /// The provider is configured, and the first attempt to reach it is running. Contains a reason.
+    Tried(String),
     /// The provider is configured but has not responded yet. Contains the reason.
     Awaited(String),
     Active(Arc<ActiveModel>),
@@ -56,11 +66,14 @@ impl Embeddings {
             reranker,
             state: RwLock::new(State::Off("no embedding model is configured".to_owned())),
             wake: Notify::new(),
+            tried: Notify::new(),
+            progress: Progress::default(),
         }
     }
 
     fn set(&self, state: State) {
         *lock::write(&self.state) = state;
+        self.tried.notify_waiters();
     }
 
     /// Uses this provider from now on, unless the database contains vectors of another model.
@@ -98,6 +111,7 @@ impl Embeddings {
             embedder,
             model,
             stores_tokens,
+            pace: Pace::default(),
         }
     }
 
@@ -128,15 +142,35 @@ impl Embeddings {
         self.set(State::Off(reason));
     }
 
+    /// Records that the provider is tried for the first time. Writes wait for the outcome. `reason` appears in the
+    /// errors of semantic search.
+    pub fn trying_embedder(&self, reason: String) {
+        self.set(State::Tried(reason));
+    }
+
     /// Records that the provider does not respond yet. `reason` appears in the errors of semantic search.
     pub fn awaiting_embedder(&self, reason: String) {
         self.set(State::Awaited(reason));
     }
 
+    /// Waits until the first attempt to reach the provider has succeeded or failed.
+    async fn tried(&self) {
+        loop {
+            let tried = self.tried.notified();
+            if !matches!(&*lock::read(&self.state), State::Tried(_)) {
+                return;
+            }
+            tried.await;
+        }
+    }
+
     /// Whether the provider is configured but has not responded yet.
     pub fn is_awaited(&self) -> bool {
         self.config.enabled != Switch::False
-            && matches!(&*lock::read(&self.state), State::Awaited(_))
+            && matches!(
+                &*lock::read(&self.state),
+                State::Tried(_) | State::Awaited(_)
+            )
     }
 
     /// The model in use, or why semantic search does not work.
@@ -146,7 +180,9 @@ impl Embeddings {
         }
         match &*lock::read(&self.state) {
             State::Active(active) => Ok(Arc::clone(active)),
-            State::Off(reason) | State::Awaited(reason) => Err(reason.clone()),
+            State::Off(reason) | State::Tried(reason) | State::Awaited(reason) => {
+                Err(reason.clone())
+            }
         }
     }
 

@@ -21,7 +21,7 @@ struct Chunk {
 /// Texts that are split into chunks. `None` stands for an item without a new text.
 pub(super) struct SplitTexts(Vec<Option<Vec<Chunk>>>);
 
-/// Embeds texts, in order. `None` stands for an item without a new text.
+/// Embeds texts in the background, in order. `None` stands for an item without a new text.
 ///
 /// # Errors
 /// The provider's errors.
@@ -29,7 +29,8 @@ pub(crate) async fn embed(
     active: &Arc<ActiveModel>,
     texts: Vec<Option<String>>,
 ) -> Result<Vec<Embedding>, ProviderError> {
-    split(active, texts).await?.embed(active).await
+    let texts = split(active, texts).await?;
+    texts.embed(active, Role::LateDocument).await
 }
 
 /// Splits texts into chunks of the model's size.
@@ -56,11 +57,39 @@ impl SplitTexts {
         self.0.iter().flatten().map(Vec::len).sum()
     }
 
+    /// Cuts the items into pieces of at most `chunks` chunks, or of one longer text, each with the index of its first
+    /// item. Texts of more than `longest` chunks are left out, and so are items without a new text.
+    pub fn into_pieces(self, chunks: usize, longest: usize) -> Vec<(usize, Self)> {
+        let mut pieces: Vec<(usize, Self)> = Vec::new();
+        let mut room = 0;
+        for (index, text) in self.0.into_iter().enumerate() {
+            let count = text.as_ref().map_or(0, Vec::len);
+            if count == 0 || count > longest {
+                // The next piece begins after this item, because the items of a piece are adjacent.
+                room = 0;
+                continue;
+            }
+            match pieces.last_mut() {
+                Some((_, piece)) if count <= room => piece.0.push(text),
+                _ => {
+                    room = chunks;
+                    pieces.push((index, Self(vec![text])));
+                }
+            }
+            room = room.saturating_sub(count);
+        }
+        pieces
+    }
+
     /// Embeds all chunks. Takes two calls of the provider at most: one with token vectors and one without.
     ///
     /// # Errors
     /// The provider's errors.
-    pub async fn embed(self, active: &ActiveModel) -> Result<Vec<Embedding>, ProviderError> {
+    pub async fn embed(
+        self,
+        active: &ActiveModel,
+        role: Role,
+    ) -> Result<Vec<Embedding>, ProviderError> {
         let with_tokens =
             |chunks: &[Chunk]| active.stores_tokens && chunks.len() <= MAX_CHUNKS_WITH_TOKENS;
         let (long, short): (Vec<&[Chunk]>, Vec<&[Chunk]>) = self
@@ -69,8 +98,8 @@ impl SplitTexts {
             .flatten()
             .map(Vec::as_slice)
             .partition(|chunks| !with_tokens(chunks));
-        let mut vectors_with_tokens = vectors(active, &short, true).await?.into_iter();
-        let mut vectors_without = vectors(active, &long, false).await?.into_iter();
+        let mut vectors_with_tokens = vectors(active, &short, true, role).await?.into_iter();
+        let mut vectors_without = vectors(active, &long, false, role).await?.into_iter();
         let embedding = |chunks: Option<Vec<Chunk>>| match chunks {
             // The store ignores the embedding of an item without a new text.
             None => Embedding::Later,
@@ -106,6 +135,7 @@ async fn vectors(
     active: &ActiveModel,
     texts: &[&[Chunk]],
     with_tokens: bool,
+    role: Role,
 ) -> Result<Vec<TextVectors>, ProviderError> {
     let inputs: Vec<String> = texts
         .iter()
@@ -118,7 +148,7 @@ async fn vectors(
         return Ok(Vec::new());
     }
     if !with_tokens {
-        let vectors = active.embedder.embed(inputs, Role::Document).await?;
+        let vectors = active.embedder.embed(inputs, role).await?;
         let vectors = checked(vectors, wanted, active.model.dimensions)?;
         return Ok(vectors
             .into_iter()
@@ -128,10 +158,7 @@ async fn vectors(
             })
             .collect());
     }
-    let found = active
-        .embedder
-        .embed_with_tokens(inputs, Role::Document)
-        .await?;
+    let found = active.embedder.embed_with_tokens(inputs, role).await?;
     let (vectors, tokens): (Vec<_>, Vec<_>) = found
         .into_iter()
         .map(|TextVectors { vector, tokens }| (vector, tokens))
@@ -167,4 +194,37 @@ fn chunks(active: &ActiveModel, text: &str) -> Vec<Chunk> {
 /// The number of characters.
 fn count(text: &str) -> u32 {
     u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_adjacent_items_and_leave_out_what_is_too_long_or_has_no_text() {
+        let text = |chunks: usize| {
+            let chunk = |_| Chunk {
+                text: String::new(),
+                start: 0,
+                end: 0,
+            };
+            (chunks > 0).then(|| (0..chunks).map(chunk).collect())
+        };
+        let pieces = |counts: &[usize]| -> Vec<(usize, Vec<usize>)> {
+            SplitTexts(counts.iter().map(|count| text(*count)).collect())
+                .into_pieces(4, 8)
+                .into_iter()
+                .map(|(first, piece)| (first, piece.0.iter().flatten().map(Vec::len).collect()))
+                .collect()
+        };
+        assert_eq!(
+            pieces(&[1, 3, 1, 6, 1]),
+            [(0, vec![1, 3]), (2, vec![1]), (3, vec![6]), (4, vec![1])]
+        );
+        assert_eq!(
+            pieces(&[1, 0, 1, 9, 2]),
+            [(0, vec![1]), (2, vec![1]), (4, vec![2])]
+        );
+        assert_eq!(pieces(&[0, 9]), []);
+    }
 }

@@ -3,37 +3,56 @@
 use std::time::Duration;
 
 use context_model::Result;
-use context_providers::ProviderError;
-use context_store::Embedding;
+use context_providers::{ProviderError, Role};
+use context_store::{Embedding, call};
+use futures::StreamExt as _;
 
 use super::Embeddings;
 use super::active_model::awaited;
-use super::texts::split;
+use super::texts::{SplitTexts, split};
 use crate::access::Admitted;
 use crate::config::OnFailure;
 
-/// Maximum time that a write waits for its vectors. After that, they are created in the background.
+/// Maximum time that a write waits for its vectors. After that, the missing ones are created in the background.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum number of chunks for which a write waits. A small model needs some seconds for this many. Texts of more
-/// chunks are embedded in the background.
+/// Maximum time that a write waits for the first response of a provider since the start of the service.
+const FIRST_RESPONSE: Duration = Duration::from_secs(5);
+/// The part of a call's time that is left for the write itself: a tenth.
+const WRITE_SHARE: u32 = 10;
+/// Maximum number of chunks of a text for which a write waits. A small model needs some seconds for this many. Longer
+/// texts are embedded in the background.
 const MAX_WRITE_CHUNKS: usize = 400;
+/// Number of chunks that a write embeds at a time. When its time is over, only the pieces in flight are lost.
+const PIECE_CHUNKS: usize = 16;
+/// Number of pieces in flight. The model is never idle between two of them, and the writes of several callers take
+/// turns.
+const PIECES_IN_FLIGHT: usize = 3;
 
 /// Part of the reply when the vectors are created later.
-const PENDING: &str = "embeddings are pending and will be created in the background";
+const PENDING: &str = "are pending and will be created in the background";
 
 /// The vectors of a write's items.
 #[derive(Debug, Default)]
 pub(crate) struct WriteEmbeddings {
     /// One for each item. Empty if no model is in use, no item has a new text, or the write is a repetition.
     pub items: Vec<Embedding>,
-    /// Whether vectors are missing and will be created in the background.
-    pub pending: bool,
+    /// For each item, whether its vectors are missing and will be created in the background. Empty if none are.
+    pub pending: Vec<bool>,
+}
+
+impl WriteEmbeddings {
+    /// Whether any vectors will be created in the background.
+    pub fn is_pending(&self) -> bool {
+        self.pending.contains(&true)
+    }
 }
 
 impl Embeddings {
-    /// Embeds the texts of a write. Nothing is embedded if no model is in use, or for a repeated write, which stores
-    /// nothing. Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is
-    /// no failure of the provider, and a retry would not help.
+    /// Embeds the texts of a write, in order, as many as the time of the call allows. Nothing is embedded if no model is
+    /// in use, or for a repeated write, which stores nothing.
+    ///
+    /// Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is no
+    /// failure of the provider, and a retry would not help. The same holds for the rest of a batch of more chunks.
     ///
     /// # Errors
     /// The provider's errors, with `EMBEDDING_ON_FAILURE=fail`.
@@ -49,52 +68,84 @@ impl Embeddings {
         if texts.iter().all(Option::is_none) {
             return Ok(WriteEmbeddings::default());
         }
+        let time = call::time_left().map_or(WRITE_TIMEOUT, |left| {
+            (left - left / WRITE_SHARE).min(WRITE_TIMEOUT)
+        });
+        // A provider that does not respond at all is not waited for. Its state then remains as it is.
+        let _ = tokio::time::timeout(time.min(FIRST_RESPONSE), self.tried()).await;
+        let pending = texts.iter().map(Option::is_some).collect();
+        let fails = self.config.on_failure == OnFailure::Fail;
         let active = match self.model() {
             Ok(active) => active,
-            Err(reason) if self.is_awaited() && self.config.on_failure == OnFailure::Fail => {
+            Err(reason) if self.is_awaited() && fails => {
                 return Err(awaited(reason));
             }
-            Err(_) => {
+            Err(_) if self.is_awaited() => {
                 return Ok(WriteEmbeddings {
                     items: Vec::new(),
-                    pending: self.is_awaited(),
+                    pending,
                 });
             }
+            Err(_) => return Ok(WriteEmbeddings::default()),
         };
-        let pending = WriteEmbeddings {
+        let mut embeddings = WriteEmbeddings {
             items: vec![Embedding::Later; texts.len()],
-            pending: true,
+            pending,
         };
+        let mut is_long = false;
         let embedding = async {
             let texts = split(&active, texts).await?;
-            if texts.chunk_count() > MAX_WRITE_CHUNKS {
-                return Ok(None);
+            is_long = texts.chunk_count() > MAX_WRITE_CHUNKS;
+            let pieces = texts.into_pieces(PIECE_CHUNKS, MAX_WRITE_CHUNKS);
+            let active = &*active;
+            let embed = |(first, piece): (usize, SplitTexts)| async move {
+                (first, piece.embed(active, Role::Document).await)
+            };
+            let mut pieces = futures::stream::iter(pieces)
+                .map(embed)
+                .buffered(PIECES_IN_FLIGHT);
+            let mut refused = None;
+            while let Some((first, piece)) = pieces.next().await {
+                match piece {
+                    Ok(piece) => {
+                        for (index, embedding) in (first..).zip(piece) {
+                            embeddings.items[index] = embedding;
+                            embeddings.pending[index] = false;
+                        }
+                    }
+                    // The other pieces would fail in the same way, after a time.
+                    Err(error) if error.may_pass() || fails => return Err(error),
+                    Err(error) => refused = Some(error),
+                }
             }
-            texts.embed(&active).await.map(Some)
+            refused.map_or(Ok(()), Err)
         };
-        let outcome = tokio::time::timeout(WRITE_TIMEOUT, embedding)
-            .await
-            .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")));
-        match outcome {
-            Ok(Some(items)) => Ok(WriteEmbeddings {
-                items,
-                pending: false,
-            }),
-            Ok(None) => {
-                tracing::debug!(
-                    "Long texts are stored without vectors, which will be created in the background"
-                );
-                Ok(pending)
-            }
-            Err(error) if self.config.on_failure == OnFailure::Fail => Err(active.error(error)),
-            Err(error) => {
-                tracing::warn!(
-                    error = %error,
-                    "Entries are stored without vectors, which will be created in the background"
-                );
-                Ok(pending)
-            }
+        let outcome = tokio::time::timeout(time, embedding).await;
+        let error = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) if is_long => None,
+            Err(_) => Some(ProviderError::unavailable("it took too long")),
+        };
+        let waiting = embeddings
+            .pending
+            .iter()
+            .filter(|pending| **pending)
+            .count();
+        match error {
+            Some(error) if fails => return Err(active.error(error)),
+            Some(error) => tracing::warn!(
+                error = %error,
+                entries = waiting,
+                "Entries are stored without vectors, which will be created in the background"
+            ),
+            None if waiting > 0 => tracing::debug!(
+                entries = waiting,
+                "Long texts are stored without vectors, which will be created in the background"
+            ),
+            None => {}
         }
+        Ok(embeddings)
     }
 
     /// Wakes the worker that creates pending vectors. Call it after the commit.
@@ -103,11 +154,20 @@ impl Embeddings {
     }
 }
 
-/// The reply's message. If vectors are pending, it says so.
+/// The reply's message for a write of one entry. If its vectors are pending, it says so.
 pub(crate) fn with_pending_note(message: String, pending: bool) -> String {
     if pending {
-        format!("{message}; {PENDING}")
+        format!("{message}; embeddings {PENDING}")
     } else {
         message
+    }
+}
+
+/// The reply's message for a batch. It says how many entries wait for their vectors.
+pub(crate) fn with_pending_count(message: String, entries: usize) -> String {
+    match entries {
+        0 => message,
+        1 => format!("{message}; the embeddings of 1 entry {PENDING}"),
+        entries => format!("{message}; the embeddings of {entries} entries {PENDING}"),
     }
 }
