@@ -21,7 +21,7 @@ const TAGS: u64 = 200;
 /// A description of the corpus for readers of the report.
 pub const DESCRIPTION: &str = "entries of 400 to 800 characters (600 on average), words by Zipf's law (exponent 1) from a vocabulary of 50 000; \
      threads of 100 entries, ten written to in turn; metadata with status (5 values), agent_name (20), project (50), priority \
-     (1 to 10) and a nested review object; 1 to 3 of 200 tags; images only where the title says so (one of 256 KiB); no model loaded";
+     (1 to 10) and a nested review object; 1 to 3 of 200 tags; images only where the title says so (one of 256 KiB); no model loaded, but vectors of a provider in the bench for semantic and hybrid search";
 
 /// An entry to store.
 #[derive(Debug, Clone)]

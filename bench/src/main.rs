@@ -14,11 +14,13 @@ mod floor;
 mod measure;
 mod process;
 mod progress;
+mod provider;
 mod report;
 mod service;
 mod sqlite;
 mod transport;
 mod usage;
+mod vectors;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -34,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::service::Service;
+use crate::vectors::Vectors;
 
 /// The service's allocator, so that both sides of a comparison use the same.
 #[global_allocator]
@@ -52,7 +55,7 @@ struct Cli {
     #[arg(long)]
     million: bool,
     /// Measure only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start, Part::Semantic, Part::Hybrid])]
     only: Vec<Part>,
     /// Also measure the store on this PostgreSQL server; two databases are created and dropped
     #[arg(long, value_name = "URL")]
@@ -63,6 +66,12 @@ struct Cli {
     /// Numbers of entries in the database that is read, ascending
     #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "million", value_parser = clap::value_parser!(u64).range(100..))]
     sizes: Option<Vec<u64>>,
+    /// Measure semantic and hybrid search also with these vectors of a model: 384 32-bit floats each, little-endian
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// Measure how many texts this embedding model embeds when they are stored in batches
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
@@ -89,6 +98,10 @@ enum Part {
     Get,
     /// Starts, memory and program sizes
     Start,
+    /// Semantic search, with vectors of a provider that answers at once
+    Semantic,
+    /// Hybrid search, with the same vectors
+    Hybrid,
 }
 
 /// The floors that run as separate processes.
@@ -149,6 +162,7 @@ fn scale(cli: &Cli) -> Scale {
     let mut scale = if cli.quick {
         Scale {
             sizes: vec![300],
+            vector_sizes: vec![300],
             store_base: 300,
             clients,
             stores: vec![8, 16, 64],
@@ -163,6 +177,7 @@ fn scale(cli: &Cli) -> Scale {
         let sizes = vec![1_000, 10_000, 100_000];
         Scale {
             sizes,
+            vector_sizes: vec![10_000, 100_000],
             store_base: 10_000,
             clients,
             stores: vec![300, 1600, 4800],
@@ -176,9 +191,11 @@ fn scale(cli: &Cli) -> Scale {
     };
     if cli.million {
         scale.sizes.push(1_000_000);
+        scale.vector_sizes.push(1_000_000);
     }
     if let Some(sizes) = &cli.sizes {
         scale.sizes.clone_from(sizes);
+        scale.vector_sizes.clone_from(sizes);
     }
     scale.rounds = cli.rounds.map_or(scale.rounds, usize::from);
     scale
@@ -216,9 +233,22 @@ async fn run(cli: &Cli) -> Result<()> {
     if cli
         .only
         .iter()
-        .any(|part| !matches!(part, Part::Store | Part::Postgres))
+        .any(|part| matches!(part, Part::Read | Part::Get | Part::Start))
     {
         read(cli, &bench, &mut report).await?;
+    }
+    let searches = cases::vectors::Searches {
+        semantic: cli.only.contains(&Part::Semantic),
+        hybrid: cli.only.contains(&Part::Hybrid),
+    };
+    if searches.semantic || searches.hybrid {
+        cases::vectors::run(&bench, &mut report, &Vectors::Random, searches).await?;
+        if let Some(path) = &cli.vectors {
+            cases::vectors::run(&bench, &mut report, &Vectors::read(path)?, searches).await?;
+        }
+        if let Some(model) = &cli.model {
+            cases::vectors::embed(&bench, &mut report, model).await?;
+        }
     }
     bench.progress.done();
     if cli.quick {

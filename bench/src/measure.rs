@@ -110,6 +110,19 @@ impl Series {
         self.ratio(floor, |round| round.p50_us)
     }
 
+    /// Ratio of this series' p50 to the sum of the others' in the same round: the median over the rounds.
+    pub fn p50_ratio_to_sum(&self, others: &[&Self]) -> f64 {
+        let ratio = |(round, summary): (usize, &Summary)| {
+            let sum: f64 = others
+                .iter()
+                .filter_map(|other| other.rounds.get(round))
+                .map(|other| other.p50_us)
+                .sum();
+            summary.p50_us / sum
+        };
+        median(self.rounds.iter().enumerate().map(ratio).collect())
+    }
+
     /// Difference of this series' p50 and the other's in the same round, in microseconds: the median over the rounds.
     pub fn p50_minus(&self, other: &Self) -> f64 {
         median(

@@ -25,7 +25,15 @@ impl Service {
     /// # Errors
     /// The process cannot be started.
     pub fn start(database: &Path) -> Result<Self> {
-        let mut service = Self::spawn(database)?;
+        Self::start_with(database, &[])
+    }
+
+    /// Like [`start`](Self::start), with these settings.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start_with(database: &Path, settings: &[(&str, String)]) -> Result<Self> {
+        let mut service = Self::spawn_with(database, settings)?;
         service.process.wait_for(service.address)?;
         Ok(service)
     }
@@ -35,13 +43,18 @@ impl Service {
     /// # Errors
     /// The process cannot be started.
     pub fn spawn(database: &Path) -> Result<Self> {
+        Self::spawn_with(database, &[])
+    }
+
+    fn spawn_with(database: &Path, settings: &[(&str, String)]) -> Result<Self> {
         let address = free_address()?;
         let socket = database.with_extension("sock");
         let mut command = Command::new(beside("context-service")?);
         command
             .env("DB_PATH", database)
             .env("CONTEXT_LISTEN", address.to_string())
-            .env("CONTEXT_SOCKET", &socket);
+            .env("CONTEXT_SOCKET", &socket)
+            .envs(settings.iter().map(|(name, value)| (name, value)));
         let process = Process::start(command, database.with_extension("log"))?;
         Ok(Self {
             process,

@@ -7,6 +7,7 @@ pub mod postgres;
 pub mod read;
 pub mod start;
 pub mod store;
+pub mod vectors;
 
 pub use lane::{Lane, SharedLane};
 pub use load::Loaded;
@@ -21,6 +22,8 @@ use crate::progress::Progress;
 pub struct Scale {
     /// Database sizes at which reading is measured, ascending.
     pub sizes: Vec<u64>,
+    /// Database sizes at which semantic and hybrid search are measured, ascending.
+    pub vector_sizes: Vec<u64>,
     /// Number of entries in the databases before stores are measured.
     pub store_base: u64,
     /// Numbers of concurrent clients that store, ascending.

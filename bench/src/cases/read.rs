@@ -148,7 +148,10 @@ async fn check(
                 Operation::Search(_) | Operation::FullText(_) => reply.ids()? == expected.ids,
                 Operation::Threads => usize::try_from(reply.total()?)?.min(1000) == expected.rows,
                 Operation::Statistics => usize::try_from(reply.total()?)? == entries,
-                Operation::Store(_) | Operation::Get(_) => true,
+                Operation::Store(_)
+                | Operation::Get(_)
+                | Operation::Semantic(_)
+                | Operation::Hybrid(_) => true,
             };
             if !same {
                 return Err(format!(

@@ -5,3 +5,4 @@ pub mod hop;
 pub mod postgres;
 pub mod search;
 pub mod store;
+pub mod vectors;

@@ -94,7 +94,9 @@ impl ReadFloor {
         self.owner
             .query(&[], |row| found.bytes += row.text(1).len())?;
         match operation {
-            Operation::Store(_) => return Err("a floor for reading".into()),
+            Operation::Store(_) | Operation::Semantic(_) | Operation::Hybrid(_) => {
+                return Err("this floor does not run the operation".into());
+            }
             Operation::Get(id) => self
                 .get
                 .query(&[Bind::Int(1 << 40 | id)], |row| found.add(row))?,

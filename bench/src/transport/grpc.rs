@@ -17,6 +17,8 @@ pub enum Message {
     Get(pb::GetContextByIdsRequest),
     Search(pb::SearchContextRequest),
     FullText(pb::FtsSearchContextRequest),
+    Semantic(pb::SemanticSearchContextRequest),
+    Hybrid(pb::HybridSearchContextRequest),
     Threads(pb::ListThreadsRequest),
     Statistics(pb::GetStatisticsRequest),
 }
@@ -28,6 +30,8 @@ pub enum Reply {
     Got(pb::GetContextByIdsResponse),
     Searched(pb::SearchContextResponse),
     FullText(pb::FtsSearchContextResponse),
+    Semantic(pb::SemanticSearchContextResponse),
+    Hybrid(Box<pb::HybridSearchContextResponse>),
     Threads(pb::ListThreadsResponse),
     Statistics(Box<pb::GetStatisticsResponse>),
 }
@@ -61,6 +65,12 @@ impl Grpc {
             Message::FullText(request) => {
                 Reply::FullText(client.fts_search_context(request).await?.into_inner())
             }
+            Message::Semantic(request) => {
+                Reply::Semantic(client.semantic_search_context(request).await?.into_inner())
+            }
+            Message::Hybrid(request) => Reply::Hybrid(Box::new(
+                client.hybrid_search_context(request).await?.into_inner(),
+            )),
             Message::Threads(request) => {
                 Reply::Threads(client.list_threads(request).await?.into_inner())
             }
@@ -92,6 +102,8 @@ impl Reply {
         match self {
             Self::Searched(reply) => Ok(reply.results.iter().map(|hit| hit.id).collect()),
             Self::FullText(reply) => Ok(reply.results.iter().map(|hit| hit.id).collect()),
+            Self::Semantic(reply) => Ok(reply.results.iter().map(|hit| hit.id).collect()),
+            Self::Hybrid(reply) => Ok(reply.results.iter().map(|hit| hit.id).collect()),
             other => Err(format!("no results: {other:?}").into()),
         }
     }

@@ -7,7 +7,7 @@ mod stdio;
 
 pub use grpc::Grpc;
 pub use http1::{Http1, Message};
-pub use operation::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT, call, store};
+pub use operation::{FULL_TEXT_LIMIT, Operation, Query, Question, SEARCH_LIMIT, call, store};
 pub use stdio::Stdio;
 
 use std::net::SocketAddr;

@@ -19,6 +19,10 @@ pub enum Operation {
     Search(Query),
     /// fts_search_context in mode `match`
     FullText(String),
+    /// semantic_search_context
+    Semantic(Question),
+    /// hybrid_search_context
+    Hybrid(Question),
     /// list_threads
     Threads,
     /// get_statistics
@@ -34,6 +38,19 @@ pub struct Query {
     pub agent_name: String,
     /// `priority`, at least.
     pub priority: i64,
+}
+
+/// A search for a text.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// The query.
+    pub text: String,
+    /// `agent_name`, equal. `None`: no filter.
+    pub agent_name: Option<String>,
+    /// The retrievers of a hybrid search. Empty: the default.
+    pub retrievers: Vec<&'static str>,
+    /// Number of results to return and to skip. `None`: the default.
+    pub page: Option<(i64, i64)>,
 }
 
 /// Number of results of a search: the default of search_context.
@@ -73,6 +90,27 @@ impl Operation {
                 query: query.clone(),
                 ..pb::FtsSearchContextRequest::default()
             }),
+            Self::Semantic(question) => grpc::Message::Semantic(pb::SemanticSearchContextRequest {
+                query: question.text.clone(),
+                filter: question.filter(),
+                limit: question.page.map(|(limit, _)| limit),
+                offset: question.page.map(|(_, offset)| offset),
+                ..pb::SemanticSearchContextRequest::default()
+            }),
+            Self::Hybrid(question) => grpc::Message::Hybrid(pb::HybridSearchContextRequest {
+                query: question.text.clone(),
+                search_modes: (!question.retrievers.is_empty()).then(|| pb::StringList {
+                    values: question
+                        .retrievers
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect(),
+                }),
+                filter: question.filter(),
+                limit: question.page.map(|(limit, _)| limit),
+                offset: question.page.map(|(_, offset)| offset),
+                ..pb::HybridSearchContextRequest::default()
+            }),
             Self::Threads => grpc::Message::Threads(pb::ListThreadsRequest::default()),
             Self::Statistics => grpc::Message::Statistics(pb::GetStatisticsRequest::default()),
         }
@@ -85,6 +123,8 @@ impl Operation {
             Self::Get(id) => http1::Message::get(&format!("/v1/contexts/{id}")),
             Self::Search(_) => post("/v1/contexts/search"),
             Self::FullText(_) => post("/v1/contexts/search/fts"),
+            Self::Semantic(_) => post("/v1/contexts/search/semantic"),
+            Self::Hybrid(_) => post("/v1/contexts/search/hybrid"),
             Self::Threads => http1::Message::get("/v1/threads"),
             Self::Statistics => http1::Message::get("/v1/statistics"),
         }
@@ -96,6 +136,8 @@ impl Operation {
             Self::Get(_) => "get_context_by_ids",
             Self::Search(_) => "search_context",
             Self::FullText(_) => "fts_search_context",
+            Self::Semantic(_) => "semantic_search_context",
+            Self::Hybrid(_) => "hybrid_search_context",
             Self::Threads => "list_threads",
             Self::Statistics => "get_statistics",
         };
@@ -125,19 +167,45 @@ impl Operation {
                 json!({"metadata": query.metadata(), "metadata_filters": [{"key": "priority", "operator": "gte", "value": query.priority}]})
             }
             Self::FullText(query) => json!({"query": query}),
+            Self::Semantic(question) | Self::Hybrid(question) => question.arguments(),
             Self::Threads | Self::Statistics => json!({}),
         }
     }
 }
 
+impl Question {
+    fn filter(&self) -> Option<pb::Filter> {
+        let agent_name = self.agent_name.as_deref()?;
+        Some(pb::Filter {
+            metadata: Some((&metadata([("agent_name", agent_name)])).into()),
+            ..pb::Filter::default()
+        })
+    }
+
+    fn arguments(&self) -> Value {
+        let mut arguments = json!({"query": self.text});
+        if let Some(agent_name) = &self.agent_name {
+            arguments["metadata"] = metadata([("agent_name", agent_name)]).into();
+        }
+        if !self.retrievers.is_empty() {
+            arguments["search_modes"] = json!(self.retrievers);
+        }
+        if let Some((limit, offset)) = self.page {
+            arguments["limit"] = limit.into();
+            arguments["offset"] = offset.into();
+        }
+        arguments
+    }
+}
+
+fn metadata<const N: usize>(fields: [(&str, &str); N]) -> Map<String, Value> {
+    let field = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+    fields.into_iter().map(field).collect()
+}
+
 impl Query {
     fn metadata(&self) -> Map<String, Value> {
-        [
-            ("status".to_owned(), self.status.into()),
-            ("agent_name".to_owned(), self.agent_name.as_str().into()),
-        ]
-        .into_iter()
-        .collect()
+        metadata([("status", self.status), ("agent_name", &self.agent_name)])
     }
 }
 

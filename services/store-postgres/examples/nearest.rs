@@ -170,6 +170,7 @@ impl Case<'_> {
                 fts: None,
                 semantic,
                 depth: DEPTH,
+                exact: DEPTH,
                 explain,
             };
             store.rank(&owner, search, filter.clone(), Read::default())

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use context_store::ContextWindow;
+use context_vector::Precision;
 
 /// How the SQLite database is opened.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Config {
     /// Maximum size of the database file in bytes. A write that would exceed it fails as on a full disk. `None`: no
     /// limit.
     pub max_file_bytes: Option<u64>,
+    /// What the vector index keeps of each vector in memory (`SQLITE_VECTOR_BITS`).
+    pub vector_precision: Precision,
     /// How this process was started. It is reported to other processes that find the database locked.
     pub started: Started,
 }
@@ -42,6 +45,7 @@ impl Config {
             write_queue: 4096,
             busy_timeout: Duration::from_secs(5),
             max_file_bytes: None,
+            vector_precision: Precision::FourBits,
             started: Started::ByHand,
         }
     }

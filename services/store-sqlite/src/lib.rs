@@ -58,6 +58,7 @@ mod weigh;
 mod writer;
 
 pub use config::{Config, Started};
+pub use context_vector::Precision as VectorPrecision;
 pub use lock::Holder;
 pub use open::OpenError;
 pub use store::SqliteStore;

@@ -226,3 +226,5 @@ diesel::table! {
         vector -> Binary,
     }
 }
+
+diesel::allow_tables_to_appear_in_same_query!(chunks, vectors);

@@ -106,8 +106,8 @@ impl SqliteStore {
                 "Full-text index built"
             );
         }
-        let open_vectors =
-            vectors::load(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let open_vectors = vectors::load(&mut conn, config.vector_precision)
+            .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);
         let other = |error: std::io::Error| OpenError::Other {
             path: path.clone(),

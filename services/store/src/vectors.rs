@@ -154,6 +154,9 @@ pub struct RankSearch {
     pub semantic: Option<SemanticSearch>,
     /// Maximum number of entries in each ranking.
     pub depth: u32,
+    /// Number of first entries of the semantic ranking whose order and distances must be exact. The distances of the
+    /// others may be estimates.
+    pub exact: u32,
     /// Whether to return the query plan.
     pub explain: bool,
 }
@@ -174,7 +177,14 @@ pub struct SemanticHit {
     pub id: i64,
     /// The L2 distance of its nearest chunk. Lower is better.
     pub distance: f64,
-    /// Index of that chunk among the entry's chunks, from 0.
+    /// That chunk. `None` when the distance is an estimate.
+    pub chunk: Option<ChunkRange>,
+}
+
+/// A chunk of a known entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkRange {
+    /// Index of the chunk among the entry's chunks, from 0.
     pub position: u32,
     /// Start of the chunk in the text, in characters.
     pub start: u32,
@@ -276,6 +286,21 @@ pub trait VectorStore: Send + Sync {
         filter: Filter,
         read: Read,
     ) -> Result<Ranking>;
+
+    /// The exact distances of these entries, nearest first. Entries without vectors of the search's model are omitted.
+    /// A store whose rankings have no estimates is never asked, and may leave this method out.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn measure(
+        &self,
+        _owner: &OwnerId,
+        _search: SemanticSearch,
+        _entries: Vec<i64>,
+        _read: Read,
+    ) -> Result<Vec<SemanticHit>> {
+        Ok(Vec::new())
+    }
 
     /// The token vectors of these chunks, created by this model. Chunks without token vectors are omitted. The vectors
     /// are large, so no other method reads them.

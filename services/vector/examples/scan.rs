@@ -4,19 +4,23 @@
 //! cargo run --release --example scan -- 100000 384 [VECTORS]
 //! ```
 //!
-//! VECTORS is a file of 32-bit floats, little-endian, one vector after the other. Without it, or when it has too few
-//! vectors, the rest are perturbed copies of the real ones, or clustered random ones.
+//! VECTORS is a file of 32-bit floats, little-endian, one vector after the other. When it has too few vectors, the rest
+//! are perturbed copies of the real ones. Without it the vectors are random directions.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::time::{Duration, Instant};
 
-use context_vector::{Allowed, Change, Index, Item, code, decode, distance, normalise};
+use context_vector::{
+    Allowed, Change, Index, Item, Near, Precision, Query, decode, distance, normalise,
+};
 
 /// Number of queries in a run.
 const QUERIES: usize = 100;
-/// Number of results per query.
-const WANTED: usize = 10;
+/// Numbers of results per query: of a page, and of the first part of a ranking that is fused.
+const WANTED: [usize; 2] = [10, 200];
+/// Numbers of vectors that are compared exactly, in an index of sign bits alone.
+const RESCORED: [usize; 4] = [200, 800, 3200, 12_800];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -33,22 +37,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut random = Random(7);
     let (vectors, queries) = vectors(&real, count, dimensions, &mut random);
     println!(
-        "{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries, the nearest {WANTED}",
+        "{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries",
         real.len().min(count)
     );
 
-    let index = Index::new(dimensions);
-    let started = Instant::now();
-    let item = |place: usize| Item {
-        chunk: place as i64 + 1,
-        entry: place as i64 + 1,
-        code: code(&vectors[place]),
+    let fill = |precision: Precision| {
+        let index = Index::new(dimensions, precision);
+        let started = Instant::now();
+        let item = |place: usize| Item {
+            chunk: place as i64 + 1,
+            entry: place as i64 + 1,
+            code: index.code(&vectors[place]),
+        };
+        index.apply((0..count).map(|place| Change::Add {
+            owner: 1,
+            item: item(place),
+        }));
+        let ms = started.elapsed().as_secs_f64() * 1e3;
+        println!("{precision:?} filled in {ms:.0} ms");
+        index
     };
-    index.apply((0..count).map(|place| Change::Add {
-        owner: 1,
-        item: item(place),
-    }));
-    println!("filled in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+    let (codes, signs) = (fill(Precision::FourBits), fill(Precision::SignBits));
 
     let everything: Vec<i64> = (1..=count as i64).collect();
     let scattered = |share: f64| {
@@ -78,27 +87,71 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         let allowed: Option<Allowed> =
             (entries.len() < count).then(|| entries.iter().copied().collect());
-        let (exact, times) = run(&queries, |query| {
-            rescored(query, &vectors, entries.iter().copied())
-        });
-        println!(
-            "{name:>18}: exact scan                  {}",
-            shown(&times, 1.0)
-        );
-        for depth in [100, 200, 400, 800, 1600] {
-            let (found, times) = run(&queries, |query| {
-                let near = index
-                    .snapshot(1)
-                    .nearest(&code(query), depth, allowed.as_ref());
-                rescored(query, &vectors, near.iter().map(|near| near.entry))
+        for wanted in WANTED {
+            let (exact, times) = run(&queries, |query| {
+                nearest(query, &vectors, entries.iter().copied(), wanted)
             });
             println!(
-                "{name:>18}: sign bits, rescoring {depth:>5}  {}",
+                "{name:>16}, nearest {wanted:>3}: exact scan                       {}",
+                shown(&times, 1.0)
+            );
+            let near = |index: &Index, query: &[f32], depth| {
+                let query: Query = index.query(query);
+                index.snapshot(1).nearest(&query, depth, allowed.as_ref())
+            };
+            let (found, times) = run(&queries, |query| {
+                let near = near(&codes, query, wanted);
+                near.iter().map(|near| near.entry).take(wanted).collect()
+            });
+            println!(
+                "{name:>16}, nearest {wanted:>3}: 4 bits, by the estimates         {}",
                 shown(&times, recall(&found, &exact))
             );
+            let mut rescored = 0;
+            let (found, times) = run(&queries, |query| {
+                let near = near(&codes, query, wanted);
+                let near = worth_rescoring(query, &vectors, &near, wanted);
+                rescored += near.len();
+                nearest(query, &vectors, near.iter().map(|near| near.entry), wanted)
+            });
+            println!(
+                "{name:>16}, nearest {wanted:>3}: 4 bits, {:>6} rescored          {}",
+                rescored / QUERIES,
+                shown(&times, recall(&found, &exact))
+            );
+            for depth in RESCORED {
+                let (found, times) = run(&queries, |query| {
+                    let near = near(&signs, query, depth);
+                    nearest(query, &vectors, near.iter().map(|near| near.entry), wanted)
+                });
+                println!(
+                    "{name:>16}, nearest {wanted:>3}: sign bits, {depth:>6} rescored       {}",
+                    shown(&times, recall(&found, &exact))
+                );
+            }
         }
     }
     Ok(())
+}
+
+/// The chunks that may be among the nearest: the first ones by estimate, and those whose estimate may hide a smaller
+/// distance than the last of these.
+fn worth_rescoring<'n>(
+    query: &[f32],
+    vectors: &[Vec<f32>],
+    near: &'n [Near],
+    wanted: usize,
+) -> Vec<&'n Near> {
+    let (first, rest) = near.split_at(wanted.min(near.len()));
+    let last = first
+        .iter()
+        .map(|near| distance(query, &vectors[near.entry as usize - 1]))
+        .fold(0.0, f32::max);
+    let floor = 1.0 - last * last / 2.0;
+    first
+        .iter()
+        .chain(rest.iter().filter(|near| near.greatest() >= floor))
+        .collect()
 }
 
 fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
@@ -121,7 +174,9 @@ fn vectors(
 ) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
     let mut base: Vec<Vec<f32>> = real.to_vec();
     if base.is_empty() {
-        base = (0..1000).map(|_| random.direction(dimensions)).collect();
+        base = (0..count + QUERIES)
+            .map(|_| random.direction(dimensions))
+            .collect();
     }
     // Every `step`-th real vector is a query.
     let step = (base.len() / QUERIES).max(1);
@@ -149,11 +204,16 @@ fn vectors(
 }
 
 /// The nearest entries by exact distance.
-fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i64>) -> Vec<i64> {
+fn nearest(
+    query: &[f32],
+    vectors: &[Vec<f32>],
+    entries: impl Iterator<Item = i64>,
+    wanted: usize,
+) -> Vec<i64> {
     let mut found: Vec<(f32, i64)> = entries
         .map(|entry| (distance(query, &vectors[entry as usize - 1]), entry))
         .collect();
-    let wanted = WANTED.min(found.len());
+    let wanted = wanted.min(found.len());
     if wanted > 0 {
         found.select_nth_unstable_by(wanted - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
@@ -163,7 +223,7 @@ fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i
 
 fn run(
     queries: &[Vec<f32>],
-    search: impl Fn(&[f32]) -> Vec<i64>,
+    mut search: impl FnMut(&[f32]) -> Vec<i64>,
 ) -> (Vec<Vec<i64>>, Vec<Duration>) {
     queries
         .iter()

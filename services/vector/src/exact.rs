@@ -32,19 +32,30 @@ pub fn distance(a: &[f32], b: &[f32]) -> f32 {
 
 #[inline(always)]
 fn squares(a: &[f32], b: &[f32]) -> f32 {
+    sum_of(a, b, |a, b| (a - b) * (a - b))
+}
+
+/// The inner product of two vectors of the same length.
+#[inline(always)]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    sum_of(a, b, |a, b| a * b)
+}
+
+#[inline(always)]
+fn sum_of(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
     let (of_a, rest_of_a) = a.as_chunks::<LANES>();
     let (of_b, rest_of_b) = b.as_chunks::<LANES>();
     let mut lanes = [0.0f32; LANES];
     for block in 0..of_a.len().min(of_b.len()) {
         let (a, b) = (&of_a[block], &of_b[block]);
         for lane in 0..LANES {
-            lanes[lane] += (a[lane] - b[lane]) * (a[lane] - b[lane]);
+            lanes[lane] += of(a[lane], b[lane]);
         }
     }
     let rest: f32 = rest_of_a
         .iter()
         .zip(rest_of_b)
-        .map(|(a, b)| (a - b) * (a - b))
+        .map(|(a, b)| of(*a, *b))
         .sum();
     // Added in pairs, because in sequence each addition would wait for the previous one.
     let mut width = LANES / 2;

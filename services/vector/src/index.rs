@@ -4,13 +4,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::allowed::Allowed;
-use crate::codes::Code;
+use crate::codes::{self, Code, Signs, signs};
 use crate::kernel::{self, Kernel};
+use crate::levels::{self, LevelQuery};
 use crate::nearest::{Best, Near};
+use crate::query::{Query, SignQuery};
+use crate::rotation::Rotation;
 use crate::segment::{Item, Segment};
 
+/// What an index keeps of each vector in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// One sign bit per dimension. It finds candidates. Only the full vectors tell their order.
+    SignBits,
+    /// Four bits per dimension, of the rotated vector, with its sign bits. It estimates similarities, and bounds the
+    /// error of the estimates.
+    FourBits,
+}
+
 /// A change to the vectors by a committed transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// A chunk was stored.
     Add {
@@ -31,7 +44,9 @@ pub enum Change {
 /// The codes of all owners. Searches read one state while changes create the next.
 #[derive(Debug)]
 pub struct Index {
-    words: usize,
+    dimensions: usize,
+    /// The rotation of vectors before they are quantised. `None` in an index of sign bits alone.
+    rotation: Option<Rotation>,
     kernel: Kernel,
     owners: RwLock<HashMap<i64, Arc<Codes>>>,
 }
@@ -45,32 +60,83 @@ struct Codes {
 impl Index {
     /// Creates an empty index for vectors of this length.
     #[must_use]
-    pub fn new(dimensions: usize) -> Self {
+    pub fn new(dimensions: usize, precision: Precision) -> Self {
         Self {
-            words: Code::words_of(dimensions),
+            dimensions,
+            rotation: match precision {
+                Precision::SignBits => None,
+                Precision::FourBits => Some(Rotation::new(dimensions)),
+            },
             kernel: kernel::fastest(),
             owners: RwLock::default(),
         }
     }
 
-    /// Number of words of a code.
+    /// What the index keeps of each vector.
     #[must_use]
-    pub const fn words(&self) -> usize {
-        self.words
+    pub const fn precision(&self) -> Precision {
+        match self.rotation {
+            None => Precision::SignBits,
+            Some(_) => Precision::FourBits,
+        }
     }
 
-    /// Applies the changes atomically: a search sees all of them or none. A code of another length is ignored.
+    /// Number of words of sign bits.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        Signs::words_of(self.dimensions)
+    }
+
+    /// The code of a vector of length 1.
+    #[must_use]
+    pub fn code(&self, vector: &[f32]) -> Code {
+        match &self.rotation {
+            None => signs(vector).into(),
+            Some(rotation) => codes::quantise(rotation, vector),
+        }
+    }
+
+    /// The query for a vector of length 1.
+    #[must_use]
+    pub fn query(&self, vector: &[f32]) -> Query {
+        match &self.rotation {
+            None => Query {
+                signs: SignQuery::new(vector),
+                levels: None,
+            },
+            Some(rotation) => {
+                let rotated = rotation.of(vector);
+                Query {
+                    signs: SignQuery::new(&rotated),
+                    levels: Some(LevelQuery::new(&rotated)),
+                }
+            }
+        }
+    }
+
+    /// Whether a code is of this index.
+    fn accepts(&self, code: &Code) -> bool {
+        code.signs.words().len() == self.words()
+            && match (&code.levels, &self.rotation) {
+                (None, None) => true,
+                (Some(levels), Some(_)) => levels.bytes.len() == levels::bytes_of(self.dimensions),
+                _ => false,
+            }
+    }
+
+    /// Applies the changes atomically: a search sees all of them or none. A code of another kind of index is ignored.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        let words = self.words();
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
         for change in changes {
             match change {
-                Change::Add { owner, item } if item.code.words().len() == self.words => {
-                    Arc::make_mut(owners.entry(owner).or_default()).add(self.words, &item);
+                Change::Add { owner, item } if self.accepts(&item.code) => {
+                    Arc::make_mut(owners.entry(owner).or_default()).add(words, &item);
                 }
                 Change::Add { .. } => {}
                 Change::Remove { owner, chunk } => {
                     if let Some(codes) = owners.get_mut(&owner) {
-                        Arc::make_mut(codes).remove(self.words, chunk);
+                        Arc::make_mut(codes).remove(words, chunk);
                     }
                 }
             }
@@ -83,7 +149,8 @@ impl Index {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             codes: owners.get(&owner).cloned().unwrap_or_default(),
-            words: self.words,
+            words: self.words(),
+            level_bytes: levels::bytes_of(self.dimensions),
             kernel: self.kernel,
         }
     }
@@ -142,6 +209,7 @@ impl Codes {
 pub struct Snapshot {
     codes: Arc<Codes>,
     words: usize,
+    level_bytes: usize,
     kernel: Kernel,
 }
 
@@ -158,15 +226,21 @@ impl Snapshot {
         self.codes.live == 0
     }
 
-    /// The chunks whose codes differ from the query's in the fewest bits, at most `depth`, nearest first. Chunks at
-    /// equal distance are ordered by their numbers. With `allowed`, only chunks of those entries are returned.
+    /// The chunks that may be the nearest to the query, by estimated similarity. Chunks of equal similarity are ordered
+    /// by their numbers. With `allowed`, only chunks of those entries are returned.
+    ///
+    /// With [`Precision::FourBits`] they are the chunks that may belong to the `depth` nearest entries, as far as the
+    /// errors of the estimates are known. They are usually more than `depth`. Chunks of an entry that are certainly not
+    /// its nearest are left out. With [`Precision::SignBits`] they are at most `depth` chunks.
     #[must_use]
-    pub fn nearest(&self, query: &Code, depth: usize, allowed: Option<&Allowed>) -> Vec<Near> {
-        let mut best = Best::new(depth.min(self.codes.live));
-        if query.words().len() == self.words && depth > 0 {
-            for segment in &self.codes.segments {
-                best.scan(segment, self.words, query.words(), self.kernel, allowed);
-            }
+    pub fn nearest(&self, query: &Query, depth: usize, allowed: Option<&Allowed>) -> Vec<Near> {
+        let depth = depth.min(self.codes.live);
+        if query.signs.words.len() != self.words || depth == 0 {
+            return Vec::new();
+        }
+        let mut best = Best::new(query, self.kernel, self.words, self.level_bytes, depth);
+        for segment in &self.codes.segments {
+            best.scan(segment, allowed);
         }
         best.finish()
     }
@@ -177,119 +251,236 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::code;
+    use crate::{distance, normalise};
 
-    fn item(chunk: i64, dimensions: usize) -> Item {
-        let vector: Vec<f32> = (0..dimensions as i64)
-            .map(|i| ((chunk * 31 + i * 17) * 7919 % 101 - 50) as f32 + 0.5)
+    const PRECISIONS: [Precision; 2] = [Precision::SignBits, Precision::FourBits];
+
+    /// A vector of length 1. Some seeds have the same vector.
+    fn vector(seed: i64, dimensions: usize) -> Vec<f32> {
+        let mut vector: Vec<f32> = (0..dimensions as i64)
+            .map(|i| ((seed * 31 + i * 17) * 7919 % 101 - 50) as f32 + 0.5)
             .collect();
-        // Some chunks belong to an older entry that was updated.
-        let entry = if chunk % 97 == 0 {
+        assert!(normalise(&mut vector));
+        vector
+    }
+
+    /// A direction that is as good as random.
+    fn direction(seed: u64, dimensions: usize) -> Vec<f32> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut unit = || {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 24) as f32 - 0.5
+        };
+        let mut vector: Vec<f32> = (0..dimensions)
+            .map(|_| unit() + unit() + unit() + unit())
+            .collect();
+        assert!(normalise(&mut vector));
+        vector
+    }
+
+    /// The entry of a chunk. Some chunks belong to an older entry that was updated.
+    fn entry_of(chunk: i64) -> i64 {
+        if chunk % 97 == 0 {
             chunk % 3
         } else {
             chunk / 2
-        };
-        Item {
-            chunk,
-            entry,
-            code: code(&vector),
         }
     }
 
-    fn bits(a: &Code, b: &Code) -> u32 {
-        a.words()
-            .iter()
-            .zip(b.words())
-            .map(|(a, b)| (a ^ b).count_ones())
-            .sum()
+    fn add(index: &Index, chunk: i64, vector: &[f32]) -> Change {
+        let item = Item {
+            chunk,
+            entry: entry_of(chunk),
+            code: index.code(vector),
+        };
+        Change::Add { owner: 1, item }
+    }
+
+    fn filled(dimensions: usize, precision: Precision, chunks: i64) -> Index {
+        let index = Index::new(dimensions, precision);
+        index.apply((1..=chunks).map(|chunk| add(&index, chunk, &vector(chunk, dimensions))));
+        index
     }
 
     #[test]
     fn a_search_sees_its_own_state_whatever_is_committed_meanwhile() {
-        let index = Index::new(64);
-        index.apply((1..=10).map(|chunk| Change::Add {
-            owner: 1,
-            item: item(chunk, 64),
-        }));
-        let before = index.snapshot(1);
-        index.apply([
-            Change::Remove { owner: 1, chunk: 3 },
-            Change::Add {
-                owner: 1,
-                item: item(11, 64),
-            },
-        ]);
-        let chunks = |snapshot: &Snapshot| {
-            let mut chunks: Vec<i64> = snapshot
-                .nearest(&item(3, 64).code, 100, None)
-                .iter()
-                .map(|near| near.chunk)
-                .collect();
-            chunks.sort_unstable();
-            chunks
-        };
-        assert_eq!(chunks(&before), (1..=10).collect::<Vec<_>>());
-        assert_eq!(chunks(&index.snapshot(1)), [1, 2, 4, 5, 6, 7, 8, 9, 10, 11]);
-        assert!(index.snapshot(2).is_empty(), "owners do not see each other");
+        for precision in PRECISIONS {
+            let index = filled(64, precision, 10);
+            let before = index.snapshot(1);
+            index.apply([
+                Change::Remove { owner: 1, chunk: 3 },
+                add(&index, 12, &vector(12, 64)),
+            ]);
+            let query = index.query(&vector(3, 64));
+            let chunks = |snapshot: &Snapshot| {
+                let near = snapshot.nearest(&query, 100, None);
+                let mut chunks: Vec<i64> = near.iter().map(|near| near.chunk).collect();
+                chunks.sort_unstable();
+                chunks
+            };
+            let has = |snapshot: &Snapshot, chunk| chunks(snapshot).contains(&chunk);
+            assert!(has(&before, 3) && !has(&before, 12), "{precision:?}");
+            let after = index.snapshot(1);
+            assert!(!has(&after, 3) && has(&after, 12), "{precision:?}");
+            assert!(index.snapshot(2).is_empty(), "owners do not see each other");
+        }
     }
 
     #[test]
-    fn segments_that_lose_most_of_their_codes_are_made_anew() {
-        let index = Index::new(64);
-        index.apply((1..=10_000).map(|chunk| Change::Add {
-            owner: 1,
-            item: item(chunk, 64),
-        }));
-        index.apply((1..=9_900).map(|chunk| Change::Remove { owner: 1, chunk }));
-        let snapshot = index.snapshot(1);
-        assert_eq!((snapshot.len(), index.len()), (100, 100));
-        assert!(
-            snapshot
+    fn segments_that_lose_most_of_their_codes_are_made_again() {
+        for precision in PRECISIONS {
+            let index = filled(64, precision, 10_000);
+            index.apply((1..=9_900).map(|chunk| Change::Remove { owner: 1, chunk }));
+            let snapshot = index.snapshot(1);
+            assert_eq!((snapshot.len(), index.len()), (100, 100));
+            let places = snapshot
                 .codes
                 .segments
                 .iter()
-                .map(|segment| segment.chunks.len())
-                .sum::<usize>()
-                < 5000
+                .map(|segment| segment.chunks.len());
+            assert!(places.sum::<usize>() < 2_000);
+            let query = index.query(&vector(9_950, 64));
+            let nearest = snapshot.nearest(&query, 1, None)[0];
+            assert!(nearest.similarity > 0.75, "{precision:?}: {nearest:?}");
+            let remove = || Change::Remove {
+                owner: 1,
+                chunk: 9_950,
+            };
+            index.apply([remove(), remove()]);
+            assert_eq!(index.len(), 99, "removing twice counts once");
+        }
+    }
+
+    #[test]
+    fn a_code_of_another_kind_of_index_is_ignored() {
+        let (signs, codes) = (
+            Index::new(64, Precision::SignBits),
+            Index::new(64, Precision::FourBits),
         );
-        assert_eq!(snapshot.nearest(&item(9_950, 64).code, 1, None)[0].bits, 0);
-        index.apply([
-            Change::Remove {
-                owner: 1,
-                chunk: 9_950,
+        codes.apply([add(&signs, 1, &vector(1, 64))]);
+        signs.apply([add(&codes, 1, &vector(1, 64))]);
+        signs.apply([add(&Index::new(65, Precision::SignBits), 1, &vector(1, 65))]);
+        assert!(signs.is_empty() && codes.is_empty());
+    }
+
+    #[test]
+    fn the_nearest_of_random_directions_are_among_those_worth_a_comparison() {
+        let (count, dimensions) = (6_000, 384);
+        let vectors: Vec<Vec<f32>> = (0..count).map(|seed| direction(seed, dimensions)).collect();
+        let index = Index::new(dimensions, Precision::FourBits);
+        index.apply((0i64..).zip(&vectors).map(|(at, vector)| Change::Add {
+            owner: 1,
+            item: Item {
+                chunk: at + 1,
+                entry: at,
+                code: index.code(vector),
             },
-            Change::Remove {
-                owner: 1,
-                chunk: 9_950,
-            },
-        ]);
-        assert_eq!(index.len(), 99, "removing twice counts once");
+        }));
+        for depth in [1, 10, 100] {
+            let (mut found, mut kept) = (0, 0);
+            for seed in 0..20 {
+                let query = direction(1_000_000 + seed, dimensions);
+                let near = index.snapshot(1).nearest(&index.query(&query), depth, None);
+                let mut exact: Vec<(f32, i64)> = (0..)
+                    .zip(&vectors)
+                    .map(|(at, vector)| (distance(&query, vector), at))
+                    .collect();
+                exact.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+                exact.truncate(depth);
+                found += exact
+                    .iter()
+                    .filter(|(_, at)| near.iter().any(|near| near.entry == *at))
+                    .count();
+                kept += near.len();
+                for near in near {
+                    let exact = f64::from(distance(&query, &vectors[near.entry as usize]));
+                    assert!(
+                        (near.distance() - exact).abs() < 0.04,
+                        "{} for {exact}",
+                        near.distance()
+                    );
+                }
+            }
+            assert!(
+                found * 100 >= depth * 20 * 97,
+                "{found} of the nearest {depth}"
+            );
+            assert!(kept < depth * 20 * 8, "{kept} kept for {depth}");
+        }
     }
 
     proptest! {
         #[test]
-        fn the_nearest_are_those_an_exact_count_gives(
+        fn of_sign_bits_the_nearest_are_those_that_an_exact_count_gives(
             chunks in 1i64..6000, removed in 1i64..7, depth in 1usize..300, dimensions in 1usize..200,
             // A filter that allows many codes of a block, few of them, or none in most blocks.
             every in prop::option::of(prop::sample::select(vec![1i64, 3, 20, 700])),
         ) {
-            let index = Index::new(dimensions);
-            index.apply((1..=chunks).map(|chunk| Change::Add { owner: 1, item: item(chunk, dimensions) }));
+            let index = filled(dimensions, Precision::SignBits, chunks);
             index.apply((1..=chunks).filter(|chunk| chunk % removed == 1).map(|chunk| Change::Remove { owner: 1, chunk }));
-            let query = item(chunks * 3 + 1, dimensions).code;
+            let query = index.query(&vector(chunks * 3 + 1, dimensions));
             let allowed: Option<Allowed> = every.map(|every| (1..=chunks).filter(|entry| entry % every == 1 % every).collect());
-            let mut exact: Vec<Near> = (1..=chunks)
+            // The levels of the query against the signs, counted as the sum of products.
+            let levels = levels::levels_of(&vector(chunks * 3 + 1, dimensions));
+            let product = |chunk: i64| -> i64 {
+                let signs = vector(chunk, dimensions).into_iter().map(|value| if value > 0.0 { 1 } else { -1 });
+                levels.iter().zip(signs).map(|(level, sign)| (2 * i64::from(*level) - 15) * sign).sum()
+            };
+            let mut exact: Vec<i64> = (1..=chunks)
                 .filter(|chunk| chunk % removed != 1)
-                .map(|chunk| item(chunk, dimensions))
-                .filter(|item| allowed.as_ref().is_none_or(|allowed| allowed.contains(item.entry)))
-                .map(|item| Near { bits: bits(&item.code, &query), chunk: item.chunk, entry: item.entry })
+                .filter(|chunk| allowed.as_ref().is_none_or(|allowed| allowed.contains(entry_of(*chunk))))
+                .map(product)
                 .collect();
-            exact.sort_unstable();
+            exact.sort_unstable_by_key(|product| std::cmp::Reverse(*product));
             exact.truncate(depth);
             let found = index.snapshot(1).nearest(&query, depth, allowed.as_ref());
             // Among the last results, chunks at equal distance may differ.
-            let distances = |list: &[Near]| list.iter().map(|near| near.bits).collect::<Vec<_>>();
-            prop_assert_eq!(distances(&found), distances(&exact));
+            let products: Vec<i64> = found.iter().map(|near| product(near.chunk)).collect();
+            prop_assert_eq!(products, exact);
+        }
+
+        #[test]
+        fn of_codes_nothing_is_left_out_that_the_bounds_do_not_exclude(
+            chunks in 1i64..3000, removed in 1i64..7, depth in 1usize..200, dimensions in 2usize..200,
+            every in prop::option::of(prop::sample::select(vec![1i64, 3, 20, 700])),
+        ) {
+            let index = filled(dimensions, Precision::FourBits, chunks);
+            index.apply((1..=chunks).filter(|chunk| chunk % removed == 1).map(|chunk| Change::Remove { owner: 1, chunk }));
+            let query = index.query(&vector(chunks * 3 + 1, dimensions));
+            let allowed: Option<Allowed> = every.map(|every| (1..=chunks).filter(|entry| entry % every == 1 % every).collect());
+            let live = (1..=chunks)
+                .filter(|chunk| chunk % removed != 1)
+                .filter(|chunk| allowed.as_ref().is_none_or(|allowed| allowed.contains(entry_of(*chunk))));
+            let found = index.snapshot(1).nearest(&query, depth, allowed.as_ref());
+            // What a scan without sign bits keeps: the entries' best lower bounds decide.
+            let estimate = |chunk: i64| {
+                let Code { signs, levels } = index.code(&vector(chunk, dimensions));
+                let (levels, kernel) = (levels.unwrap(), query.levels.as_ref().unwrap());
+                let words: Vec<[u64; kernel::BLOCK]> = signs.words().iter().map(|word| [*word; kernel::BLOCK]).collect();
+                let count = kernel::count_one(words.as_flattened(), 0, &query.signs.words);
+                (kernel.similarity(&levels.bytes, levels.correction), levels.correction.error, count)
+            };
+            let mut of_entries: HashMap<i64, f32> = HashMap::new();
+            for chunk in live.clone() {
+                let (similarity, error, _) = estimate(chunk);
+                let best = of_entries.entry(entry_of(chunk)).or_insert(f32::NEG_INFINITY);
+                *best = best.max(similarity - error);
+            }
+            let mut bounds: Vec<f32> = of_entries.values().copied().collect();
+            bounds.sort_unstable_by(|a, b| b.total_cmp(a));
+            let floor = if bounds.len() > depth { bounds[depth - 1] } else { f32::NEG_INFINITY };
+            for chunk in live {
+                let (similarity, error, count) = estimate(chunk);
+                let is_best_of_entry = similarity + error >= of_entries[&entry_of(chunk)];
+                let may_be_near = similarity + error >= floor && count < query.signs.count_below(floor);
+                if is_best_of_entry && may_be_near {
+                    prop_assert!(found.iter().any(|near| near.chunk == chunk), "{chunk} is missing");
+                }
+            }
+            prop_assert!(found.iter().all(|near| near.greatest() >= floor));
+            prop_assert!(found.is_sorted_by(|a, b| a.similarity >= b.similarity));
         }
     }
 }

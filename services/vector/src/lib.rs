@@ -1,21 +1,24 @@
-//! The vector index of the SQLite store: one sign bit per dimension, in memory.
+//! The vector index of the SQLite store: codes of the vectors, in memory.
 //!
-//! The database holds the vectors. This crate finds the few hundred vectors that are worth reading. A search counts the
-//! bits in which the query's code differs from each stored code and returns the nearest chunks. The caller rescores
-//! them with [`distance`] on the full vectors. At 384 dimensions each vector takes 48 bytes and about two nanoseconds.
+//! The database holds the vectors. This crate finds those that are worth reading. A search compares the query with one
+//! sign bit per dimension of each vector, and with four bits per dimension of those that may be near. Four bits tell
+//! the similarity within a bound, so hardly more vectors must be read than were asked for. At 384 dimensions a vector
+//! takes 264 bytes and about 20 nanoseconds.
 //!
 //! - [`Index`] holds the codes of each owner and applies the changes of a committed transaction atomically.
+//! - [`Precision`] says what it keeps of a vector.
 //! - [`Snapshot`] is one state of an owner's codes. A search runs on it while commits continue.
 //! - [`Allowed`] holds the entries that pass a filter.
 //!
 //! ```
-//! use context_vector::{Change, Index, Item, code};
+//! use context_vector::{Change, Index, Item, Precision};
 //!
-//! let index = Index::new(4);
-//! let vector = [0.5, -0.5, 0.5, 0.5];
-//! index.apply([Change::Add { owner: 1, item: Item { chunk: 1, entry: 7, code: code(&vector) } }]);
-//! let nearest = index.snapshot(1).nearest(&code(&[0.4, -0.6, 0.5, 0.5]), 10, None);
-//! assert_eq!((nearest[0].entry, nearest[0].bits), (7, 0));
+//! let index = Index::new(4, Precision::FourBits);
+//! let code = index.code(&[0.5, -0.5, 0.5, 0.5]);
+//! index.apply([Change::Add { owner: 1, item: Item { chunk: 1, entry: 7, code } }]);
+//! let query = index.query(&[0.5, -0.5, 0.7, 0.1]);
+//! let nearest = index.snapshot(1).nearest(&query, 10, None);
+//! assert_eq!(nearest[0].entry, 7);
 //! ```
 
 mod allowed;
@@ -23,12 +26,16 @@ mod codes;
 mod exact;
 mod index;
 mod kernel;
+mod levels;
 mod nearest;
+mod query;
+mod rotation;
 mod segment;
 
 pub use allowed::Allowed;
-pub use codes::{Code, code};
+pub use codes::{Code, Signs, signs};
 pub use exact::{decode, distance, encode, normalise};
-pub use index::{Change, Index, Snapshot};
+pub use index::{Change, Index, Precision, Snapshot};
 pub use nearest::Near;
+pub use query::Query;
 pub use segment::Item;

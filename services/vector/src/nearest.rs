@@ -2,109 +2,203 @@
 
 use crate::allowed::Allowed;
 use crate::kernel::{BLOCK, Kernel, count_one};
+use crate::query::Query;
 use crate::segment::Segment;
 
-/// A chunk whose code is near the query's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A chunk that may be among the nearest.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Near {
-    /// Number of differing bits.
-    pub bits: u32,
+    /// The estimated inner product of the vectors.
+    pub similarity: f32,
+    /// How far the inner product may be from the estimate. 0 in an index of sign bits alone, which does not know.
+    pub error: f32,
     /// The chunk's number.
     pub chunk: i64,
     /// The entry that the chunk belongs to.
     pub entry: i64,
 }
 
+impl Near {
+    /// The estimated L2 distance.
+    #[must_use]
+    pub fn distance(&self) -> f64 {
+        f64::from((2.0 - 2.0 * self.similarity).max(0.0)).sqrt()
+    }
+
+    fn least(&self) -> f32 {
+        self.similarity - self.error
+    }
+
+    /// The similarity that the chunk has at most.
+    #[must_use]
+    pub fn greatest(&self) -> f32 {
+        self.similarity + self.error
+    }
+}
+
 /// Up to this many candidates in a block are counted individually. That reads less memory: one code spans as many cache
 /// lines as it has words, a block eight times as many.
 const MAX_COUNTED_INDIVIDUALLY: u32 = 4;
 
-/// The nearest chunks so far. [`finish`](Self::finish) reduces them to at most `depth`.
-pub(crate) struct Best {
+/// The nearest chunks so far.
+pub(crate) struct Best<'q> {
+    query: &'q Query,
+    kernel: Kernel,
+    words: usize,
+    level_bytes: usize,
+    /// Number of entries to find, or of chunks in an index of sign bits alone.
     depth: usize,
-    /// Only chunks that differ in fewer bits than this can still be among the nearest.
+    /// Only chunks that may be at least this similar can still be among the nearest.
+    floor: f32,
+    /// Only sign bits with a count below this one can belong to such a chunk.
     below: u64,
     found: Vec<Near>,
+    /// The places of a segment's codes with such a count, and the count.
+    candidates: Vec<(usize, u64)>,
+    /// Length of `found` at which it is cut.
+    limit: usize,
 }
 
-impl Best {
-    pub fn new(depth: usize) -> Self {
+impl<'q> Best<'q> {
+    pub fn new(
+        query: &'q Query,
+        kernel: Kernel,
+        words: usize,
+        level_bytes: usize,
+        depth: usize,
+    ) -> Self {
+        let limit = depth.saturating_mul(2).max(BLOCK);
         Self {
+            query,
+            kernel,
+            words,
+            level_bytes,
             depth,
+            floor: f32::NEG_INFINITY,
             below: u64::MAX,
-            found: Vec::with_capacity(depth.min(1 << 16) * 2),
+            found: Vec::with_capacity(limit.min(1 << 16)),
+            candidates: Vec::new(),
+            limit,
         }
     }
 
-    pub fn scan(
-        &mut self,
-        segment: &Segment,
-        words: usize,
-        query: &[u64],
-        kernel: Kernel,
-        allowed: Option<&Allowed>,
-    ) {
+    pub fn scan(&mut self, segment: &Segment, allowed: Option<&Allowed>) {
         let mut counts = [0; BLOCK];
+        let block_words = self.words * BLOCK;
         for (block, &alive) in segment.alive.iter().enumerate() {
             let wanted = allowed.map_or(alive, |allowed| segment.wanted(block, allowed));
             if wanted == 0 {
                 continue;
             }
-            let codes = &segment.codes[block * words * BLOCK..(block + 1) * words * BLOCK];
+            let signs = &segment.signs[block * block_words..(block + 1) * block_words];
+            let query = &self.query.signs.words;
             if wanted.count_ones() <= MAX_COUNTED_INDIVIDUALLY {
                 for slot in bits(wanted) {
-                    self.consider(segment, block * BLOCK + slot, count_one(codes, slot, query));
+                    let count = count_one(signs, slot, query);
+                    if count < self.below {
+                        self.candidates.push((block * BLOCK + slot, count));
+                    }
                 }
                 continue;
             }
-            kernel(codes, query, &mut counts);
-            // Most blocks hold no near code. This check detects that without a branch for each code.
-            if counts
-                .iter()
-                .fold(u64::MAX, |least, count| least.min(*count))
-                >= self.below
-            {
-                continue;
-            }
-            for slot in bits(wanted) {
-                self.consider(segment, block * BLOCK + slot, counts[slot]);
+            let mask = (self.kernel)(signs, query, self.below, &mut counts) & wanted;
+            for slot in bits(mask) {
+                self.candidates.push((block * BLOCK + slot, counts[slot]));
             }
         }
+        // A loop without other work, so that the processor reads the levels of several candidates at once.
+        let mut candidates = std::mem::take(&mut self.candidates);
+        for (place, count) in candidates.drain(..) {
+            self.consider(segment, place, count);
+        }
+        self.candidates = candidates;
     }
 
     fn consider(&mut self, segment: &Segment, place: usize, count: u64) {
-        if count < self.below {
-            self.push(Near {
-                bits: count as u32,
+        let (similarity, error) = match (&self.query.levels, segment.corrections.get(place)) {
+            (Some(query), Some(correction)) => {
+                let levels = segment.levels_at(place, self.level_bytes);
+                (query.similarity(levels, *correction), correction.error)
+            }
+            _ => (self.query.signs.similarity(count), 0.0),
+        };
+        if similarity + error >= self.floor {
+            self.found.push(Near {
+                similarity,
+                error,
                 chunk: segment.chunks[place],
                 entry: segment.entries[place],
             });
-        }
-    }
-
-    fn push(&mut self, near: Near) {
-        self.found.push(near);
-        if self.found.len() >= self.depth.saturating_mul(2).max(BLOCK) {
-            self.cut();
+            if self.found.len() >= self.limit {
+                self.cut();
+            }
         }
     }
 
     fn cut(&mut self) {
-        if self.depth == 0 {
-            self.found.clear();
-            self.below = 0;
-        } else if self.found.len() > self.depth {
-            let (_, last, _) = self.found.select_nth_unstable(self.depth - 1);
-            self.below = u64::from(last.bits);
-            self.found.truncate(self.depth);
+        if self.query.levels.is_some() {
+            self.cut_by_entries();
+        } else {
+            self.cut_by_chunks();
         }
+        self.limit = self
+            .found
+            .len()
+            .max(self.depth)
+            .saturating_mul(2)
+            .max(BLOCK);
+    }
+
+    /// Keeps the chunks that may be among the nearest, and of those of one entry only those that may be the nearest.
+    fn cut_by_entries(&mut self) {
+        self.found.sort_unstable_by(|a, b| {
+            a.entry
+                .cmp(&b.entry)
+                .then(b.least().total_cmp(&a.least()))
+                .then(a.chunk.cmp(&b.chunk))
+        });
+        let mut best: Option<Near> = None;
+        let mut least_of_entries = Vec::with_capacity(self.found.len());
+        self.found.retain(|near| match best {
+            Some(best) if best.entry == near.entry => near.greatest() >= best.least(),
+            _ => {
+                best = Some(*near);
+                least_of_entries.push(near.least());
+                true
+            }
+        });
+        if least_of_entries.len() < self.depth {
+            return;
+        }
+        let (_, floor, _) =
+            least_of_entries.select_nth_unstable_by(self.depth - 1, |a, b| b.total_cmp(a));
+        self.floor = *floor;
+        self.below = self.query.signs.count_below(self.floor);
+        self.found.retain(|near| near.greatest() >= self.floor);
+    }
+
+    fn cut_by_chunks(&mut self) {
+        if self.found.len() <= self.depth {
+            return;
+        }
+        let (_, last, _) = self
+            .found
+            .select_nth_unstable_by(self.depth - 1, nearest_first);
+        self.below = self.query.signs.count_of(last.similarity);
+        self.found.truncate(self.depth);
     }
 
     pub fn finish(mut self) -> Vec<Near> {
         self.cut();
-        self.found.sort_unstable();
+        self.found.sort_unstable_by(nearest_first);
         self.found
     }
+}
+
+fn nearest_first(a: &Near, b: &Near) -> std::cmp::Ordering {
+    b.similarity
+        .total_cmp(&a.similarity)
+        .then(a.chunk.cmp(&b.chunk))
 }
 
 /// The positions of the set bits.

@@ -1,14 +1,15 @@
-//! A few thousand codes. A change modifies them in place, or copies them first when a search is reading them.
+//! A thousand codes. A change modifies them in place, or copies them first when a search is reading them.
 
 use crate::allowed::Allowed;
 use crate::codes::Code;
 use crate::kernel::BLOCK;
+use crate::levels::Correction;
 
 /// Maximum number of codes in a segment. This many are copied by a change during a search.
-pub(crate) const CAPACITY: usize = 4096;
+pub(crate) const CAPACITY: usize = 1024;
 
 /// A chunk of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// The chunk's number. Later chunks have greater numbers, and no number is reused.
     pub chunk: i64,
@@ -23,8 +24,12 @@ pub(crate) struct Segment {
     /// Chunk numbers, ascending.
     pub chunks: Vec<i64>,
     pub entries: Vec<i64>,
-    /// Blocks of 64 codes, each in the layout described in `kernel`.
-    pub codes: Vec<u64>,
+    /// Sign bits in blocks of 64 codes, each in the layout described in `kernel`.
+    pub signs: Vec<u64>,
+    /// The levels of each code, one code after the other. Empty in an index of sign bits alone.
+    pub levels: Vec<u8>,
+    /// The correction of each code's levels.
+    pub corrections: Vec<Correction>,
     /// One word per block, with a set bit for each code that was not removed.
     pub alive: Vec<u64>,
     /// The smallest and the greatest entry of each block.
@@ -42,23 +47,27 @@ impl Segment {
     }
 
     pub fn push(&mut self, words: usize, item: &Item) {
+        let Code { signs, levels } = &item.code;
         self.put(
             words,
-            item.chunk,
-            item.entry,
-            item.code.words().iter().copied(),
+            (item.chunk, item.entry),
+            signs.words().iter().copied(),
         );
+        if let Some(levels) = levels {
+            self.levels.extend_from_slice(&levels.bytes);
+            self.corrections.push(levels.correction);
+        }
     }
 
-    fn put(&mut self, words: usize, chunk: i64, entry: i64, code: impl Iterator<Item = u64>) {
+    fn put(&mut self, words: usize, (chunk, entry): (i64, i64), signs: impl Iterator<Item = u64>) {
         let (block, slot) = (self.chunks.len() / BLOCK, self.chunks.len() % BLOCK);
         if slot == 0 {
-            self.codes.resize((block + 1) * words * BLOCK, 0);
+            self.signs.resize((block + 1) * words * BLOCK, 0);
             self.alive.push(0);
             self.spans.push((entry, entry));
         }
-        for (word, value) in code.take(words).enumerate() {
-            self.codes[(block * words + word) * BLOCK + slot] = value;
+        for (word, value) in signs.take(words).enumerate() {
+            self.signs[(block * words + word) * BLOCK + slot] = value;
         }
         self.alive[block] |= 1 << slot;
         let (least, greatest) = &mut self.spans[block];
@@ -66,6 +75,12 @@ impl Segment {
         self.chunks.push(chunk);
         self.entries.push(entry);
         self.live += 1;
+    }
+
+    /// The levels of the code at this place.
+    #[inline]
+    pub fn levels_at(&self, place: usize, level_bytes: usize) -> &[u8] {
+        &self.levels[place * level_bytes..(place + 1) * level_bytes]
     }
 
     /// Marks a chunk as removed. Returns false when it is not in this segment.
@@ -102,15 +117,21 @@ impl Segment {
     /// A copy without the removed codes.
     pub fn compacted(&self, words: usize) -> Self {
         let mut compacted = Self::default();
+        let level_bytes = self.levels.len() / self.chunks.len().max(1);
         for (place, (&chunk, &entry)) in self.chunks.iter().zip(&self.entries).enumerate() {
             let (block, slot) = (place / BLOCK, place % BLOCK);
             if self.alive[block] >> slot & 1 == 1 {
                 compacted.put(
                     words,
-                    chunk,
-                    entry,
-                    (0..words).map(|word| self.codes[(block * words + word) * BLOCK + slot]),
+                    (chunk, entry),
+                    (0..words).map(|word| self.signs[(block * words + word) * BLOCK + slot]),
                 );
+                if let Some(correction) = self.corrections.get(place) {
+                    compacted
+                        .levels
+                        .extend_from_slice(self.levels_at(place, level_bytes));
+                    compacted.corrections.push(*correction);
+                }
             }
         }
         compacted

@@ -158,6 +158,7 @@ async fn index_equals_the_database(database: &Path) {
                 vector,
             }),
             depth: 1,
+            exact: 1,
             explain: false,
         };
         let found = store

@@ -3,9 +3,9 @@
 
 use context_model::{ContentType, Filter, Source, ThreadId};
 use context_store::{
-    ChunkPlace, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch,
-    LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch, Ranking, SemanticSearch, Store,
-    StoreError, VectorStore, WriteOptions,
+    ChunkPlace, ChunkRange, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
+    FtsSearch, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch, Ranking,
+    SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
 };
 use context_text::{Analyzer, Language, Mode, parse};
 
@@ -115,6 +115,7 @@ fn near_angle(degrees: f32, depth: u32) -> RankSearch {
         fts: None,
         semantic,
         depth,
+        exact: depth,
         explain: false,
     }
 }
@@ -174,8 +175,12 @@ async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
         "each entry once"
     );
     assert_eq!(
-        (found[0].position, found[0].start, found[0].end),
-        (1, 10, 20),
+        found[0].chunk,
+        Some(ChunkRange {
+            position: 1,
+            start: 10,
+            end: 20
+        }),
         "with the position of that chunk"
     );
 }

@@ -13,7 +13,7 @@ use context_model::{
     Error, Filter, FtsMode, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation,
     Reason, Result, Scores, SearchHit, Violations,
 };
-use context_store::{FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry};
+use context_store::{FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry, SemanticHit};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
@@ -132,6 +132,7 @@ impl Retrieval {
                 fts: Some(fts),
                 semantic: None,
                 depth: depth(page, self.rerank_candidates()),
+                exact: 0,
                 explain,
             },
             filter,
@@ -242,6 +243,10 @@ struct Found {
 }
 
 impl RankedHit for FtsHit {
+    fn semantic(&mut self) -> Option<&mut SemanticHit> {
+        None
+    }
+
     fn candidate(self) -> Candidate {
         Candidate {
             id: self.id,

@@ -183,9 +183,7 @@ mod tests {
         let semantic = semantic.iter().enumerate().map(|(place, id)| SemanticHit {
             id: *id,
             distance: place as f64 / 1000.0,
-            position: 0,
-            start: 0,
-            end: 1,
+            chunk: None,
         });
         Ranking {
             fts: words.collect(),

@@ -11,7 +11,7 @@ use context_model::{
     Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
     Operation, Reason, Result, Scores, SearchMode, Violations,
 };
-use context_store::{FtsSearch, RankSearch, Ranking, SemanticSearch};
+use context_store::{FtsSearch, RankSearch, Ranking, SemanticHit, SemanticSearch};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
@@ -23,6 +23,10 @@ use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
 use crate::config::Switch;
 use crate::validate;
+
+/// Number of semantic ranks that are exact. They are more than the default of HYBRID_RANK_WINDOW, beyond which a rank
+/// hardly counts.
+const EXACT_RANKS: u32 = 32;
 
 impl Retrieval {
     /// Returns entries from the fused rankings of the full-text and the semantic retriever. A retriever that is
@@ -77,8 +81,8 @@ impl Retrieval {
             rank: RankSearch {
                 fts,
                 semantic,
-                // Fusion takes its first part from each ranking. The next depth that holds it is 1,000.
                 depth: depth(page, FIRST_PART as u32),
+                exact: EXACT_RANKS,
                 explain,
             },
             filter,
@@ -236,8 +240,12 @@ impl RankedHit for Fused {
         Candidate {
             id: self.id,
             score: self.blend,
-            best_chunk: self.semantic,
+            best_chunk: self.semantic.and_then(|found| found.chunk),
         }
+    }
+
+    fn semantic(&mut self) -> Option<&mut SemanticHit> {
+        self.semantic.as_mut()
     }
 
     fn scores(self, rerank_score: Option<f64>) -> Scores {

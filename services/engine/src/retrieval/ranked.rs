@@ -3,14 +3,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures how long ranking takes")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use context_model::{Filter, Limits, Result, Scores, SearchHit, Violations};
-use context_store::{Page, RankSearch, Ranking, Read, StoredEntry};
+use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 
 use super::Retrieval;
-use super::fusion::DEEP;
+use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
 use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
@@ -20,10 +20,11 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. Each has room for a page and for the candidates of reranking. The last one has
-/// room for the last page.
-const DEPTHS: [u32; 3] = [
+/// The possible depths of a ranking. The first has room for a page and for the candidates of reranking, the next two are
+/// those at which the parts of a fused ranking end, and the last one has room for the last page.
+const DEPTHS: [u32; 4] = [
     64,
+    FIRST_PART as u32,
     DEEP as u32,
     (Limits::MAX_RANKED_OFFSET + MAX_LIMIT) as u32,
 ];
@@ -51,6 +52,9 @@ pub(super) struct RankedSearch<'r> {
 pub(super) trait RankedHit: Copy {
     /// The entry as a candidate for reranking.
     fn candidate(self) -> Candidate;
+
+    /// What the semantic retriever found.
+    fn semantic(&mut self) -> Option<&mut SemanticHit>;
 
     /// The scores in the entry's result.
     fn scores(self, rerank_score: Option<f64>) -> Scores;
@@ -108,8 +112,13 @@ impl Retrieval {
         let search_ms = milliseconds(started);
         let mut plan = std::mem::take(&mut ranking.plan);
 
-        let hits = combine(&ranking);
-        let candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
+        let mut hits = combine(&ranking);
+        let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
+        // Reranking reads the nearest chunks, which only exact hits name.
+        let chosen = self.chosen_for_reranking(&candidates);
+        if self.measure(caller, search, &mut hits, &chosen).await? {
+            candidates = hits.iter().map(|hit| hit.candidate()).collect();
+        }
         let query = RerankQuery {
             text: search.query,
             encoded: search.encoded.clone(),
@@ -117,7 +126,9 @@ impl Retrieval {
         let Reranked { order, warning } = self.rerank(caller, query, &candidates, &mut plan).await;
 
         let shown = in_page(&order, search.page);
-        let ids = shown.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
+        self.measure(caller, search, &mut hits, &ids.iter().copied().collect())
+            .await?;
         let entries = self
             .entries_in_order(caller, ids, search, ranking.revision)
             .await?;
@@ -150,6 +161,46 @@ impl Retrieval {
             search_ms,
         };
         Ok((page, changed))
+    }
+
+    /// Replaces the estimated distances of these entries by exact ones. Returns whether there were any. An entry that has
+    /// lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the page omits it.
+    async fn measure<H: RankedHit>(
+        &self,
+        caller: &Caller,
+        search: &RankedSearch<'_>,
+        hits: &mut [H],
+        entries: &HashSet<i64>,
+    ) -> Result<bool> {
+        let Some(semantic) = &search.rank.semantic else {
+            return Ok(false);
+        };
+        let mut estimated: HashMap<i64, &mut SemanticHit> = hits
+            .iter_mut()
+            .filter_map(RankedHit::semantic)
+            .filter(|hit| hit.chunk.is_none() && entries.contains(&hit.id))
+            .map(|hit| (hit.id, hit))
+            .collect();
+        if estimated.is_empty() {
+            return Ok(false);
+        }
+        let measured = self
+            .store
+            .vectors()
+            .measure(
+                &caller.owner,
+                semantic.clone(),
+                estimated.keys().copied().collect(),
+                read::at(search.min_revision),
+            )
+            .await
+            .map_err(store_error)?;
+        for exact in measured {
+            if let Some(hit) = estimated.get_mut(&exact.id) {
+                **hit = exact;
+            }
+        }
+        Ok(true)
     }
 
     /// Runs the retrievers.

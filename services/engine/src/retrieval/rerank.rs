@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use context_model::Timestamp;
 use context_providers::{ProviderError, TokenVectors};
-use context_store::{SemanticHit, StoreError, StoredEntry};
+use context_store::{ChunkRange, StoreError, StoredEntry};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
@@ -37,7 +37,7 @@ pub(super) struct Candidate {
     /// of late interaction.
     pub score: f64,
     /// The entry's chunk that is nearest to the query, if the semantic retriever found the entry.
-    pub best_chunk: Option<SemanticHit>,
+    pub best_chunk: Option<ChunkRange>,
 }
 
 /// The vectors of a query's tokens, and the model that made them.
@@ -85,6 +85,19 @@ impl Retrieval {
         }
     }
 
+    /// Number of these candidates that are reranked.
+    fn reranked_candidates(&self, candidates: &[Candidate]) -> usize {
+        candidates.len().min(self.rerank_candidates() as usize)
+    }
+
+    /// The entries that [`rerank`](Self::rerank) reranks.
+    pub(super) fn chosen_for_reranking(&self, candidates: &[Candidate]) -> HashSet<i64> {
+        best(candidates, self.reranked_candidates(candidates))
+            .into_iter()
+            .map(|candidate| candidate.id)
+            .collect()
+    }
+
     /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same. The time limit
     /// includes the read of the texts. Blocking work that has begun continues after it.
     pub(super) async fn rerank(
@@ -101,7 +114,7 @@ impl Retrieval {
                 .collect(),
             warning,
         };
-        let head = candidates.len().min(self.rerank_candidates() as usize);
+        let head = self.reranked_candidates(candidates);
         if head == 0 {
             return unchanged(None);
         }

@@ -46,13 +46,15 @@ impl Retrieval {
         let explain = request.explain_query.unwrap_or(false);
         let embedded = self.embedded_query(&request.query).await?;
         let model_ms = milliseconds(started);
+        let depth = depth(page, self.rerank_candidates());
         let search = RankedSearch {
             query: &request.query,
             encoded: embedded.encoded,
             rank: RankSearch {
                 fts: None,
                 semantic: Some(embedded.search),
-                depth: depth(page, self.rerank_candidates()),
+                depth,
+                exact: depth,
                 explain,
             },
             filter,
@@ -124,8 +126,12 @@ impl RankedHit for SemanticHit {
         Candidate {
             id: self.id,
             score: -self.distance,
-            best_chunk: Some(self),
+            best_chunk: self.chunk,
         }
+    }
+
+    fn semantic(&mut self) -> Option<&mut SemanticHit> {
+        Some(self)
     }
 
     fn scores(self, rerank_score: Option<f64>) -> Scores {

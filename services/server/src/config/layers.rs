@@ -5,9 +5,9 @@ use std::time::Duration;
 use context_engine::{EmbeddingConfig, EngineConfig, RerankConfig, SearchConfig, SummaryConfig};
 use context_store::ContextWindow;
 use context_store_postgres::{Parts, SslMode, Target, TargetError};
-use context_store_sqlite::Started;
+use context_store_sqlite::{Started, VectorPrecision};
 
-use super::{Auth, Config, OnFailure};
+use super::{Auth, Config, OnFailure, VectorBits};
 
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -79,6 +79,10 @@ impl Config {
         config.readers = storage.sqlite_readers.map_or(config.readers, size);
         config.write_queue = size(storage.sqlite_write_queue);
         config.busy_timeout = Duration::from_millis(storage.sqlite_busy_timeout_ms);
+        config.vector_precision = match storage.sqlite_vector_bits {
+            VectorBits::Four => VectorPrecision::FourBits,
+            VectorBits::One => VectorPrecision::SignBits,
+        };
         config.started = if self.auto_started {
             Started::Automatically
         } else {

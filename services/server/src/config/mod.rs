@@ -35,7 +35,7 @@ pub use predecessor::{Here, NAMES, Predecessor, migration_table, read_translated
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use settings::{Setting, Settings, Source};
-pub use storage::{Backend, Storage};
+pub use storage::{Backend, Storage, VectorBits};
 pub use value::{List, Listen, Url};
 
 use std::path::PathBuf;

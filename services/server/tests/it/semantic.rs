@@ -178,6 +178,72 @@ async fn what_is_stored_is_found_by_meaning_when_the_call_returns() {
     }
 }
 
+/// On SQLite the ranks that fusion uses come from estimates. What is returned does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_returned_distance_is_exact_on_every_page_with_and_without_reranking() {
+    for database in Database::all().await {
+        for reranking in ["false", "auto"] {
+            let mut flags = with_model();
+            flags.push(format!("--enable-reranking={reranking}"));
+            let service = database.start(&flags).await;
+            if reranking == "false" {
+                store_300(&service).await;
+            }
+            let query = "word3 or word9";
+            let mut exact = std::collections::HashMap::new();
+            for offset in [0, 100, 200] {
+                let page = json!({"query": query, "limit": 100, "offset": offset});
+                for (id, distance) in distances(&search(&service, "semantic", page).await) {
+                    exact.insert(id, distance);
+                }
+            }
+            assert_eq!(exact.len(), 300);
+            for retrievers in [json!(["semantic"]), json!(["fts", "semantic"])] {
+                for offset in [0, 100] {
+                    let page = json!({"query": query, "limit": 100, "offset": offset, "search_modes": retrievers});
+                    let found = search(&service, "hybrid", page).await;
+                    assert_eq!(ids(&found).len(), 100);
+                    for (id, distance) in distances(&found) {
+                        let expected = exact[&id];
+                        assert!(
+                            (distance - expected).abs() < 1e-6,
+                            "{distance} instead of {expected}"
+                        );
+                    }
+                }
+            }
+            service.begin_stop();
+            service.stopped().await;
+        }
+    }
+}
+
+async fn store_300(service: &Service) {
+    for batch in 0..3 {
+        let entry = |n: u32| {
+            let text = format!("entry {n} has word{} and word{}", n % 7, n * n % 31);
+            json!({"thread_id": "t", "source": "user", "text": text})
+        };
+        let entries: Vec<Value> = (batch * 100..batch * 100 + 100).map(entry).collect();
+        let stored = service
+            .post("/v1/contexts/batch", json!({"entries": entries}))
+            .send()
+            .await;
+        assert_eq!(stored.json()["succeeded"], 100);
+    }
+    until_embedded(service, 300).await;
+}
+
+/// The ids of the results that have a distance, with it.
+fn distances(found: &Value) -> Vec<(i64, f64)> {
+    let hits = found["results"].as_array().unwrap().iter();
+    let with_distance = |hit: &Value| {
+        let distance = hit["scores"]["semantic_distance"].as_f64()?;
+        Some((hit["id"].as_i64()?, distance))
+    };
+    hits.filter_map(with_distance).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
     for database in Database::all().await {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use context_model::{Filter, MetadataPath};
-use context_store::{OwnerId, SemanticHit};
+use context_store::{ChunkRange, OwnerId, SemanticHit};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
 
@@ -277,9 +277,11 @@ impl Search<'_> {
             let chunk = SemanticHit {
                 id,
                 distance,
-                position: unsigned(position),
-                start: unsigned(start_char),
-                end: unsigned(end_char),
+                chunk: Some(ChunkRange {
+                    position: unsigned(position),
+                    start: unsigned(start_char),
+                    end: unsigned(end_char),
+                }),
             };
             let nearest = by_entry.entry(id).or_insert(chunk);
             if distance < nearest.distance {

@@ -158,6 +158,7 @@ async fn search(
         fts: None,
         semantic,
         depth: DEPTH,
+        exact: DEPTH,
         explain,
     };
     store
@@ -572,6 +573,7 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
             fts: None,
             semantic,
             depth: DEPTH,
+            exact: DEPTH,
             explain: false,
         };
         let found = store

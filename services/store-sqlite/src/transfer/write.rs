@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use context_model::{Metadata, fold};
 use context_store::transfer::{Cell, Head, Row, Table, thread_parts};
 use context_store::{BoxError, OwnerId};
-use context_vector::{code, decode};
+use context_vector::{decode, signs};
 use diesel::prelude::*;
 
 use super::read::{is_row_id, model};
@@ -207,7 +207,7 @@ fn vectors(
             )
             .into());
         }
-        let code = code(&vector).to_bytes();
+        let code = signs(&vector).to_bytes();
         let int = |column| Value::Int(row.int(table, column));
         let entry = row_id(owner, row.int(table, "id"))?;
         statement::execute(

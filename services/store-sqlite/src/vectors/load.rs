@@ -1,36 +1,41 @@
 //! Loading the vector index at start.
+//!
+//! Sign bits are stored with the chunks. Codes of four bits are computed from the vectors.
 
 use std::sync::Arc;
 
 use context_store::EmbeddingModel;
-use context_vector::{Change, Code, Item};
+use context_vector::{Change, Code, Index, Item, Precision, Signs, decode};
 use diesel::connection::DefaultLoadingMode;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use super::set::{OpenVectors, Set};
 use super::use_model::{BUILDING, CURRENT};
-use crate::schema::{chunks, embedding_sets};
+use crate::schema::{chunks, embedding_sets, vectors};
 
-/// Number of changes passed to the index at a time.
-const SLICE: usize = 8192;
+/// Number of rows passed to the index at a time.
+const SLICE: usize = 4096;
+/// Maximum number of threads that compute codes.
+const MAX_THREADS: usize = 4;
 
-/// Loads the codes of the current set, if there is one.
+/// Loads the index of the current set, if there is one.
 ///
 /// # Errors
 /// Database errors.
-pub(crate) fn load(conn: &mut SqliteConnection) -> QueryResult<OpenVectors> {
+pub(crate) fn load(conn: &mut SqliteConnection, precision: Precision) -> QueryResult<OpenVectors> {
     let last: Option<i64> = chunks::table
         .select(chunks::chunk_id)
         .order(chunks::chunk_id.desc())
         .first(conn)
         .optional()?;
-    let current = set_of(conn, CURRENT)?;
+    let current = set_of(conn, CURRENT, precision)?;
     if let Some(set) = &current {
         fill(conn, set)?;
     }
-    let building = set_of(conn, BUILDING)?;
+    let building = set_of(conn, BUILDING, precision)?;
     Ok(OpenVectors::new(
+        precision,
         current.map(Arc::new),
         building.map(Arc::new),
         last.unwrap_or(0) + 1,
@@ -38,7 +43,11 @@ pub(crate) fn load(conn: &mut SqliteConnection) -> QueryResult<OpenVectors> {
 }
 
 /// The set in this state, with an empty index.
-fn set_of(conn: &mut SqliteConnection, state: i64) -> QueryResult<Option<Set>> {
+fn set_of(
+    conn: &mut SqliteConnection,
+    state: i64,
+    precision: Precision,
+) -> QueryResult<Option<Set>> {
     let found: Option<(i64, String, i64)> = embedding_sets::table
         .filter(embedding_sets::current.eq(state))
         .select((
@@ -55,38 +64,90 @@ fn set_of(conn: &mut SqliteConnection, state: i64) -> QueryResult<Option<Set>> {
                 identity,
                 dimensions: u32::try_from(dimensions).unwrap_or(0),
             },
+            precision,
         )
     }))
 }
 
-/// Loads the codes of a set into its index.
+/// The number, owner, entry and position of a chunk, and its stored sign bits or vector.
+type Row = ((i64, i64, i64, i64), Vec<u8>);
+
+/// Fills the index of a set.
 pub(super) fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
-    let rows = chunks::table
-        .filter(chunks::set_id.eq(set.id))
-        .order(chunks::chunk_id)
-        .select((
-            chunks::chunk_id,
-            chunks::owner,
-            chunks::row_id,
-            chunks::position,
-            chunks::code,
-        ))
-        .load_iter::<(i64, i64, i64, i64, Vec<u8>), DefaultLoadingMode>(conn)?;
-    let mut changes = Vec::with_capacity(SLICE);
-    for row in rows {
-        let (chunk, owner, entry, position, code) = row?;
-        let Some(code) = Code::from_bytes(&code, set.index.words()) else {
-            continue;
-        };
-        changes.push(Change::Add {
-            owner,
-            item: Item { chunk, entry, code },
-        });
-        set.count(owner, i64::from(position == 0));
-        if changes.len() == SLICE {
-            set.index.apply(changes.drain(..));
+    let of_set = chunks::table.filter(chunks::set_id.eq(set.id));
+    let place = (
+        chunks::chunk_id,
+        chunks::owner,
+        chunks::row_id,
+        chunks::position,
+    );
+    match set.index.precision() {
+        Precision::SignBits => {
+            let rows = of_set
+                .order(chunks::chunk_id)
+                .select((place, chunks::code))
+                .load_iter::<_, DefaultLoadingMode>(conn)?;
+            add(set, rows, |index, bytes| {
+                Signs::from_bytes(bytes, index.words()).map(Into::into)
+            })
+        }
+        Precision::FourBits => {
+            let rows = of_set
+                .inner_join(vectors::table.on(vectors::chunk_id.eq(chunks::chunk_id)))
+                .order(chunks::chunk_id)
+                .select((place, vectors::vector))
+                .load_iter::<_, DefaultLoadingMode>(conn)?;
+            add(set, rows, |index, bytes| {
+                let mut vector = vec![0.0; set.model.dimensions as usize];
+                decode(bytes, &mut vector).then(|| index.code(&vector))
+            })
         }
     }
-    set.index.apply(changes);
-    Ok(())
+}
+
+/// Adds rows to the index of a set. The codes of a slice are computed on all processors. A value of another length is
+/// skipped.
+fn add(
+    set: &Set,
+    rows: impl Iterator<Item = QueryResult<Row>>,
+    code: impl Fn(&Index, &[u8]) -> Option<Code> + Sync,
+) -> QueryResult<()> {
+    let threads =
+        std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
+    // SQLite starts a finished statement again, so it must not be asked for a row after the last one.
+    let mut rows = rows.fuse();
+    loop {
+        let slice = rows
+            .by_ref()
+            .take(SLICE)
+            .collect::<QueryResult<Vec<Row>>>()?;
+        if slice.is_empty() {
+            return Ok(());
+        }
+        let change = |((chunk, owner, entry, position), value): &Row| {
+            let item = Item {
+                chunk: *chunk,
+                entry: *entry,
+                code: code(&set.index, value)?,
+            };
+            set.count(*owner, i64::from(*position == 0));
+            Some(Change::Add {
+                owner: *owner,
+                item,
+            })
+        };
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = slice
+                .chunks(SLICE.div_ceil(threads))
+                .map(|part| scope.spawn(|| part.iter().filter_map(change).collect::<Vec<Change>>()))
+                .collect();
+            for part in parts {
+                // A panic of the thread continues here.
+                let changes = part
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                set.index.apply(changes);
+            }
+        });
+    }
 }

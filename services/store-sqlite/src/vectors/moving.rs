@@ -35,7 +35,7 @@ pub(super) fn begin(
             if let Some(set) = other {
                 discard(conn, &[set.id])?;
             }
-            let set = make(conn, model, BUILDING)?;
+            let set = make(conn, model, BUILDING, open.vectors.precision)?;
             let id = set.id;
             open.vectors.begin(Arc::new(set));
             id
@@ -103,7 +103,7 @@ pub(super) fn finish(
     diesel::update(set)
         .set(embedding_sets::current.eq(CURRENT))
         .execute(conn)?;
-    let set = Set::new(gathered.id, model.clone());
+    let set = Set::new(gathered.id, model.clone(), open.vectors.precision);
     fill(conn, &set)?;
     open.vectors.switch(Arc::new(set));
     Ok(Moved::Done)

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use context_model::{Filter, MetadataPath};
-use context_vector::{Allowed, Code, Near, Snapshot, code, decode, distance};
+use context_vector::{Allowed, Near, Precision, Query, Snapshot, decode, distance};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary};
 use diesel::sqlite::SqliteConnection;
@@ -16,15 +16,21 @@ use crate::sql::{Bind, Fragment, query};
 
 /// When a database index shows that the filter leaves at most this many rows, only they are searched.
 const MAX_PROBED_ROWS: usize = 20_000;
-/// Number of entries up to which all vectors are read instead of using the vector index.
-const MAX_EXACT_ROWS: usize = 1_000;
-/// Number of vectors read for each requested entry, and the minimum. Measured: see docs/benchmarks.md.
+/// Up to this many of these rows are checked against the rest of the filter before the search. Of more, only those near
+/// the query are checked.
+const MAX_CHECKED_FIRST: usize = 1_000;
+/// Number of entries up to which all vectors are read instead of using the vector index: with four bits per dimension in
+/// memory, and with sign bits.
+const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
+/// Number of vectors read for each requested entry, and the minimum: in an index of sign bits the number, else the
+/// maximum. Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
-/// Number of best results whose positions among the candidates show whether there were enough candidates.
-const TOP_RESULTS: usize = 10;
-/// Maximum number of times that the candidates are doubled for this reason.
+/// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
 const MAX_DOUBLINGS: u32 = 3;
+/// Part of an estimate's error within which it does not decide whether an entry belongs to the ranking. The error is
+/// what an estimate hardly ever exceeds, half of it is what one in seven does.
+const UNDECIDED: f32 = 0.5;
 /// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries.
 const MAX_CHECKED: usize = 8_192;
 
@@ -39,9 +45,14 @@ const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hit {
     pub row_id: i64,
-    /// The chunk's number.
-    pub chunk: i64,
     pub distance: f64,
+    /// The chunk. `None` when the distance is an estimate, for which nothing was read.
+    pub place: Option<Place>,
+}
+
+/// A chunk of an entry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Place {
     /// Index of the chunk among the entry's chunks.
     pub position: i64,
     pub start: i64,
@@ -86,46 +97,70 @@ pub(super) struct Search<'s> {
     pub indexed: &'s [MetadataPath],
     /// Number of requested entries.
     pub depth: usize,
+    /// Number of first entries whose order and distances must be exact.
+    pub exact: usize,
 }
 
 impl Search<'_> {
     /// The nearest entries that satisfy the filter. Must be called inside a transaction.
     pub fn run(&self, conn: &mut SqliteConnection) -> QueryResult<Found> {
         let snapshot = self.set.index.snapshot(self.owner);
-        let code = code(self.vector);
         if self.depth == 0
             || snapshot.is_empty()
             || self.vector.len() != self.set.model.dimensions as usize
         {
             return Ok(Found::default());
         }
+        let query = self.set.index.query(self.vector);
         if self.filter.count() == 0 {
-            return self.nearest(conn, &snapshot, &code, None);
+            return self.nearest(conn, &snapshot, &query, None);
         }
         match candidates(conn, self.filter, self.owner, self.indexed, MAX_PROBED_ROWS)? {
-            Candidates::All(rows) => {
+            Candidates::All(rows) if rows.len() <= MAX_CHECKED_FIRST => {
                 let rows = self.satisfying(conn, &rows)?;
-                if rows.len() <= MAX_EXACT_ROWS {
-                    return self.exact(conn, &rows);
-                }
-                self.nearest(conn, &snapshot, &code, Some(&rows.into_iter().collect()))
+                self.among(conn, &snapshot, &query, rows)
             }
-            Candidates::Many { .. } => self.frequent(conn, &snapshot, &code),
+            Candidates::All(rows) => self.checked(conn, &snapshot, &query, Some(&rows)),
+            Candidates::Many { .. } => self.checked(conn, &snapshot, &query, None),
         }
     }
 
-    /// Compares all vectors of these entries.
-    fn exact(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Found> {
-        let vectors = self.of_entries(conn, rows)?;
+    /// The given entries, with exact distances. Entries that the index does not have are left out. Must be called inside
+    /// a transaction.
+    pub fn measure(&self, conn: &mut SqliteConnection, rows: Vec<i64>) -> QueryResult<Found> {
+        let snapshot = self.set.index.snapshot(self.owner);
+        if self.vector.len() != self.set.model.dimensions as usize {
+            return Ok(Found::default());
+        }
+        let query = self.set.index.query(self.vector);
+        self.nearest(conn, &snapshot, &query, Some(&rows.into_iter().collect()))
+    }
+
+    /// The nearest of these entries.
+    fn among(
+        &self,
+        conn: &mut SqliteConnection,
+        snapshot: &Snapshot,
+        query: &Query,
+        rows: Vec<i64>,
+    ) -> QueryResult<Found> {
+        let (with_estimates, without) = MAX_EXACT_ROWS;
+        let max_exact = match self.set.index.precision() {
+            Precision::FourBits => with_estimates,
+            Precision::SignBits => without,
+        };
+        if rows.len() > max_exact {
+            return self.nearest(conn, snapshot, query, Some(&rows.into_iter().collect()));
+        }
+        let vectors = self.of_entries(conn, &rows)?;
         let notes = vec![format!(
             "semantic: {} entries satisfy the filter; the distances of their {} chunks are exact",
             rows.len(),
             vectors.len()
         )];
-        Ok(Found {
-            hits: self.best(vectors)?,
-            notes,
-        })
+        let mut hits = self.best(vectors)?;
+        hits.truncate(self.depth);
+        Ok(Found { hits, notes })
     }
 
     /// The nearest entries according to the index, among these entries or all.
@@ -133,88 +168,144 @@ impl Search<'_> {
         &self,
         conn: &mut SqliteConnection,
         snapshot: &Snapshot,
-        code: &Code,
+        query: &Query,
         allowed: Option<&Allowed>,
     ) -> QueryResult<Found> {
-        let (mut depth, mut doublings) = (self.first_depth(), 0);
-        loop {
-            cancel::check()?;
-            let near = snapshot.nearest(code, depth, allowed);
-            let hits = self.best(self.vectors(conn, &near)?)?;
-            let exhausted = near.len() < depth;
-            // A good result near the end of the candidates indicates that more good results follow: here the sign bits
-            // are not selective.
-            if !exhausted && doublings < MAX_DOUBLINGS && deepest(&hits, &near) * 2 > depth {
-                doublings += 1;
-                depth = depth.saturating_mul(2);
-                continue;
-            }
-            // Several chunks of one entry may have displaced other entries.
-            if hits.len() >= self.depth || exhausted {
-                let of = allowed.map_or_else(String::new, |allowed| {
-                    format!(" among {} entries that satisfy the filter", allowed.len())
-                });
-                let notes = vec![format!(
-                    "semantic: {} of {} chunks rescored{of}",
-                    near.len(),
-                    snapshot.len()
-                )];
-                return Ok(Found { hits, notes });
-            }
-            depth = depth.saturating_mul(2);
-        }
+        let near = match self.set.index.precision() {
+            Precision::FourBits => snapshot.nearest(query, self.depth, allowed),
+            Precision::SignBits => self.nearest_by_signs(snapshot, query, allowed)?,
+        };
+        let (hits, rescored) = self.ranked(conn, &near)?;
+        let of = allowed.map_or_else(String::new, |allowed| {
+            format!(" among {} entries that satisfy the filter", allowed.len())
+        });
+        let notes = vec![format!(
+            "semantic: {rescored} of {} chunks rescored{of}",
+            snapshot.len()
+        )];
+        Ok(Found { hits, notes })
     }
 
-    /// No index narrows the filter, so many entries are expected to satisfy it. The entries near the query are checked,
-    /// nearest first. If too few satisfy the filter, it is evaluated for all entries.
-    fn frequent(
+    /// The nearest chunks by sign bits. They are more when several chunks of an entry displace other entries.
+    fn nearest_by_signs(
+        &self,
+        snapshot: &Snapshot,
+        query: &Query,
+        allowed: Option<&Allowed>,
+    ) -> QueryResult<Vec<Near>> {
+        let mut depth = self.max_rescored();
+        let mut near = snapshot.nearest(query, depth, allowed);
+        for _ in 0..MAX_DOUBLINGS {
+            if near.len() < depth || distinct_entries(&near) >= self.depth {
+                break;
+            }
+            cancel::check()?;
+            depth = depth.saturating_mul(2);
+            near = snapshot.nearest(query, depth, allowed);
+        }
+        Ok(near)
+    }
+
+    /// Many entries are expected to satisfy the filter: all, or of these rows, which a database index found for a part of
+    /// it. The entries near the query are checked, nearest first. If too few satisfy the filter, it is evaluated for all.
+    fn checked(
         &self,
         conn: &mut SqliteConnection,
         snapshot: &Snapshot,
-        code: &Code,
+        query: &Query,
+        rows: Option<&[i64]>,
     ) -> QueryResult<Found> {
-        let wanted = self.first_depth();
+        let candidates: Option<Allowed> = rows.map(|rows| rows.iter().copied().collect());
+        let wanted = match self.set.index.precision() {
+            Precision::FourBits => self.depth,
+            Precision::SignBits => self.max_rescored(),
+        };
         let mut depth = wanted.saturating_mul(2);
         while depth <= MAX_CHECKED.max(wanted * 2) {
             cancel::check()?;
-            let near = snapshot.nearest(code, depth, None);
-            let rows: Vec<i64> = near.iter().map(|near| near.entry).collect();
-            let allowed: Allowed = self.satisfying(conn, &rows)?.into_iter().collect();
-            let satisfying_chunks: Vec<Near> = near
+            let near = snapshot.nearest(query, depth, candidates.as_ref());
+            let entries: Vec<i64> = near.iter().map(|near| near.entry).collect();
+            let allowed: Allowed = self.satisfying(conn, &entries)?.into_iter().collect();
+            let satisfying: Vec<Near> = near
                 .iter()
                 .copied()
                 .filter(|near| allowed.contains(near.entry))
-                .take(wanted)
                 .collect();
-            let all = near.len() < depth;
-            if satisfying_chunks.len() == wanted || all {
-                let hits = self.best(self.vectors(conn, &satisfying_chunks)?)?;
-                if hits.len() >= self.depth || all {
-                    let notes = vec![format!(
-                        "semantic: {} of {} chunks checked, {} that satisfy the filter rescored",
-                        near.len(),
-                        snapshot.len(),
-                        satisfying_chunks.len()
-                    )];
-                    return Ok(Found { hits, notes });
-                }
+            let are_enough =
+                satisfying.len() >= wanted && distinct_entries(&satisfying) >= self.depth;
+            if near.len() < depth || are_enough {
+                let (hits, rescored) = self.ranked(conn, &satisfying)?;
+                let notes = vec![format!(
+                    "semantic: {} of {} chunks checked, {rescored} of the {} that satisfy the filter rescored",
+                    near.len(),
+                    snapshot.len(),
+                    satisfying.len()
+                )];
+                return Ok(Found { hits, notes });
             }
             depth = depth.saturating_mul(4);
         }
-        let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries WHERE ");
-        statement.append(compile(self.filter, self.owner));
-        let rows: Vec<i64> = query::<Row>(conn, &statement)?
-            .into_iter()
-            .map(|row| row.row_id)
-            .collect();
-        if rows.len() <= MAX_EXACT_ROWS {
-            return self.exact(conn, &rows);
-        }
-        self.nearest(conn, snapshot, code, Some(&rows.into_iter().collect()))
+        let rows = match rows {
+            Some(rows) => self.satisfying(conn, rows)?,
+            None => {
+                let mut statement =
+                    Fragment::new("SELECT entries.row_id AS row_id FROM entries WHERE ");
+                statement.append(compile(self.filter, self.owner));
+                query_rows(conn, &statement)?
+            }
+        };
+        self.among(conn, snapshot, query, rows)
     }
 
-    fn first_depth(&self) -> usize {
+    /// Number of vectors that are read at most.
+    fn max_rescored(&self) -> usize {
         self.depth.saturating_mul(DEPTH_FACTOR).max(MIN_DEPTH)
+    }
+
+    /// Ranks the entries of these chunks, which are ordered by estimate. Returns how many chunks were rescored.
+    fn ranked(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<(Vec<Hit>, usize)> {
+        let (mut hits, rescored) = match self.set.index.precision() {
+            Precision::SignBits => (self.best(self.vectors(conn, near)?)?, near.len()),
+            Precision::FourBits => self.by_estimates(conn, near)?,
+        };
+        hits.truncate(self.depth);
+        Ok((hits, rescored))
+    }
+
+    /// Reads the vectors of the first entries, and of those whose estimates leave open whether they are among the first
+    /// or belong to the ranking at all.
+    fn by_estimates(
+        &self,
+        conn: &mut SqliteConnection,
+        near: &[Near],
+    ) -> QueryResult<(Vec<Hit>, usize)> {
+        let exact = self.exact.min(self.depth);
+        let (first, rest) = near.split_at(prefix_of_entries(near, exact));
+        let mut hits = self.best(self.vectors(conn, first)?)?;
+        // A chunk that can be no nearer than the last of the exact hits cannot change them.
+        let floor = match hits.len().min(exact).checked_sub(1) {
+            Some(last) if hits.len() >= exact => similarity_at(hits[last].distance),
+            _ => f32::NEG_INFINITY,
+        };
+        let border = match prefix_of_entries(near, self.depth) {
+            end if end < near.len() => near[end].similarity,
+            _ => f32::NEG_INFINITY,
+        };
+        let is_open = |near: &Near| {
+            (exact > 0 && near.greatest() >= floor)
+                || (near.similarity - border).abs() < near.error * UNDECIDED
+        };
+        let (open, estimated): (Vec<Near>, Vec<Near>) = rest.iter().copied().partition(is_open);
+        let open = &open[..open
+            .len()
+            .min(self.max_rescored().saturating_sub(first.len()))];
+        hits.extend(self.best(self.vectors(conn, open)?)?);
+        hits.extend(estimated.iter().map(|near| Hit {
+            row_id: near.entry,
+            distance: near.distance(),
+            place: None,
+        }));
+        Ok((nearest_of_entries(hits), first.len() + open.len()))
     }
 
     /// The rows that satisfy the filter.
@@ -230,13 +321,13 @@ impl Search<'_> {
             .bind(Bind::Text(json_list(rows)))
             .push(")) AND ");
         statement.append(compile(self.filter, self.owner));
-        Ok(query::<Row>(conn, &statement)?
-            .into_iter()
-            .map(|row| row.row_id)
-            .collect())
+        query_rows(conn, &statement)
     }
 
     fn vectors(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<VectorRow>> {
+        if near.is_empty() {
+            return Ok(Vec::new());
+        }
         // In the order in which they are stored in the file.
         let mut chunks: Vec<i64> = near.iter().map(|near| near.chunk).collect();
         chunks.sort_unstable();
@@ -269,60 +360,85 @@ impl Search<'_> {
         query(conn, &statement)
     }
 
-    /// The nearest chunk of each entry, nearest entries first, at most as many as requested.
+    /// The nearest chunk of each entry, nearest entries first.
     fn best(&self, vectors: Vec<VectorRow>) -> QueryResult<Vec<Hit>> {
-        let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
+        let mut hits = Vec::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
-        for (
-            i,
-            VectorRow {
-                chunk_id,
+        for (i, row) in vectors.into_iter().enumerate() {
+            let VectorRow {
+                chunk_id: _,
                 row_id,
                 position,
                 start_char,
                 end_char,
                 vector,
-            },
-        ) in vectors.into_iter().enumerate()
-        {
+            } = row;
             if i % DISTANCES_BETWEEN_CHECKS == 0 {
                 cancel::check()?;
             }
             if !decode(&vector, &mut read) {
                 continue;
             }
-            let distance = f64::from(distance(self.vector, &read));
-            let hit = Hit {
+            hits.push(Hit {
                 row_id,
-                chunk: chunk_id,
-                distance,
-                position,
-                start: start_char,
-                end: end_char,
-            };
-            match of_entry.entry(row_id) {
-                Entry::Vacant(place) => _ = place.insert(hit),
-                Entry::Occupied(mut place) if hit.distance < place.get().distance => {
-                    _ = place.insert(hit)
-                }
-                Entry::Occupied(_) => {}
-            }
+                distance: f64::from(distance(self.vector, &read)),
+                place: Some(Place {
+                    position,
+                    start: start_char,
+                    end: end_char,
+                }),
+            });
         }
-        let mut hits: Vec<Hit> = of_entry.into_values().collect();
-        hits.sort_unstable_by(|a, b| {
-            a.distance
-                .total_cmp(&b.distance)
-                .then(b.row_id.cmp(&a.row_id))
-        });
-        hits.truncate(self.depth);
-        Ok(hits)
+        Ok(nearest_of_entries(hits))
     }
 }
 
-/// The position among the candidates of the last of the best results, from 0.
-fn deepest(hits: &[Hit], near: &[Near]) -> usize {
-    let best: HashSet<i64> = hits.iter().take(TOP_RESULTS).map(|hit| hit.chunk).collect();
+/// The nearest hit of each entry, nearest entries first. At equal distance the greater row id comes first.
+fn nearest_of_entries(hits: Vec<Hit>) -> Vec<Hit> {
+    let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(hits.len());
+    for hit in hits {
+        match of_entry.entry(hit.row_id) {
+            Entry::Vacant(place) => _ = place.insert(hit),
+            Entry::Occupied(mut place) if hit.distance < place.get().distance => {
+                _ = place.insert(hit)
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+    let mut hits: Vec<Hit> = of_entry.into_values().collect();
+    hits.sort_unstable_by(|a, b| {
+        a.distance
+            .total_cmp(&b.distance)
+            .then(b.row_id.cmp(&a.row_id))
+    });
+    hits
+}
+
+/// The similarity of vectors of length 1 at this distance.
+fn similarity_at(distance: f64) -> f32 {
+    (1.0 - distance * distance / 2.0) as f32
+}
+
+fn distinct_entries(near: &[Near]) -> usize {
+    let entries: HashSet<i64> = near.iter().map(|near| near.entry).collect();
+    entries.len()
+}
+
+/// Number of first chunks that have this many entries. All chunks if they have fewer.
+fn prefix_of_entries(near: &[Near], entries: usize) -> usize {
+    let mut seen = HashSet::with_capacity(entries.min(near.len()));
     near.iter()
-        .rposition(|near| best.contains(&near.chunk))
-        .unwrap_or(0)
+        .position(|near| {
+            let is_next = seen.len() >= entries && !seen.contains(&near.entry);
+            seen.insert(near.entry);
+            is_next
+        })
+        .unwrap_or(near.len())
+}
+
+fn query_rows(conn: &mut SqliteConnection, statement: &Fragment) -> QueryResult<Vec<i64>> {
+    Ok(query::<Row>(conn, statement)?
+        .into_iter()
+        .map(|row| row.row_id)
+        .collect())
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use context_store::EmbeddingModel;
-use context_vector::{Change, Index};
+use context_vector::{Change, Index, Precision};
 
 /// The vectors of one model.
 #[derive(Debug)]
@@ -21,12 +21,12 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    pub fn new(id: i64, model: EmbeddingModel) -> Self {
+    pub fn new(id: i64, model: EmbeddingModel, precision: Precision) -> Self {
         let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
         Self {
             id,
             model,
-            index: Index::new(dimensions),
+            index: Index::new(dimensions, precision),
             entries: RwLock::default(),
         }
     }
@@ -169,6 +169,8 @@ impl Vectors {
 #[derive(Debug)]
 pub(crate) struct OpenVectors {
     pub shared: Arc<Vectors>,
+    /// What the indexes keep of each vector.
+    pub precision: Precision,
     /// The number of the next chunk.
     pub next_chunk: i64,
     /// Changes to apply to the index after the commit.
@@ -189,7 +191,12 @@ pub(crate) struct Mark {
 }
 
 impl OpenVectors {
-    pub fn new(current: Option<Arc<Set>>, building: Option<Arc<Set>>, next_chunk: i64) -> Self {
+    pub fn new(
+        precision: Precision,
+        current: Option<Arc<Set>>,
+        building: Option<Arc<Set>>,
+        next_chunk: i64,
+    ) -> Self {
         let sets = RwLock::new(Sets {
             current,
             previous: None,
@@ -198,6 +205,7 @@ impl OpenVectors {
         let shared = Arc::new(Vectors { sets });
         Self {
             shared,
+            precision,
             next_chunk,
             changes: Vec::new(),
             counts: Vec::new(),

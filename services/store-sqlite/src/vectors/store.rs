@@ -1,13 +1,13 @@
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    ChunkPlace, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse, MoveState, Moved,
-    OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit, UnembeddedPage,
-    VectorStore, WriteOptions,
+    ChunkPlace, ChunkRange, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse,
+    MoveState, Moved, OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit,
+    SemanticSearch, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
 
-use super::search::Search;
+use super::search::{Hit, Search};
 use super::set::Set;
 use super::{moving, pending, tokens, use_model};
 use crate::failure::store_error;
@@ -129,6 +129,37 @@ impl VectorStore for SqliteStore {
         .await
     }
 
+    async fn measure(
+        &self,
+        owner: &OwnerId,
+        search: SemanticSearch,
+        entries: Vec<i64>,
+        read: Read,
+    ) -> Result<Vec<SemanticHit>> {
+        let Some(set) = self.vectors.of(&search.model) else {
+            return Ok(Vec::new());
+        };
+        let measure = move |conn: &mut SqliteConnection, owner: Option<&Owner>| {
+            let Some(owner) = owner else {
+                return Ok(Vec::new());
+            };
+            let rows: Vec<i64> = entries.iter().filter_map(|id| owner.row_id(*id)).collect();
+            let found = Search {
+                set: &set,
+                vector: &search.vector,
+                filter: &Filter::default(),
+                owner: owner.owner,
+                indexed: &[],
+                depth: rows.len(),
+                exact: rows.len(),
+            }
+            .measure(conn, rows)
+            .map_err(store_error)?;
+            Ok(found.hits.iter().map(semantic_hit).collect())
+        };
+        self.read(&self.searches, owner, read, measure).await
+    }
+
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
         let model = model.clone();
         self.write_without_owner(move |conn, open| moving::begin(conn, open, &model))
@@ -190,6 +221,19 @@ impl VectorStore for SqliteStore {
     }
 }
 
+fn semantic_hit(hit: &Hit) -> SemanticHit {
+    let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
+    SemanticHit {
+        id: id_of_row(hit.row_id),
+        distance: hit.distance,
+        chunk: hit.place.map(|place| ChunkRange {
+            position: unsigned(place.position),
+            start: unsigned(place.start),
+            end: unsigned(place.end),
+        }),
+    }
+}
+
 fn rank(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -211,20 +255,10 @@ fn rank(
             owner: owner.owner,
             indexed,
             depth,
+            exact: search.exact as usize,
         };
         let found = semantic.run(conn).map_err(store_error)?;
-        let unsigned = |number: i64| u32::try_from(number).unwrap_or(0);
-        ranking.semantic = found
-            .hits
-            .iter()
-            .map(|hit| SemanticHit {
-                id: id_of_row(hit.row_id),
-                distance: hit.distance,
-                position: unsigned(hit.position),
-                start: unsigned(hit.start),
-                end: unsigned(hit.end),
-            })
-            .collect();
+        ranking.semantic = found.hits.iter().map(semantic_hit).collect();
         if search.explain {
             ranking.plan.extend(found.notes);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use context_store::{EmbeddingModel, ModelUse};
+use context_vector::Precision;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -37,7 +38,7 @@ pub(super) fn use_model(
     }
     // Sets without vectors are useless.
     diesel::delete(embedding_sets::table).execute(conn)?;
-    let set = Arc::new(make(conn, model, CURRENT)?);
+    let set = Arc::new(make(conn, model, CURRENT, open.vectors.precision)?);
     open.vectors.switch(set);
     Ok(ModelUse::Ready)
 }
@@ -47,6 +48,7 @@ pub(super) fn make(
     conn: &mut SqliteConnection,
     model: &EmbeddingModel,
     state: i64,
+    precision: Precision,
 ) -> QueryResult<Set> {
     let last: Option<i64> = embedding_sets::table
         .select(diesel::dsl::max(embedding_sets::set_id))
@@ -60,5 +62,5 @@ pub(super) fn make(
             embedding_sets::current.eq(state),
         ))
         .execute(conn)?;
-    Ok(Set::new(id, model.clone()))
+    Ok(Set::new(id, model.clone(), precision))
 }

@@ -1,7 +1,7 @@
 //! The chunks of an entry, written in the entry's transaction.
 
 use context_store::{Embedded, Embedding, EmbeddingModel};
-use context_vector::{Change, Item, code, encode};
+use context_vector::{Change, Item, encode, signs};
 use diesel::prelude::*;
 
 use super::tokens;
@@ -24,10 +24,7 @@ pub(crate) fn insert(
     let Some(set_id) = set_of(transaction, model) else {
         return Ok(());
     };
-    let is_current = transaction
-        .vectors
-        .current()
-        .is_some_and(|set| set.id == set_id);
+    let current = transaction.vectors.current().filter(|set| set.id == set_id);
     let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
     if given.is_empty() || given.iter().any(|chunk| chunk.vector.len() != dimensions) {
         return Ok(());
@@ -36,7 +33,6 @@ pub(crate) fn insert(
     for (position, chunk) in (0i64..).zip(given) {
         let chunk_id = transaction.vectors.next_chunk;
         transaction.vectors.next_chunk += 1;
-        let code = code(&chunk.vector);
         diesel::insert_into(chunks::table)
             .values((
                 chunks::chunk_id.eq(chunk_id),
@@ -46,7 +42,7 @@ pub(crate) fn insert(
                 chunks::position.eq(position),
                 chunks::start_char.eq(i64::from(chunk.start)),
                 chunks::end_char.eq(i64::from(chunk.end)),
-                chunks::code.eq(code.to_bytes()),
+                chunks::code.eq(signs(&chunk.vector).to_bytes()),
             ))
             .execute(transaction.conn)?;
         diesel::insert_into(vectors::table)
@@ -58,7 +54,8 @@ pub(crate) fn insert(
         if let Some(tokens) = &chunk.tokens {
             tokens::insert(transaction, row_id, set_id, position, tokens)?;
         }
-        if is_current {
+        if let Some(set) = &current {
+            let code = set.index.code(&chunk.vector);
             transaction.vectors.push(Change::Add {
                 owner,
                 item: Item {
@@ -69,7 +66,9 @@ pub(crate) fn insert(
             });
         }
     }
-    transaction.vectors.count(owner, i64::from(is_current));
+    transaction
+        .vectors
+        .count(owner, i64::from(current.is_some()));
     Ok(())
 }
 

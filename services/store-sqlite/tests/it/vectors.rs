@@ -8,7 +8,7 @@ use context_store::{
     MoveState, Moved, OwnerId, RankSearch, SemanticHit, SemanticSearch, Store, VectorStore,
     WriteOptions,
 };
-use context_store_sqlite::{Config, SqliteStore};
+use context_store_sqlite::{Config, SqliteStore, VectorPrecision};
 use context_test_support::Random;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -52,6 +52,11 @@ fn with(embeddings: Vec<Embedding>) -> WriteOptions {
 }
 
 async fn nearest(store: &SqliteStore, seed: u64) -> Vec<SemanticHit> {
+    ranked(store, seed, 1000, 1000).await
+}
+
+/// The nearest entries, the first `exact` of them exactly.
+async fn ranked(store: &SqliteStore, seed: u64, depth: u32, exact: u32) -> Vec<SemanticHit> {
     let semantic = Some(SemanticSearch {
         model: model(),
         vector: vector(seed),
@@ -59,7 +64,8 @@ async fn nearest(store: &SqliteStore, seed: u64) -> Vec<SemanticHit> {
     let search = RankSearch {
         fts: None,
         semantic,
-        depth: 1000,
+        depth,
+        exact,
         explain: false,
     };
     store
@@ -85,6 +91,110 @@ fn stored_tokens(path: &Path) -> i64 {
 
 fn open(path: &Path) -> SqliteStore {
     SqliteStore::open(Config::new(path)).unwrap()
+}
+
+fn open_with(path: &Path, vector_precision: VectorPrecision) -> SqliteStore {
+    let config = Config {
+        vector_precision,
+        ..Config::new(path)
+    };
+    SqliteStore::open(config).unwrap()
+}
+
+/// Stores entries with the vectors of these seeds.
+async fn store_seeds(store: &SqliteStore, seeds: std::ops::Range<u64>) {
+    let entries = seeds
+        .clone()
+        .map(|seed| entry(&format!("text {seed}")))
+        .collect();
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            entries,
+            true,
+            with(seeds.map(embedding).collect()),
+        )
+        .await
+        .unwrap();
+}
+
+fn ids(hits: &[SemanticHit]) -> Vec<i64> {
+    hits.iter().map(|hit| hit.id).collect()
+}
+
+#[tokio::test]
+async fn beyond_the_exact_ranks_distances_are_estimates_until_they_are_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory.path().join("contexts.db"));
+    store.use_model(&model()).await.unwrap();
+    for batch in 0..10 {
+        store_seeds(&store, batch * 100..batch * 100 + 100).await;
+    }
+    for seed in [3, 5_000, 9_999] {
+        let exact = ranked(&store, seed, 200, 200).await;
+        let found = ranked(&store, seed, 200, 20).await;
+        assert_eq!((exact.len(), found.len()), (200, 200));
+        assert_eq!(found[..20], exact[..20]);
+        assert!(found.is_sorted_by(|a, b| a.distance <= b.distance));
+        let of_exact = ids(&exact);
+        let both = ids(&found)
+            .iter()
+            .filter(|id| of_exact.contains(id))
+            .count();
+        assert!(both >= 190, "{both} of 200");
+        let estimated: Vec<SemanticHit> = found
+            .iter()
+            .copied()
+            .filter(|hit| hit.chunk.is_none())
+            .collect();
+        assert!(estimated.len() > 20, "{}", estimated.len());
+        let semantic = SemanticSearch {
+            model: model(),
+            vector: vector(seed),
+        };
+        let measured = store
+            .measure(&OwnerId::default(), semantic, ids(&estimated), read())
+            .await
+            .unwrap();
+        assert_eq!(measured.len(), estimated.len());
+        for hit in &estimated {
+            let measured = measured
+                .iter()
+                .find(|measured| measured.id == hit.id)
+                .unwrap();
+            assert!((measured.distance - hit.distance).abs() < 0.1);
+            if let Some(exact) = exact.iter().find(|exact| exact.id == hit.id) {
+                assert_eq!(measured, exact);
+            }
+        }
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn with_sign_bits_alone_a_search_finds_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let store = open_with(&path, VectorPrecision::FourBits);
+    store.use_model(&model()).await.unwrap();
+    store_seeds(&store, 0..100).await;
+    let before = ranked(&store, 777, 10, 10).await;
+    store.close().await;
+    drop(store);
+    let store = open_with(&path, VectorPrecision::SignBits);
+    assert_eq!(ranked(&store, 777, 10, 10).await, before);
+    assert_eq!(
+        ranked(&store, 777, 10, 1).await,
+        before,
+        "nothing is estimated"
+    );
+    store_seeds(&store, 100..200).await;
+    let before = ranked(&store, 778, 10, 10).await;
+    store.close().await;
+    drop(store);
+    let store = open_with(&path, VectorPrecision::FourBits);
+    assert_eq!(ranked(&store, 778, 10, 10).await, before);
+    store.close().await;
 }
 
 #[tokio::test]
@@ -238,6 +348,7 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
             fts: None,
             semantic,
             depth: 1000,
+            exact: 1000,
             explain: false,
         }
     };
