@@ -114,7 +114,8 @@ async fn a_missing_program_is_named_with_the_way_out() {
 async fn failed_call(dir: &Path, body: &str) -> Error {
     let command = stand_in(dir, body);
     let socket = dir.join("service.sock");
-    let service = LocalService::with_command(&dir.join("a.db"), Some(socket), command);
+    let program = ServiceProgram::at(command);
+    let service = LocalService::with_program(&dir.join("a.db"), Some(socket), program);
     let backend = Backend::new(Target::Local(Arc::new(service)), 1024 * 1024).unwrap();
     let call = Call {
         backend: &backend,

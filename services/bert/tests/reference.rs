@@ -198,3 +198,71 @@ fn token_starts_are_places_in_the_text() {
     assert_eq!(tokens.starts(text).unwrap(), [0, 5, 13, 15]);
     assert_eq!(tokens.max(), 96);
 }
+
+#[derive(Deserialize)]
+struct Expected {
+    text: String,
+    ids: Vec<u32>,
+    mean: Vec<f32>,
+    first: Vec<f32>,
+}
+
+/// The largest difference between two vectors.
+fn difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let pairs = a.iter().zip(b);
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn a_multilingual_model_has_the_tokens_of_sentencepiece_and_the_vectors_of_the_published_network() {
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        let from = reference("multilingual").join(file);
+        std::fs::copy(from, copy.path().join(file)).unwrap();
+    }
+    let expected = std::fs::read(reference("multilingual/expected.json")).unwrap();
+    let expected: Vec<Expected> = serde_json::from_slice(&expected).unwrap();
+    let tokens = Tokens::load(copy.path()).unwrap();
+    let encoded: Vec<Encoded> = expected
+        .iter()
+        .map(|expected| tokens.encode(&expected.text).unwrap())
+        .collect();
+    for (encoded, expected) in encoded.iter().zip(&expected) {
+        assert_eq!(encoded.ids, expected.ids, "{:?}", expected.text);
+    }
+    std::fs::create_dir(copy.path().join("1_Pooling")).unwrap();
+    for (pooling, of) in [
+        (
+            "{\"pooling_mode_mean_tokens\": true}",
+            (|expected| &expected.mean) as fn(&Expected) -> &Vec<f32>,
+        ),
+        (
+            "{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": false}",
+            |expected| &expected.first,
+        ),
+    ] {
+        std::fs::write(copy.path().join("1_Pooling/config.json"), pooling).unwrap();
+        let vectors = Model::load(copy.path()).unwrap().embed(&encoded).unwrap();
+        for (vector, expected) in vectors.iter().zip(&expected) {
+            let worst = difference(vector, of(expected));
+            assert!(worst < 2e-5, "{worst} {pooling} {:?}", expected.text);
+        }
+    }
+}
+
+#[test]
+fn a_text_in_a_script_without_spaces_can_be_cut_at_the_tokens_of_a_multilingual_model() {
+    let tokens = Tokens::load(&reference("multilingual")).unwrap();
+    let text = "数据库 迁移，build ＦＵＬＬ";
+    let starts = tokens.starts(text).unwrap();
+    assert!(starts.len() > 6 && starts.is_sorted(), "{starts:?}");
+    assert!(
+        starts.iter().all(|start| text.is_char_boundary(*start)),
+        "{starts:?}"
+    );
+    assert!(
+        starts.contains(&0) && starts.contains(&text.find('迁').unwrap()),
+        "{starts:?}"
+    );
+}

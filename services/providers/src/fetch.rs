@@ -40,6 +40,9 @@ pub struct Fetchable {
     pub settings: &'static [(&'static str, &'static str)],
 }
 
+/// The models that can be downloaded by name, the default one first.
+pub const MODELS: [Fetchable; 3] = [ALL_MINILM_L6_V2, MULTILINGUAL_E5_SMALL, BGE_SMALL_EN_V1_5];
+
 /// all-MiniLM-L6-v2: small, fast and good enough to start with (Apache-2.0).
 pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
     name: "all-MiniLM-L6-v2",
@@ -70,6 +73,84 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
         ("sentence_bert_config.json", "{\"max_seq_length\": 256}\n"),
     ],
 };
+
+/// multilingual-e5-small: about a hundred languages (MIT). Its tokenizer is the one of XLM-R.
+pub const MULTILINGUAL_E5_SMALL: Fetchable = Fetchable {
+    name: "multilingual-e5-small",
+    repository: "intfloat/multilingual-e5-small",
+    files: &[
+        Pinned {
+            path: "tokenizer.json",
+            bytes: 17_082_730,
+            sha256: "0b44a9d7b51c3c62626640cda0e2c2f70fdacdc25bbbd68038369d14ebdf4c39",
+        },
+        Pinned {
+            path: "model.safetensors",
+            bytes: 470_641_600,
+            sha256: "1a55775f53449dac10a2bcbc312469fac40b96d53198c407081a831f81c98477",
+        },
+    ],
+    settings: &[
+        (
+            "config.json",
+            "{\"model_type\": \"bert\", \"hidden_size\": 384, \"num_hidden_layers\": 12, \"num_attention_heads\": 12,\n \
+             \"intermediate_size\": 1536, \"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2,\n \
+             \"vocab_size\": 250037, \"layer_norm_eps\": 1e-12}\n",
+        ),
+        (
+            "1_Pooling/config.json",
+            "{\"pooling_mode_mean_tokens\": true}\n",
+        ),
+        ("sentence_bert_config.json", "{\"max_seq_length\": 512}\n"),
+        (
+            "config_sentence_transformers.json",
+            "{\"prompts\": {\"query\": \"query: \", \"document\": \"passage: \"}}\n",
+        ),
+    ],
+};
+
+/// bge-small-en-v1.5: better than the default model for English, twice as slow (MIT).
+pub const BGE_SMALL_EN_V1_5: Fetchable = Fetchable {
+    name: "bge-small-en-v1.5",
+    repository: "BAAI/bge-small-en-v1.5",
+    files: &[
+        Pinned {
+            path: "tokenizer.json",
+            bytes: 711_396,
+            sha256: "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+        },
+        Pinned {
+            path: "model.safetensors",
+            bytes: 133_466_304,
+            sha256: "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
+        },
+    ],
+    settings: &[
+        (
+            "config.json",
+            "{\"model_type\": \"bert\", \"hidden_size\": 384, \"num_hidden_layers\": 12, \"num_attention_heads\": 12,\n \
+             \"intermediate_size\": 1536, \"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2,\n \
+             \"vocab_size\": 30522, \"layer_norm_eps\": 1e-12}\n",
+        ),
+        (
+            "1_Pooling/config.json",
+            "{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": false}\n",
+        ),
+        ("sentence_bert_config.json", "{\"max_seq_length\": 512}\n"),
+        (
+            "config_sentence_transformers.json",
+            "{\"prompts\": {\"query\": \"Represent this sentence for searching relevant passages: \"}}\n",
+        ),
+    ],
+};
+
+impl Fetchable {
+    /// The model of this name, as in [`MODELS`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        MODELS.into_iter().find(|model| model.name == name)
+    }
+}
 
 /// Why a model was not downloaded. Each message is a sentence. Partial downloads are kept for the next attempt.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,11 @@
 
 mod directory;
 mod embedder;
+mod prefixes;
 mod reranker;
 mod worker;
 
 pub use directory::{LoadError, ModelDirectory};
-pub use embedder::{ChunkWish, LocalEmbedder, Prefixes};
+pub use embedder::{ChunkWish, LocalEmbedder};
+pub use prefixes::Prefixes;
 pub use reranker::LocalReranker;

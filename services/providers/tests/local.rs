@@ -93,3 +93,43 @@ async fn a_query_has_the_same_vectors_from_one_pass_as_from_two() {
         }
     }
 }
+
+#[test]
+fn the_prefixes_of_a_model_come_from_its_directory() {
+    let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../bert/tests/reference");
+    let prefixes =
+        |model: &str| ModelDirectory::new(format!("{reference}/{model}"), None).prefixes();
+    let found = prefixes("multilingual").expect("they are read");
+    assert_eq!((&*found.query, &*found.document), ("query: ", "passage: "));
+    assert_eq!(
+        prefixes("cross-encoder").expect("there are none"),
+        Prefixes::default()
+    );
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("config_sentence_transformers.json");
+    let read = || ModelDirectory::new(directory.path(), None).prefixes();
+    for (content, query, document) in [
+        (
+            r#"{"prompts": {"query": "q ", "passage": "p "}, "other": 1}"#,
+            "q ",
+            "p ",
+        ),
+        (r#"{"prompts": {"query": "q "}}"#, "q ", ""),
+        (r#"{"prompts": {}, "default_prompt_name": null}"#, "", ""),
+    ] {
+        std::fs::write(&file, content).expect("written");
+        let found = read().expect("it is read");
+        assert_eq!(
+            (&*found.query, &*found.document),
+            (query, document),
+            "{content}"
+        );
+    }
+    std::fs::write(&file, "[").expect("written");
+    let error = read().expect_err("it is malformed").to_string();
+    assert!(
+        error.contains("config_sentence_transformers.json"),
+        "{error}"
+    );
+}

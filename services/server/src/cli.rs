@@ -3,8 +3,10 @@
 use clap::{Args, Parser, Subcommand};
 use context_engine::Admin;
 use context_model::{CreateApiKeyRequest, Secret};
+use context_providers::fetch::{Fetchable, MODELS};
 
 use crate::config::{Config, Url};
+use crate::models::DEFAULT_MODEL;
 
 /// The context service: the shared memory of agents, over gRPC and REST.
 ///
@@ -19,6 +21,12 @@ pub struct Cli {
     /// The settings.
     #[command(flatten)]
     pub config: Config,
+}
+
+/// The model of this name.
+fn fetchable(name: &str) -> Result<Fetchable, String> {
+    let names = MODELS.map(|model| model.name);
+    Fetchable::named(name).ok_or_else(|| format!("it must be one of {}", names.join(", ")))
 }
 
 const AFTER_HELP: &str = "Start here:\n  context-service            serve, and print how to register the gateway\n  \
@@ -49,9 +57,16 @@ pub enum Command {
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
     },
-    /// Download the default embedding model (all-MiniLM-L6-v2, 91 MB), which enables semantic
-    /// search
+    /// Download an embedding model, which enables semantic search
     FetchModel {
+        /// all-MiniLM-L6-v2 (English, 91 MB), multilingual-e5-small (a hundred languages, 488 MB) or bge-small-en-v1.5
+        /// (English, better and slower, 134 MB)
+        #[arg(
+            value_name = "NAME",
+            default_value = DEFAULT_MODEL,
+            value_parser = fetchable
+        )]
+        model: Fetchable,
         /// Base URL of the model hub
         #[arg(
             long,

@@ -12,8 +12,10 @@ use context_store_sqlite::{OpenError, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
+use crate::admin::ask;
 use crate::check_settings::check_settings;
 use crate::config::{Backend, Config, Predecessor};
+use crate::languages;
 use crate::models;
 use crate::rerankers::{self, Choice};
 use crate::summaries;
@@ -405,13 +407,18 @@ async fn database(
             {
                 found.line(false, "embeddings", reason);
             }
+            let texts = languages::sample(&*store).await;
+            language_of(config, &texts.unwrap_or_default(), found);
             store.close().await;
         }
-        Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(
-            true,
-            "database",
-            format_args!("{shown} is held by {holder}"),
-        ),
+        Ok(Err(OpenError::Held { holder, .. })) if answers => {
+            found.line(
+                true,
+                "database",
+                format_args!("{shown} is held by {holder}"),
+            );
+            language_of(config, &texts_of_service(&config.socket()).await, found);
+        }
         Ok(Err(error)) => found.line(false, "database", error),
         Err(error) => found.line(false, "database", error),
     }
@@ -449,6 +456,8 @@ async fn server(config: &Config, found: &mut Examination) {
                 ),
                 Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
             }
+            let texts = languages::sample(&store).await;
+            language_of(config, &texts.unwrap_or_default(), found);
             context_store::Store::close(&store).await;
         }
         Err(error) => {
@@ -462,6 +471,41 @@ async fn server(config: &Config, found: &mut Examination) {
             };
             found.line(false, "database", format_args!("{error}{advice}"));
         }
+    }
+}
+
+/// The beginnings of the newest texts, from the running service. None when it requires a key.
+async fn texts_of_service(socket: &Path) -> Vec<String> {
+    let body = format!("{{\"limit\": {}}}", languages::SAMPLE);
+    let reply = async {
+        let stream = UnixStream::connect(socket).await.ok()?;
+        ask(stream, "/v1/contexts/search", &body).await.ok()
+    };
+    let reply = tokio::time::timeout(Duration::from_secs(3), reply).await;
+    let reply: Option<serde_json::Value> = reply
+        .ok()
+        .flatten()
+        .and_then(|reply| serde_json::from_str(&reply).ok());
+    let results = reply.as_ref().and_then(|reply| reply["results"].as_array());
+    let texts = results
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry["text_content"].as_str());
+    texts.map(str::to_owned).collect()
+}
+
+/// Reports the language of the stored texts and whether the embedding model reads it. A provider over HTTP is not
+/// judged.
+fn language_of(config: &Config, texts: &[String], found: &mut Examination) {
+    let model = match models::choose(config) {
+        Ok(models::Choice::Local(directory)) => Some(directory.name().to_owned()),
+        Ok(models::Choice::Off(_)) => None,
+        Ok(models::Choice::Remote(_)) | Err(_) => return,
+    };
+    match languages::advice(texts, model.as_deref()) {
+        Some((true, sentence)) => found.line(true, "language", sentence),
+        Some((false, sentence)) => found.warning("language", sentence),
+        None => {}
     }
 }
 

@@ -2,24 +2,24 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use context_providers::fetch::{ALL_MINILM_L6_V2, fetch};
+use context_providers::fetch::{Fetchable, fetch};
 
-use crate::models::cache_directory;
+use crate::models::{cache_directory, choose_fetched};
 
 /// Cells of the progress bar.
 const BAR: u64 = 40;
 
-/// Downloads the default model into the cache, with a progress bar on a terminal. Returns the final
-/// sentence to print.
+/// Downloads a model into the cache, with a progress bar on a terminal, and makes it the one that services use. Returns
+/// the final sentence to print.
 ///
 /// # Errors
 /// A sentence that says what went wrong.
-pub async fn fetch_model(hub: &str) -> Result<String, String> {
-    let model = ALL_MINILM_L6_V2;
-    let directory = cache_directory().join(model.name);
+pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String> {
+    let cache = cache_directory();
+    let directory = cache.join(model.name);
     let terminal = std::io::stderr().is_terminal();
     let mut shown = None;
-    let outcome = fetch(&model, hub, &directory, |file, have, all| {
+    let outcome = fetch(model, hub, &directory, |file, have, all| {
         let filled = have * BAR / all.max(1);
         if terminal && shown != Some((file, filled)) {
             let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
@@ -38,8 +38,11 @@ pub async fn fetch_model(hub: &str) -> Result<String, String> {
         eprintln!();
     }
     outcome.map_err(|error| error.to_string())?;
+    choose_fetched(&cache, model)
+        .map_err(|error| format!("{} cannot be written: {error}", cache.display()))?;
     Ok(format!(
-        "{} is in {}; services started from now on use it for semantic search",
+        "{} is in {}; services started from now on use it for semantic search (when entries have vectors of another model, \
+         run `context-service reembed`)",
         model.name,
         directory.display()
     ))

@@ -36,6 +36,7 @@ mod error_codes;
 mod fetch_model;
 mod grpc;
 mod host;
+mod languages;
 pub mod logging;
 mod memory;
 mod metrics;

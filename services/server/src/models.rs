@@ -8,17 +8,21 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use context_engine::{Engine, Switch};
 use context_model::Secret;
 use context_providers::Embedder;
+use context_providers::fetch::{ALL_MINILM_L6_V2, Fetchable};
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, EmbeddingProvider, Settings, Source, Url};
 
-/// The model in the cache that is used if none is configured.
-pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
+/// The model in the cache that is used if none is configured and `fetch-model` chose none.
+pub const DEFAULT_MODEL: &str = ALL_MINILM_L6_V2.name;
 
-/// The dimensions of [`DEFAULT_MODEL`].
-const DEFAULT_DIMENSIONS: u64 = 384;
+/// The dimensions of every model that `fetch-model` downloads.
+const DIMENSIONS: u64 = 384;
+
+/// The file in the cache with the name of the model that was fetched last.
+const CHOSEN: &str = "chosen";
 
 /// The first and the longest pause before an unavailable provider is tried again. The pause doubles
 /// each time.
@@ -45,6 +49,21 @@ pub fn cache_directory() -> PathBuf {
         .filter(|path| path.is_absolute());
     let cache = cache.unwrap_or_else(|| context_model::local::expand_home("~/.cache"));
     cache.join("context-service").join("models")
+}
+
+/// Makes services that start from now on use this model of the cache, unless their settings name another one.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn choose_fetched(cache: &Path, model: &Fetchable) -> std::io::Result<()> {
+    std::fs::write(cache.join(CHOSEN), model.name)
+}
+
+/// The directory of the model that was fetched last, or of the default one.
+fn last_fetched(cache: &Path) -> PathBuf {
+    let chosen = std::fs::read_to_string(cache.join(CHOSEN)).unwrap_or_default();
+    let model = Fetchable::named(chosen.trim()).unwrap_or(ALL_MINILM_L6_V2);
+    cache.join(model.name)
 }
 
 /// Chooses the source of embeddings for these settings.
@@ -84,16 +103,18 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
             }
             None => {
                 let is_auto = models.embedding_provider == EmbeddingProvider::Auto;
-                // With auto a name means a model of Ollama. With local it is the name of the downloaded model.
-                let directory =
-                    ModelDirectory::new(cache.join(DEFAULT_MODEL), name.filter(|_| !is_auto));
+                let fetchable = name.and_then(Fetchable::named);
+                let path =
+                    fetchable.map_or_else(|| last_fetched(cache), |model| cache.join(model.name));
+                // With auto any other name means a model of Ollama. With local it renames the model in the cache.
+                let directory = ModelDirectory::new(path, name.filter(|_| !is_auto));
                 let is_there = directory.is_complete();
                 // What the user wrote takes precedence over a file that happens to be there.
                 let names_ollama = models.ollama_host.is_some()
-                    || name.is_some_and(|name| name != DEFAULT_MODEL)
+                    || name.is_some() && fetchable.is_none()
                     || models
                         .embedding_dim
-                        .is_some_and(|dimensions| dimensions != DEFAULT_DIMENSIONS);
+                        .is_some_and(|dimensions| dimensions != DIMENSIONS);
                 let needs_model =
                     name.is_some() || config.search.enable_semantic_search == Switch::True;
                 if is_auto && (names_ollama || needs_model && !is_there) {
@@ -292,6 +313,7 @@ pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
     flags
 }
 
+/// The prefixes for a provider over HTTP.
 fn prefixes(config: &Config) -> Prefixes {
     Prefixes {
         query: config
@@ -357,8 +379,15 @@ pub async fn load(
     match choice {
         Choice::Off(reason) => Ok(Err(reason)),
         Choice::Local(directory) => {
-            let (prefixes, wish) = (prefixes(config), wish(config));
+            let (models, wish) = (config.models.clone(), wish(config));
             let loading = tokio::task::spawn_blocking(move || {
+                let of_model = directory.prefixes()?;
+                let prefixes = Prefixes {
+                    query: models.embedding_query_prefix.unwrap_or(of_model.query),
+                    document: models
+                        .embedding_document_prefix
+                        .unwrap_or(of_model.document),
+                };
                 LocalEmbedder::load(&directory, prefixes, wish)
             });
             let loaded = loading
@@ -486,12 +515,16 @@ mod tests {
     /// A directory of downloaded models with an empty model.
     fn cache() -> tempfile::TempDir {
         let cache = tempfile::tempdir().expect("a temporary directory");
-        let model = cache.path().join(DEFAULT_MODEL);
+        add(cache.path(), DEFAULT_MODEL);
+        cache
+    }
+
+    fn add(cache: &Path, model: &str) {
+        let model = cache.join(model);
         std::fs::create_dir(&model).expect("a directory");
         for file in ["config.json", "tokenizer.json", "model.safetensors"] {
             std::fs::write(model.join(file), "").expect("a file");
         }
-        cache
     }
 
     /// The choice for these flags: `off`, the name of the model inside the service, or provider and model.
@@ -562,5 +595,37 @@ mod tests {
             warning(&["--embedding-provider=ollama"], cache.path()),
             None
         );
+    }
+
+    #[test]
+    fn the_model_that_was_fetched_last_is_used_unless_another_is_named() {
+        let (bge, e5) = ("bge-small-en-v1.5", "multilingual-e5-small");
+        let cache = cache();
+        add(cache.path(), e5);
+        assert_eq!(chosen(&[], cache.path()), DEFAULT_MODEL);
+        let fetched = Fetchable::named(e5).expect("a model");
+        choose_fetched(cache.path(), &fetched).expect("written");
+        for (flags, expected) in [
+            (&[] as &[&str], e5),
+            (&["--embedding-model=all-MiniLM-L6-v2"], DEFAULT_MODEL),
+            (&["--embedding-model=multilingual-e5-small"], e5),
+            (
+                &["--embedding-provider=local", "--embedding-model=mine"],
+                "mine",
+            ),
+            (
+                &["--embedding-model=bge-small-en-v1.5"],
+                "ollama bge-small-en-v1.5",
+            ),
+            (&["--embedding-model=other"], "ollama other"),
+        ] {
+            assert_eq!(chosen(flags, cache.path()), expected, "{flags:?}");
+        }
+        add(cache.path(), bge);
+        let flags = [
+            "--embedding-provider=local",
+            "--embedding-model=bge-small-en-v1.5",
+        ];
+        assert_eq!(chosen(&flags, cache.path()), bge);
     }
 }

@@ -110,8 +110,8 @@ pub fn main() -> ExitCode {
         }),
         // Handled above.
         Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
-        Some(Command::FetchModel { hub }) => with_runtime(async move {
-            match fetch_model(hub.as_str()).await {
+        Some(Command::FetchModel { model, hub }) => with_runtime(async move {
+            match fetch_model(&model, hub.as_str()).await {
                 Ok(sentence) => {
                     eprintln!("{sentence}");
                     ExitCode::SUCCESS

@@ -6,6 +6,8 @@ use std::time::Duration;
 use context_model::{Filter, MetadataPath};
 use context_store::bm25::{B, K1, PADDING};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
 
 use crate::entries::{self, Loaded};
 use crate::filter;
@@ -13,7 +15,7 @@ use crate::fts::{self, Language};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
-use crate::read::{Reading, begin, begin_for, commit};
+use crate::read::{Reading, begin, begin_for, commit, revision};
 
 /// Entries by id, newest first.
 pub(crate) struct Get {
@@ -40,6 +42,14 @@ pub(crate) struct Ranked {
     pub page: Page,
     pub selection: RowSelection,
     pub indexed: Arc<[MetadataPath]>,
+    pub language: Arc<Language>,
+    pub statement_timeout: Duration,
+}
+
+/// How many texts match each query, counted up to a maximum.
+pub(crate) struct Frequencies {
+    pub queries: Vec<context_text::Query>,
+    pub max: u32,
     pub language: Arc<Language>,
     pub statement_timeout: Duration,
 }
@@ -311,6 +321,46 @@ impl Ranked {
             Bind::text(owner.as_str()),
         )
         .cached()
+    }
+}
+
+impl Reading for Frequencies {
+    type Outcome = Vec<u64>;
+
+    fn empty(&self) -> Vec<u64> {
+        vec![0; self.queries.len()]
+    }
+
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Vec<u64>)>, Failure> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = BigInt)]
+            entries: i64,
+        }
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else {
+            commit(conn).await?;
+            return Ok(None);
+        };
+        let all = context_text::Query::Or(self.queries.clone());
+        // Raw SQL for a limited count of each query.
+        let count = fragment!(
+            "SELECT m.entries FROM unnest({terms}) WITH ORDINALITY AS t(term, place) \
+             CROSS JOIN LATERAL (SELECT count(*) AS entries FROM (SELECT 1 FROM context.entries AS entries \
+             WHERE entries.owner_id = ? AND {of_owner} AND entries.words @@ t.term LIMIT ?) AS e) AS m ORDER BY t.place",
+            fts::terms(&all, &self.language),
+            Bind::text(owner.as_str()),
+            filter::of_owner(owner.as_str()),
+            Bind::Int(i64::from(self.max)),
+        );
+        let rows: Vec<Row> = sql::query(conn, count.cached()).await?;
+        commit(conn).await?;
+        let counts = rows.into_iter().map(|row| row.entries.unsigned_abs());
+        Ok(Some((revision, counts.collect())))
     }
 }
 

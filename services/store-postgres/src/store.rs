@@ -16,6 +16,7 @@ use context_store::{
     StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore,
     WriteOptions, Written, call,
 };
+use context_text::Query;
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::{Semaphore, watch};
 
@@ -29,7 +30,7 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::pool::{Lease, Pool};
 use crate::read::{Reading, RevisionAlone, is_standby};
-use crate::read_entries::{Get, Ranked, Search};
+use crate::read_entries::{Frequencies, Get, Ranked, Search};
 use crate::statistics::{CountUsage, Statistics, StatisticsWithin};
 use crate::store_entry::StoreEntries;
 use crate::threads::List;
@@ -624,6 +625,28 @@ impl Store for PostgresStore {
                 page,
                 selection,
                 indexed,
+                language,
+                statement_timeout,
+            },
+        )
+        .await
+    }
+
+    async fn document_frequencies(
+        &self,
+        owner: &OwnerId,
+        queries: Vec<Query>,
+        max: u32,
+        read: Read,
+    ) -> Result<Vec<u64>> {
+        let language = Arc::clone(&self.inner.language);
+        let statement_timeout = self.inner.statement_timeout;
+        self.read(
+            owner,
+            read,
+            Frequencies {
+                queries,
+                max,
                 language,
                 statement_timeout,
             },

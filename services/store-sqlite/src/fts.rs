@@ -8,6 +8,7 @@
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 
 mod expression;
+mod frequencies;
 mod scope;
 mod search;
 mod table;
@@ -15,5 +16,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use frequencies::frequencies;
 pub(crate) use search::{Found, search};
 pub(crate) use table::{Document, create_table, delete, forget, insert, rebuild};

@@ -13,7 +13,7 @@ use context_store::{
     SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore,
     ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
-use context_text::{Analyzer, Language};
+use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::{oneshot, watch};
 
@@ -538,6 +538,27 @@ impl Store for SqliteStore {
                     revision: 0,
                     plan: Vec::new(),
                 }),
+            },
+        )
+        .await
+    }
+
+    async fn document_frequencies(
+        &self,
+        owner: &OwnerId,
+        queries: Vec<Query>,
+        max: u32,
+        read: Read,
+    ) -> Result<Vec<u64>> {
+        self.read(
+            &self.searches,
+            owner,
+            read,
+            move |conn, owner| match owner {
+                Some(owner) => {
+                    fts::frequencies(conn, owner.owner, &queries, max).map_err(store_error)
+                }
+                None => Ok(vec![0; queries.len()]),
             },
         )
         .await

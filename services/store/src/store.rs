@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
+use context_text::Query;
 
 use crate::artifacts::ArtifactStore;
 use crate::changes::ChangeStore;
@@ -129,6 +130,19 @@ pub trait Store: Send + Sync + 'static {
         selection: RowSelection,
         read: Read,
     ) -> Result<FtsPage>;
+
+    /// For each query, the number of the owner's entries whose text matches it, counted up to `max`. The time for a
+    /// query is bounded by `max` as far as the database's index allows it.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn document_frequencies(
+        &self,
+        owner: &OwnerId,
+        queries: Vec<Query>,
+        max: u32,
+        read: Read,
+    ) -> Result<Vec<u64>>;
 
     /// The owner's threads, or those of a set, by latest activity (last entry, then last id, descending).
     ///

@@ -94,6 +94,20 @@ fn is_dense_script(c: char) -> bool {
     )
 }
 
+/// Whether words that contain this dense character are short: Han and Hiragana. Words in Katakana, Hangul and the
+/// South-East Asian scripts have more characters.
+pub(crate) fn is_of_short_words(c: char) -> bool {
+    matches!(
+        c,
+        '\u{3005}'..='\u{3007}'
+            | '\u{3041}'..='\u{309F}'
+            | '\u{3400}'..='\u{4DBF}'
+            | '\u{4E00}'..='\u{9FFF}'
+            | '\u{F900}'..='\u{FAFF}'
+            | '\u{20000}'..='\u{3FFFF}'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

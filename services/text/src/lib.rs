@@ -8,6 +8,7 @@
 //! - [`chunks`] cuts a long text for a model with a limited number of tokens.
 //! - [`context_keywords`] returns the context keywords of a text: the few words by which a search also finds the
 //!   entries after it.
+//! - [`guess_language`] says in which language a text is probably written.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //!
 //! This crate performs no I/O and does not depend on a database.
@@ -35,6 +36,7 @@ mod analyzer;
 mod boolean;
 mod chars;
 mod fold;
+mod guess;
 mod keywords;
 mod language;
 mod mark;
@@ -50,10 +52,11 @@ mod window;
 
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
 pub use fold::fold;
+pub use guess::guess_language;
 pub use keywords::{CONTEXT_KEYWORDS_BYTES, context_keywords};
 pub use language::Language;
 pub use parse::{Mode, parse};
 pub use plain::{ContentWord, content_words};
-pub use query::{MAX_DEPTH, MAX_TERMS, Parsed, Query, QueryError, Term};
+pub use query::{MAX_CANDIDATES, MAX_DEPTH, MAX_TERMS, Parsed, Query, QueryError, Term};
 pub use snippet::highlight;
 pub use split::{ChunkSizes, chunks, estimated_tokens};

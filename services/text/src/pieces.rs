@@ -1,6 +1,13 @@
 //! The words of a query, with the bigrams of a run kept together.
 
+use crate::chars::is_of_short_words;
 use crate::{Analyzer, Query, Term, Token, TokenKind};
+
+/// A run of up to this many characters is a word: Chinese idioms have four, most other words two or three.
+const WORD_CHARS: usize = 4;
+
+/// The same for a run without Han and Hiragana: コミュニケーション has nine characters, คอมพิวเตอร์ nine.
+const LONG_WORD_CHARS: usize = 10;
 
 /// A word of the input, or a run without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +31,22 @@ impl Piece {
         }
     }
 
+    /// How many words the piece counts as. A run that is longer than a word counts as many as it has bigrams.
+    pub(crate) fn words(&self) -> usize {
+        match self {
+            Piece::Run(terms) if !is_word(terms) => terms.len(),
+            Piece::Word(_) | Piece::Single(_) | Piece::Run(_) => 1,
+        }
+    }
+
+    /// The terms of the piece, each as a query.
+    pub(crate) fn loosened(self) -> Vec<Query> {
+        match self {
+            Piece::Run(terms) => terms.into_iter().map(Query::Word).collect(),
+            other => vec![other.query()],
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Piece::Word(_) | Piece::Single(_) => 1,
@@ -37,6 +60,17 @@ impl Piece {
             terms.truncate(max.max(1));
         }
     }
+}
+
+/// Whether a run is no longer than a word.
+fn is_word(bigrams: &[Term]) -> bool {
+    let short = |bigram: &Term| bigram.word.chars().any(is_of_short_words);
+    let max_chars = if bigrams.iter().take(LONG_WORD_CHARS).any(short) {
+        WORD_CHARS
+    } else {
+        LONG_WORD_CHARS
+    };
+    bigrams.len() < max_chars
 }
 
 fn in_order(mut terms: Vec<Term>) -> Query {

@@ -4,33 +4,23 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::pieces::{Piece, each_piece, sequence};
-use crate::{Analyzer, MAX_TERMS, Parsed, Query, fold};
+use crate::{Analyzer, MAX_CANDIDATES, MAX_TERMS, Parsed, Query, fold};
 
 /// Up to this many words must all occur.
 const STRICT_WORDS: usize = 3;
 
-/// The first distinct pieces of a query, up to [`MAX_TERMS`] terms.
+/// The distinct words of a query.
 #[derive(Default)]
 struct Distinct {
     pieces: Vec<Piece>,
     seen: HashSet<Piece>,
-    terms: usize,
 }
 
 impl Distinct {
-    fn add(&mut self, mut piece: Piece) {
-        if self.is_full() {
-            return;
-        }
-        piece.truncate(MAX_TERMS - self.terms);
+    fn add(&mut self, piece: Piece) {
         if self.seen.insert(by_stem(&piece)) {
-            self.terms += piece.len();
             self.pieces.push(piece);
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.terms >= MAX_TERMS
     }
 }
 
@@ -79,43 +69,74 @@ pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
     }
 }
 
-/// Parses the input of [`crate::Mode::Match`].
+/// Parses the input of [`crate::Mode::Match`]. Takes time and memory linear in the input.
 pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
     let language = analyzer.language();
     let mut content = Distinct::default();
     let mut stop_words = Distinct::default();
-    each_piece(input, analyzer, MAX_TERMS, &mut |piece| {
+    each_piece(input, analyzer, usize::MAX, &mut |piece| {
         let stop = matches!(&piece, Piece::Word(term) if language.is_stop_word(&fold(&term.word)));
         if stop {
             stop_words.add(piece);
         } else {
             content.add(piece);
         }
-        !content.is_full()
+        true
     });
     let pieces = if content.pieces.is_empty() {
         stop_words.pieces
     } else {
         content.pieces
     };
-    let loose = Query::any(pieces.iter().cloned().flat_map(loosened).collect())?;
-    let strict = pieces.len() <= STRICT_WORDS;
-    let queries = pieces.into_iter().map(Piece::query).collect();
-    let query = if strict {
-        Query::all(queries)?
-    } else {
-        Query::any(queries)?
-    };
+    let words: usize = pieces.iter().map(Piece::words).sum();
+    let mut terms = distinct_terms(&pieces);
+    if words > STRICT_WORDS {
+        let mut first = terms.clone();
+        first.truncate(MAX_TERMS);
+        if terms.len() <= MAX_TERMS {
+            terms.clear();
+        }
+        return Some(Parsed {
+            query: Query::any(first)?,
+            fallback: None,
+            candidates: spread(terms, MAX_CANDIDATES),
+        });
+    }
+    let loose = Query::any(terms)?;
+    let query = Query::all(pieces.into_iter().map(Piece::query).collect())?;
     let fallback = (loose != query).then_some(loose);
-    Some(Parsed { query, fallback })
+    Some(Parsed {
+        query,
+        fallback,
+        candidates: Vec::new(),
+    })
 }
 
-/// A run without spaces may hold several words, so any of its bigrams may match.
-fn loosened(piece: Piece) -> Vec<Query> {
-    match piece {
-        Piece::Run(terms) => terms.into_iter().map(Query::Word).collect(),
-        other => vec![other.query()],
+/// The terms of the pieces, each once.
+fn distinct_terms(pieces: &[Piece]) -> Vec<Query> {
+    let mut seen = HashSet::new();
+    let terms = pieces.iter().cloned().flat_map(Piece::loosened);
+    terms
+        .filter(|query| match query {
+            Query::Word(term) => seen.insert((false, term.stem.clone())),
+            Query::Prefix(term) => seen.insert((true, term.stem.clone())),
+            _ => true,
+        })
+        .collect()
+}
+
+/// At most `max` of the queries, evenly spread over the list.
+fn spread(queries: Vec<Query>, max: usize) -> Vec<Query> {
+    let count = queries.len();
+    if count <= max {
+        return queries;
     }
+    let kept = |at: &usize| at * max / count != (at + 1) * max / count;
+    let queries = queries.into_iter().enumerate();
+    queries
+        .filter(|(at, _)| kept(at))
+        .map(|(_, query)| query)
+        .collect()
 }
 
 /// Parses the input of [`crate::Mode::Prefix`].

@@ -1,7 +1,11 @@
 //! The query tree.
 
-/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones.
+/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones, unless
+/// [`Parsed::rarest`] chooses others for a query in [`Mode::Match`](crate::Mode::Match).
 pub const MAX_TERMS: usize = 64;
+
+/// Maximum number of terms in [`Parsed::candidates`].
+pub const MAX_CANDIDATES: usize = 2048;
 
 /// Maximum nesting depth of parentheses in a boolean query.
 pub const MAX_DEPTH: usize = 32;
@@ -43,11 +47,34 @@ pub enum Query {
 pub struct Parsed {
     /// What to look for.
     pub query: Query,
-    /// The query to use when `query` finds nothing. Only [`Mode::Match`] has one.
+    /// The query to use when `query` finds nothing. Only [`Mode::Match`](crate::Mode::Match) has one.
     pub fallback: Option<Query>,
+    /// The distinct terms of the whole input, when there are more than the query holds and any of them may occur: at
+    /// most [`MAX_CANDIDATES`], each a query of one term. Empty for any other query.
+    pub candidates: Vec<Query>,
 }
 
 impl Parsed {
+    /// The query for any of the [`MAX_TERMS`] rarest candidates, in the order of the input. `frequencies` are the
+    /// numbers of texts with each candidate. Candidates that no text has are left out. Between equally frequent ones
+    /// the first are kept. Returns the query unchanged when it has no candidates, or no text has any of them.
+    #[must_use]
+    pub fn rarest(self, frequencies: &[u64]) -> Self {
+        let mut found: Vec<(u64, usize)> = (0..self.candidates.len())
+            .filter_map(|at| Some((*frequencies.get(at)?, at)))
+            .filter(|(frequency, _)| *frequency > 0)
+            .collect();
+        found.sort_unstable();
+        let mut kept: Vec<usize> = found.iter().take(MAX_TERMS).map(|(_, at)| *at).collect();
+        kept.sort_unstable();
+        let kept = kept.into_iter().map(|at| self.candidates[at].clone());
+        Self {
+            query: Query::any(kept.collect()).unwrap_or(self.query),
+            fallback: self.fallback,
+            candidates: Vec::new(),
+        }
+    }
+
     /// The query that matches any of the words, for ranking by relevance: the fallback if there is one.
     pub fn loosest(&self) -> &Query {
         self.fallback.as_ref().unwrap_or(&self.query)

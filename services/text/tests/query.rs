@@ -1,6 +1,8 @@
 //! What the query parser produces for user input.
 
-use context_text::{Analyzer, Language, MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, Term, parse};
+use context_text::{
+    Analyzer, Language, MAX_CANDIDATES, MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, Term, parse,
+};
 
 /// A query in a short notation: `word`, `prefix*`, `"a phrase"`, `(a & b)`, `(a | b)`, `(a - b)`.
 fn show(query: &Query) -> String {
@@ -59,6 +61,93 @@ fn match_takes_the_words_that_matter() {
             ("猫", "猫*"),
         ],
     );
+}
+
+#[test]
+fn match_looks_for_any_bigram_of_a_run_that_is_longer_than_a_word() {
+    check(
+        Mode::Match,
+        &[
+            ("数据安全", "\"数据 据安 安全\""),
+            ("数据库安全", "(数据 | 据库 | 库安 | 安全)"),
+            ("データベース", "\"デー ータ タベ ベー ース\""),
+            ("設定を変更", "(設定 | 定を | を変 | 変更)"),
+            ("데이터베이스", "\"데이 이터 터베 베이 이스\""),
+            ("ข้อมูล", "\"ข้อ อมู มูล\""),
+            ("fox 数据库安全", "(fox | 数据 | 据库 | 库安 | 安全)"),
+            ("数据库 fox cow dog", "(数据 | 据库 | fox | cow | dog)"),
+            ("猫 数据库安全", "(猫* | 数据 | 据库 | 库安 | 安全)"),
+            (
+                "数据库安全，数据库备份",
+                "(数据 | 据库 | 库安 | 安全 | 库备 | 备份)",
+            ),
+            ("哈哈哈哈哈哈", "哈哈"),
+        ],
+    );
+    let long_in_thai = shown(Mode::Match, "ฉันทำกุญแจบ้านหายเมื่อวานนี้").expect("has words");
+    assert!(long_in_thai.starts_with("(ฉั"), "{long_in_thai}");
+    for input in ["数据库安全", "수도꼭지에서물이새는것같아요"] {
+        assert_eq!(
+            parsed(Mode::Match, input).and_then(|parsed| parsed.fallback),
+            None
+        );
+    }
+}
+
+#[test]
+fn the_rarest_terms_of_a_long_query_are_those_that_few_texts_have() {
+    let words: Vec<String> = (0..MAX_TERMS + 3).map(|n| format!("w{n}")).collect();
+    let long = || parsed(Mode::Match, &words.join(" ")).expect("has words");
+    assert_eq!(long().candidates.len(), words.len());
+    let or = |words: &[String]| format!("({})", words.join(" | "));
+    assert_eq!(show(&long().query), or(&words[..MAX_TERMS]));
+
+    // The first is in no text, and the second and third are in most.
+    let mut frequencies = vec![7; words.len()];
+    frequencies[..3].copy_from_slice(&[0, 90, 80]);
+    assert_eq!(show(&long().rarest(&frequencies).query), or(&words[3..]));
+    frequencies[0] = 1;
+    let chosen = long().rarest(&frequencies);
+    let last = &words[3..MAX_TERMS + 2];
+    assert_eq!(show(&chosen.query), or(&[&words[..1], last].concat()));
+    assert!(chosen.candidates.is_empty());
+
+    let nowhere = long().rarest(&vec![0; words.len()]);
+    assert_eq!(show(&nowhere.query), or(&words[..MAX_TERMS]));
+}
+
+#[test]
+fn a_query_whose_terms_fit_has_no_candidates() {
+    let words: Vec<String> = (0..MAX_TERMS).map(|n| format!("w{n}")).collect();
+    for input in [words.join(" "), "数据".repeat(500), "fox".to_owned()] {
+        let found = parsed(Mode::Match, &input).expect("has words");
+        assert!(found.candidates.is_empty());
+        assert_eq!(found.clone().rarest(&[]), found);
+    }
+    for mode in [Mode::Prefix, Mode::Phrase] {
+        let words: Vec<String> = (0..2 * MAX_TERMS).map(|n| format!("w{n}")).collect();
+        assert!(
+            parsed(mode, &words.join(" "))
+                .expect("has words")
+                .candidates
+                .is_empty()
+        );
+    }
+}
+
+#[test]
+fn candidates_come_from_all_parts_of_an_endless_query() {
+    let words: Vec<String> = (0..5 * MAX_CANDIDATES).map(|n| format!("w{n}")).collect();
+    let candidates = parsed(Mode::Match, &words.join(" "))
+        .expect("has words")
+        .candidates;
+    assert_eq!(candidates.len(), MAX_CANDIDATES);
+    let tenths: std::collections::HashSet<usize> = candidates
+        .iter()
+        .filter_map(|query| words.iter().position(|word| *word == show(query)))
+        .map(|at| at * 10 / words.len())
+        .collect();
+    assert_eq!(tenths.len(), 10);
 }
 
 #[test]
@@ -296,7 +385,8 @@ fn the_other_modes_use_the_first_distinct_terms() {
     let words: Vec<_> = (0..1000)
         .flat_map(|n| [format!("w{n}"), "w0".to_owned()])
         .collect();
-    for input in [words.join(" "), "数".to_owned() + &"据库".repeat(1000)] {
+    let run: String = ('一'..).take(1000).collect();
+    for input in [words.join(" "), run] {
         for mode in [Mode::Match, Mode::Prefix, Mode::Phrase] {
             let parsed = parsed(mode, &input).expect("has words");
             assert_eq!(count(&parsed.query), MAX_TERMS, "{mode:?}");

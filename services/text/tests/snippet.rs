@@ -76,6 +76,12 @@ fn hits_are_marked_and_everything_else_is_escaped() {
             "用<mark>数据库</mark>的",
         ),
         (Mode::Match, "数据", "数据库", "<mark>数据</mark>库"),
+        (
+            Mode::Match,
+            "数据库什么时候迁移",
+            "周六迁移了数据库，很顺利",
+            "周六<mark>迁移</mark>了<mark>数据库</mark>，很顺利",
+        ),
         (Mode::Match, "猫", "黒い猫が猫", "黒い<mark>猫が</mark>猫"),
         (
             Mode::Match,

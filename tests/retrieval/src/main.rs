@@ -28,7 +28,7 @@ use context_engine::{
 };
 use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::Embedder;
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory};
 use context_store::{ContextWindow, OwnerId, Read, Store};
 use context_store_postgres::{Config as PostgresConfig, PostgresStore, Target};
 use context_store_sqlite::{Config, SqliteStore};
@@ -157,7 +157,7 @@ async fn main() -> Result<(), Error> {
         Some(path) => {
             let model = ModelDirectory::new(path, None);
             let loaded = tokio::task::spawn_blocking(move || {
-                LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())
+                LocalEmbedder::load(&model, model.prefixes()?, ChunkWish::default())
             })
             .await?;
             Some(Arc::new(loaded?))

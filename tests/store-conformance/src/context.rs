@@ -20,6 +20,7 @@ async fn ranked(
     let query = Parsed {
         query: parsed.loosest().clone(),
         fallback: None,
+        candidates: Vec::new(),
     };
     let search = FtsSearch {
         query,

@@ -60,6 +60,52 @@ async fn what_was_stored_is_found_at_once(store: &dyn Store) {
 }
 behaviour!(what_was_stored_is_found_at_once(store));
 
+/// A word counts once for an entry, in the text and not in the tags, for the owner alone, and up to the maximum.
+async fn the_frequency_of_a_word_is_the_number_of_entries_with_it(store: &dyn Store) {
+    let counts = async |owner: &OwnerId, max| {
+        let words = ["fox", "数据库", "wolf", "猫"].map(|words| {
+            let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English));
+            parsed.expect("a query").expect("has words").query
+        });
+        store
+            .document_frequencies(owner, words.to_vec(), max, now())
+            .await
+            .expect("counted")
+    };
+    assert_eq!(
+        counts(&me(), 10).await,
+        [0, 0, 0, 0],
+        "nothing was ever stored"
+    );
+    let first = entry("The quick foxes, and a fox").store(store, 0).await.id;
+    entry("数据库和猫").tags(&["wolf"]).store(store, 1).await;
+    entry("a fox and a 猫头鹰").store(store, 2).await;
+    assert_eq!(counts(&me(), 10).await, [2, 1, 0, 1]);
+    assert_eq!(counts(&me(), 1).await, [1, 1, 0, 1]);
+    assert_eq!(counts(&OwnerId::new("other"), 10).await, [0, 0, 0, 0]);
+    delete_ids(store, &[first]).await;
+    assert_eq!(counts(&me(), 10).await, [1, 1, 0, 1]);
+}
+behaviour!(the_frequency_of_a_word_is_the_number_of_entries_with_it(
+    store
+));
+
+/// A long question in a script without spaces ranks the entry first that has most of its words.
+async fn a_long_run_is_found_by_its_bigrams(store: &dyn Store) {
+    for (at, text) in ["周六凌晨迁移数据库", "数据库报告在周一", "今天下雨"]
+        .iter()
+        .enumerate()
+    {
+        entry(text).store(store, at as i64).await;
+    }
+    assert_eq!(
+        found(store, "我们的数据库到底什么时候迁移").await,
+        ["周六凌晨迁移数据库", "数据库报告在周一"]
+    );
+    assert_eq!(found(store, "数据库").await.len(), 2);
+}
+behaviour!(a_long_run_is_found_by_its_bigrams(store));
+
 /// Old words are removed, and new words are added.
 async fn an_update_moves_the_words(store: &dyn Store) {
     let id = entry("apple").store(store, 0).await.id;

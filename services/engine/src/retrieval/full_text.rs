@@ -70,6 +70,8 @@ impl Retrieval {
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
             return Ok(reply);
         };
+        let read = read::at(min_revision);
+        let (parsed, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
         let search = FullTextSearch {
             fts: FtsSearch {
                 query: parsed,
@@ -91,10 +93,11 @@ impl Retrieval {
         let Found {
             results,
             warnings,
-            plan,
+            mut plan,
             capped_at,
             revision,
         } = found;
+        plan.extend(rarest);
         reply.count = results.len() as i64;
         reply.stats = explain.then(|| self.stats(started, filters, results.len(), plan, capped_at));
         reply.results = results;

@@ -11,7 +11,7 @@ use context_model::{
     Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
     Operation, Reason, Result, Scores, SearchMode, Violations,
 };
-use context_store::{FtsSearch, RankSearch, Ranking, SemanticHit, SemanticSearch};
+use context_store::{FtsSearch, RankSearch, Ranking, Read, SemanticHit, SemanticSearch};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
@@ -22,7 +22,7 @@ use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, 
 use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
 use crate::config::Switch;
-use crate::validate;
+use crate::{read, validate};
 
 /// Number of semantic ranks that are exact. They are more than the default of HYBRID_RANK_WINDOW, beyond which a rank
 /// hardly counts.
@@ -72,8 +72,11 @@ impl Retrieval {
             full_text_works,
             semantic,
             encoded,
+            rarest,
             mut unavailable_because,
-        } = self.retrievers(&wanted, &request.query).await?;
+        } = self
+            .retrievers(caller, &wanted, &request.query, read::at(min_revision))
+            .await?;
         let model_ms = milliseconds(started);
         let mut search = RankedSearch {
             query: &request.query,
@@ -114,6 +117,7 @@ impl Retrieval {
         warnings.extend(page_warnings);
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
+            plan.extend(rarest);
             plan.push(format!(
                 "fusion: {} of {fts_count} full-text and {semantic_count} semantic candidates",
                 fusion.name()
@@ -139,12 +143,25 @@ impl Retrieval {
     /// Selects the requested retrievers that are available.
     ///
     /// # Errors
-    /// When none is available: the embedding error if semantic search was requested, or else `FEATURE_UNAVAILABLE`.
-    async fn retrievers(&self, wanted: &Wanted, query: &str) -> Result<Retrievers> {
+    /// When none is available: the embedding error if semantic search was requested, or else `FEATURE_UNAVAILABLE`. The
+    /// store's errors.
+    async fn retrievers(
+        &self,
+        caller: &Caller,
+        wanted: &Wanted,
+        query: &str,
+        read: Read,
+    ) -> Result<Retrievers> {
         let full_text_works = wanted.fts && self.search.fts_on();
+        let (fts, rarest) = if full_text_works {
+            self.fts_query(caller, query, read).await?
+        } else {
+            (None, None)
+        };
         let mut retrievers = Retrievers {
-            fts: full_text_works.then(|| self.fts_query(query)).flatten(),
+            fts,
             full_text_works,
+            rarest,
             semantic: None,
             encoded: None,
             unavailable_because: Vec::new(),
@@ -182,19 +199,29 @@ impl Retrieval {
     }
 
     /// The query of the full-text retriever. It matches entries with any of the query's words, because a question in
-    /// natural language should not require all of them. `None` when the query has no words.
-    fn fts_query(&self, query: &str) -> Option<FtsSearch> {
-        let parsed = context_text::parse(Mode::Match, query, &self.analyzer)
-            .ok()
-            .flatten()?;
-        Some(FtsSearch {
+    /// natural language should not require all of them. `None` when the query has no words. The second value is the
+    /// line of the plan about a long query.
+    async fn fts_query(
+        &self,
+        caller: &Caller,
+        query: &str,
+        read: Read,
+    ) -> Result<(Option<FtsSearch>, Option<String>)> {
+        let parsed = context_text::parse(Mode::Match, query, &self.analyzer);
+        let Some(parsed) = parsed.ok().flatten() else {
+            return Ok((None, None));
+        };
+        let (parsed, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
+        let search = FtsSearch {
             query: Parsed {
                 query: parsed.loosest().clone(),
                 fallback: None,
+                candidates: Vec::new(),
             },
             ranking_cap: self.search.fts_ranking_cap,
             context_weight: self.search.hybrid_context_weight,
-        })
+        };
+        Ok((Some(search), rarest))
     }
 }
 
@@ -204,6 +231,8 @@ struct Retrievers {
     fts: Option<FtsSearch>,
     /// Whether full-text search is requested and on.
     full_text_works: bool,
+    /// The line of the plan about a long query.
+    rarest: Option<String>,
     /// The query of the semantic retriever.
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.

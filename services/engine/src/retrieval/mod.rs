@@ -19,6 +19,7 @@ mod fusion;
 mod hits;
 mod hybrid;
 mod late_interaction;
+mod long_query;
 mod ranked;
 mod rerank;
 mod reranker;

@@ -6,7 +6,7 @@
     reason = "measures how long reranking takes"
 )]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

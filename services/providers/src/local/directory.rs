@@ -4,7 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use context_bert::{Model, ModelError, Tokens};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+
+use super::prefixes::Prefixes;
 
 /// Why a model could not be loaded from a directory.
 pub type LoadError = ModelError;
@@ -14,6 +17,23 @@ pub type LoadError = ModelError;
 pub struct ModelDirectory {
     path: PathBuf,
     name: String,
+}
+
+/// The file in which sentence-transformers keeps a model's prefixes, which it calls prompts.
+const PROMPTS: &str = "config_sentence_transformers.json";
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PromptsFile {
+    prompts: Prompts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Prompts {
+    query: Option<String>,
+    document: Option<String>,
+    passage: Option<String>,
 }
 
 impl ModelDirectory {
@@ -62,6 +82,30 @@ impl ModelDirectory {
             .take(6)
             .map(|byte| format!("{byte:02x}"))
             .collect())
+    }
+
+    /// The prefixes that the directory configures. Empty when it configures none.
+    ///
+    /// # Errors
+    /// The file cannot be read or is malformed.
+    pub fn prefixes(&self) -> Result<Prefixes, LoadError> {
+        let path = self.path.join(PROMPTS);
+        let file = match std::fs::read(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Prefixes::default());
+            }
+            Err(source) => return Err(ModelError::File { path, source }),
+        };
+        let PromptsFile { prompts } =
+            serde_json::from_slice(&file).map_err(|error| ModelError::Malformed {
+                path,
+                what: error.to_string(),
+            })?;
+        Ok(Prefixes {
+            query: prompts.query.unwrap_or_default(),
+            document: prompts.document.or(prompts.passage).unwrap_or_default(),
+        })
     }
 
     /// Whether all files of a model are present.

@@ -5,31 +5,12 @@ use context_bert::{Encoded, Tokens};
 use context_text::ChunkSizes;
 
 use super::directory::{LoadError, ModelDirectory};
+use super::prefixes::Prefixes;
 use super::worker::{Output, Task, Urgency, Worker};
 use crate::{Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors};
 
 /// Size of a text in bytes from which tokenizing runs on a thread of its own.
 const SHORT_BYTES: usize = 4096;
-
-/// The prefixes of texts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prefixes {
-    /// Prefix of queries.
-    pub query: String,
-    /// Prefix of documents.
-    pub document: String,
-}
-
-impl Prefixes {
-    /// The prefix for a text of this role.
-    #[must_use]
-    pub fn of(&self, role: Role) -> &str {
-        match role {
-            Role::Query => &self.query,
-            Role::Document | Role::LateDocument => &self.document,
-        }
-    }
-}
 
 /// The configured chunk sizes, in tokens. Missing values are derived from the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -62,9 +62,9 @@ pub struct Models {
     /// The embedding provider: local, ollama, openai, azure, tei, voyage, cohere, none, or auto.
     ///
     /// local is a model inside the service. openai is OpenAI or a compatible server. auto is local when
-    /// EMBEDDING_MODEL_PATH is set, and ollama when OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is
-    /// the model that `fetch-model` downloaded. Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and
-    /// else none.
+    /// EMBEDDING_MODEL_PATH is set or EMBEDDING_MODEL names a model that `fetch-model` downloaded, and ollama when
+    /// OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is the model that `fetch-model` downloaded last.
+    /// Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",
@@ -103,7 +103,7 @@ pub struct Models {
     /// The embedding model's name; for azure the deployment's name.
     ///
     /// Default: embeddinggemma:latest with Ollama, text-embedding-3-small with OpenAI, the directory's name for a model
-    /// inside the service.
+    /// inside the service. The name of a model that `fetch-model` downloaded selects that model.
     #[arg(long, env = "EMBEDDING_MODEL", value_name = "NAME", global = true)]
     pub embedding_model: Option<String>,
 

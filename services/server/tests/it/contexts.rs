@@ -195,3 +195,39 @@ async fn batches_update_search_delete_and_count() {
         0
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_word_of_a_long_query_counts_when_it_is_rare() {
+    let service = Service::start().await;
+    let words: Vec<String> = (0..70).map(|n| format!("w{n}")).collect();
+    let words = words.join(" ");
+    for text in [&*words, "a zebra & a lion", &words] {
+        let entry = json!({"thread_id": "t", "source": "user", "text": text});
+        assert_eq!(service.post("/v1/contexts", entry).send().await.status, 201);
+    }
+    let query = format!("{words} nowhere zebra");
+    for search in ["fts", "hybrid"] {
+        let request = json!({"query": query, "explain_query": true});
+        let path = format!("/v1/contexts/search/{search}");
+        let found = service.post(&path, request).send().await.json();
+        let ids = found["results"]
+            .as_array()
+            .map(|results| results.iter().map(|hit| hit["id"].as_i64()));
+        let mut ids: Vec<_> = ids.expect("results").collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [Some(1), Some(2), Some(3)], "{found}");
+        let plan = found["stats"]["query_plan"].to_string();
+        assert!(plan.contains("query: the 64 rarest of 72 terms"), "{plan}");
+    }
+    let request = json!({"query": query, "highlight": true});
+    let found = service
+        .post("/v1/contexts/search/fts", request)
+        .send()
+        .await
+        .json();
+    let shown = found["results"].to_string();
+    assert!(
+        shown.contains("a <mark>zebra</mark> &amp; a lion"),
+        "{shown}"
+    );
+}

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use clap::CommandFactory as _;
 use context_service::cli::Cli;
 use context_test_support::Home;
+use context_test_support::http::Request;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_context-service");
 
@@ -248,12 +249,22 @@ async fn the_doctor_finds_what_is_wrong() {
     assert_eq!(run(program(&home).arg("ready")).0, 1);
     let process = home.start_as(program(&home)).await;
     assert_eq!(run(program(&home).arg("ready")).0, 0);
+    let entry =
+        serde_json::json!({"thread_id": "t", "source": "user", "text": "数据库什么时候迁移"});
+    let stored = Request::post(process.address(), "/v1/contexts", &entry)
+        .send()
+        .await;
+    assert_eq!(stored.status, 201);
     let (code, report, _) = run(program(&home).arg("doctor"));
     assert!(
         code == 0 && report.contains("is ready") && report.contains("is held by process"),
         "{report}"
     );
+    let advice = "✔ language   most of the stored texts look Chinese; `context-service fetch-model multilingual-e5-small`";
+    assert!(report.contains(advice), "{report}");
     assert!(process.terminate().await.success());
+    let (_, report, _) = run(program(&home).arg("doctor"));
+    assert!(report.contains(advice), "{report}");
 
     std::fs::write(
         home.path().join("other.db"),
