@@ -259,7 +259,10 @@ pub fn sample(operation: &str) -> Value {
         }
         "semantic_search_context" => {
             let scores = json!({"semantic_distance": 0.5, "semantic_rank": null});
-            json!({"query": "q", "model": "m", "results": [hit(scores)], "count": 1, "stats": stats, "revision": 9})
+            let mut hit = hit(scores);
+            hit["relevance"] = json!(0.25);
+            json!({"query": "q", "model": "m", "results": [hit], "count": 1, "stats": stats, "warnings": ["w"],
+                "revision": 9})
         }
         "fts_search_context" => {
             let mut hit = hit(json!({"fts_score": 1.5, "fts_rank": null, "rerank_score": 0.5}));
@@ -269,8 +272,10 @@ pub fn sample(operation: &str) -> Value {
         }
         "hybrid_search_context" => {
             let scores = json!({"rrf": 0.1, "fts_rank": 1, "semantic_rank": null, "fts_score": 1.5, "semantic_distance": null, "rerank_score": null});
+            let mut hit = hit(scores);
+            hit["relevance"] = json!(0.75);
             json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 1, "semantic_count": 0,
-                "results": [hit(scores)], "count": 1, "stats": stats, "warnings": ["w"], "revision": 9})
+                "results": [hit], "count": 1, "stats": stats, "warnings": ["w"], "revision": 9})
         }
         "list_threads" => {
             json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},

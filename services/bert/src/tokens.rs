@@ -7,6 +7,11 @@ use tokenizers::{Tokenizer, TruncationParams};
 use crate::ModelError;
 use crate::config::{self, Config};
 
+/// The unknown tokens of WordPiece and Unigram vocabularies.
+const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
+/// How WordPiece marks the pieces of a word after the first.
+const CONTINUATION: &str = "##";
+
 /// The tokens of a text, special ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
@@ -117,6 +122,55 @@ impl Tokens {
             .iter()
             .map(|(start, _)| *start)
             .collect())
+    }
+
+    /// The share of a text's letters that the vocabulary has no word or syllable for, 0 to 1. These letters are in an
+    /// unknown token, or in a word that falls apart into single letters. Words with digits do not count: names and
+    /// numbers fall apart in every language. 0 for a text without letters.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`].
+    pub fn unread_share(&self, text: &str) -> Result<f64, ModelError> {
+        let encoding = self
+            .whole
+            .encode(text, false)
+            .map_err(|error| ModelError::Tokenizer(error.to_string()))?;
+        let (tokens, offsets, words) = (
+            encoding.get_tokens(),
+            encoding.get_offsets(),
+            encoding.get_word_ids(),
+        );
+        let (mut letters, mut unread) = (0_usize, 0_usize);
+        let mut start = 0;
+        while start < tokens.len() {
+            let same_word = |at: &usize| words[*at].is_some() && words[*at] == words[start];
+            let end = (start + 1..tokens.len())
+                .find(|at| !same_word(at))
+                .unwrap_or(tokens.len());
+            let pieces = start..end;
+            start = end;
+            let part = |at: usize| text.get(offsets[at].0..offsets[at].1).unwrap_or_default();
+            if pieces
+                .clone()
+                .any(|at| part(at).contains(|c: char| c.is_numeric()))
+            {
+                continue;
+            }
+            let continued = pieces
+                .clone()
+                .any(|at| tokens[at].starts_with(CONTINUATION));
+            for at in pieces {
+                let of_piece = part(at).chars().filter(|c| c.is_alphabetic()).count();
+                letters += of_piece;
+                if UNKNOWN.contains(&tokens[at].as_str()) || continued && of_piece <= 1 {
+                    unread += of_piece;
+                }
+            }
+        }
+        if letters == 0 {
+            return Ok(0.0);
+        }
+        Ok(unread as f64 / letters as f64)
     }
 
     /// The token ids of a text in the order of [`Model::embed_tokens`](crate::Model::embed_tokens), without special

@@ -266,3 +266,42 @@ fn a_text_in_a_script_without_spaces_can_be_cut_at_the_tokens_of_a_multilingual_
         "{starts:?}"
     );
 }
+
+#[test]
+fn letters_of_unknown_words_are_unread_and_words_with_digits_do_not_count() {
+    let tokens = Tokens::load(&reference("cross-encoder")).unwrap();
+    let unread = |text| tokens.unread_share(text).unwrap();
+    assert_eq!(unread("agents and tags?"), 0.0);
+    assert_eq!(unread("tags zebra"), 5.0 / 9.0);
+    assert_eq!(unread("tags v2x"), 0.0);
+    assert_eq!(unread("!? 42"), 0.0, "no letters");
+}
+
+#[test]
+fn a_vocabulary_of_english_reads_related_languages_and_no_others() {
+    let Some(directory) = minilm() else { return };
+    let tokens = Tokens::load(&directory).unwrap();
+    for text in [
+        "which database did we choose?",
+        "vpn mtu",
+        "Wie heißt die zweite Verwaltungsebene in Polen?",
+        "Jak zmienić bazę danych w projekcie?",
+        "veritabanını nasıl değiştiririz",
+        "fix the bug in the 数据库 module",
+    ] {
+        let share = tokens.unread_share(text).unwrap();
+        assert!(share <= 0.34, "{text}: {share}");
+    }
+    for text in [
+        "数据库在哪里",
+        "データベースの移行",
+        "한국어 데이터베이스를 어떻게 바꾸나요",
+        "Что делала компания?",
+        "ฐานข้อมูลอยู่ที่ไหน",
+        "ποια είναι η πρωτεύουσα",
+        "ما هي عاصمة فرنسا",
+    ] {
+        let share = tokens.unread_share(text).unwrap();
+        assert!(share > 0.6, "{text}: {share}");
+    }
+}

@@ -27,6 +27,19 @@ pub(crate) fn in_range(
     value
 }
 
+/// The validated `min_relevance` of a search.
+pub(crate) fn min_relevance(given: Option<f64>, violations: &mut Violations) -> Option<f64> {
+    if let Some(min) = given
+        && !(0.0..=1.0).contains(&min)
+    {
+        violations.push(
+            "min_relevance",
+            format!("`min_relevance` is {min}; the allowed range is 0 to 1"),
+        );
+    }
+    given
+}
+
 /// The validated limit and offset of a search.
 pub(crate) fn page(
     limit: Option<i64>,

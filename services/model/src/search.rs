@@ -147,6 +147,10 @@ search_request!(
         /// The query in natural language: 1 to 10 000 characters, not blank.
         #[schema(required, example = "which database did we choose?")]
         query: String,
+        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 entries are considered; default: none is dropped.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(minimum = 0, maximum = 1)]
+        min_relevance: Option<f64>,
     }
 );
 
@@ -170,6 +174,10 @@ search_request!(
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 1, maximum = 1000)]
         rrf_k: Option<i64>,
+        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 entries are considered; default: none is dropped.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(minimum = 0, maximum = 1)]
+        min_relevance: Option<f64>,
     }
 );
 
@@ -207,6 +215,10 @@ pub struct SearchHit {
     /// How well it matches the query; absent in a search by filters alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<Scores>,
+    /// How likely the entry is about the query, 0 to 1, comparable between queries; only in semantic and hybrid search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub relevance: Option<f64>,
     /// A snippet with `<mark>` around the best hits; absent unless `highlight` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highlighted: Option<String>,
@@ -350,6 +362,9 @@ pub struct SemanticSearchContextReply {
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
+    /// What limits the results, such as that none is clearly relevant; absent if nothing does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The owner's revision that this reply shows.
     pub revision: i64,
 }
@@ -376,7 +391,8 @@ pub struct HybridSearchContextReply {
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
-    /// What limits the results, such as a search that could not run; absent if nothing does.
+    /// What limits the results, such as a search that could not run, or that none is clearly relevant; absent if
+    /// nothing does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The owner's revision that this reply shows.

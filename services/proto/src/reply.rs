@@ -190,6 +190,7 @@ impl TryFrom<SearchHit> for pb::ContextHit {
             images,
             scores,
             highlighted,
+            relevance,
         } = hit;
         Ok(Self {
             id,
@@ -211,6 +212,7 @@ impl TryFrom<SearchHit> for pb::ContextHit {
                 Scores::Hybrid(scores) => pb::context_hit::Scores::HybridScores(scores.into()),
             }),
             highlighted,
+            relevance,
         })
     }
 }
@@ -235,6 +237,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             images,
             scores,
             highlighted,
+            relevance,
         } = hit;
         Ok(Self {
             id,
@@ -256,6 +259,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
                 pb::context_hit::Scores::HybridScores(scores) => Scores::Hybrid(scores.into()),
             }),
             highlighted,
+            relevance,
         })
     }
 }
@@ -368,7 +372,7 @@ macro_rules! search_reply {
 search_reply! {
     SearchContextReply = SearchContextResponse {}
     FtsSearchContextReply = FtsSearchContextResponse { query, mode, language, fts_available, warnings }
-    SemanticSearchContextReply = SemanticSearchContextResponse { query, model }
+    SemanticSearchContextReply = SemanticSearchContextResponse { query, model, warnings }
     HybridSearchContextReply = HybridSearchContextResponse { query, fusion_method, search_modes_used, fts_count, semantic_count, warnings }
 }
 

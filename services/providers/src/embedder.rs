@@ -76,6 +76,13 @@ pub trait Embedder: Send + Sync {
     /// Byte offset at which each token of the text starts, ascending. Slow for long texts.
     fn token_starts(&self, text: &str) -> Vec<usize>;
 
+    /// Whether the model can read a query in this language, as far as its tokenizer shows. True for a provider whose
+    /// tokenizer is not known.
+    fn can_read(&self, query: &str) -> bool {
+        let _ = query;
+        true
+    }
+
     /// A vector of length 1 for each text, in order.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
-use context_store::bm25::{B, K1, PADDING};
+use context_store::bm25::{B, CONTEXT_WORDS, K1, PADDING};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
@@ -415,7 +415,11 @@ pub(crate) fn ranked<'v>(
 fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fragment<'v> {
     let (entries, weighted, or_of_context) = if context_weight > 0.0 {
         // The words of context windows make most of a thread match. The defaults of hybrid search were tuned with this.
-        let weighted = format!("+ {context_weight:.6} * (m.context @@ t.term)::int");
+        // As `context_store::bm25::context_weight`.
+        let weighted = format!(
+            "+ {context_weight:.6} * (m.context @@ t.term)::int \
+             * power(least(1, {CONTEXT_WORDS:.1} / greatest(1, length(m.words))), 2)"
+        );
         (
             Fragment::new("count(*)"),
             Fragment::new(weighted),

@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use context_store::bm25::{B, K1, PADDING};
+use context_store::bm25::{B, K1, PADDING, context_weight};
 use libsqlite3_sys as ffi;
 
 use crate::cancel;
@@ -26,7 +26,7 @@ const CONTEXT: c_int = 1;
 
 /// Registers `match_score(table, words, weight)` on a connection: the score of the row, higher for better matches. Only
 /// the first `words` phrases of the expression count. A match in the text counts 1, a match among the context keywords
-/// `weight`.
+/// `weight`, or less in a long text.
 ///
 /// # Safety
 /// `api` must be the FTS5 API of an open connection.
@@ -96,6 +96,7 @@ unsafe fn score(
         let mut length = 0;
         done(column_size(row, TEXT, &raw mut length))?;
         let norm = K1 * (1.0 - B + B * (f64::from(length) + PADDING) / (query.average + PADDING));
+        let context = context_weight(weight, f64::from(length));
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
             let mut positions = ffi::Fts5PhraseIter {
@@ -114,7 +115,7 @@ unsafe fn score(
             while column >= 0 {
                 frequency += match column {
                     TEXT => 1.0,
-                    CONTEXT => weight,
+                    CONTEXT => context,
                     _ => 0.0,
                 };
                 phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);

@@ -9,3 +9,24 @@ pub const B: f64 = 0.75;
 /// ones answer more questions. In long conversations the padding increases the evidence found among the first ten
 /// results by .03, or by .05 with context keywords. It changes nothing for abstracts (docs/benchmarks.md).
 pub const PADDING: f64 = 60.0;
+/// Up to this many words of an entry's own, its context keywords have their full weight. The weight falls with the
+/// square of the length beyond it: a short turn lacks the words of the question before it, a long message does not.
+pub const CONTEXT_WORDS: f64 = 50.0;
+
+/// The weight of the context keywords of an entry with this many words of its own.
+#[must_use]
+pub fn context_weight(weight: f64, words: f64) -> f64 {
+    weight * (CONTEXT_WORDS / words.max(1.0)).min(1.0).powi(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_keywords_weigh_less_in_long_entries() {
+        assert_eq!(context_weight(0.4, 0.0), 0.4);
+        assert_eq!(context_weight(0.4, CONTEXT_WORDS), 0.4);
+        assert_eq!(context_weight(0.4, 2.0 * CONTEXT_WORDS), 0.1);
+    }
+}

@@ -81,6 +81,15 @@ pub enum Backend {
     Remote(Box<context_parity::Client>),
 }
 
+/// A result.
+#[derive(Debug, Clone, Copy)]
+pub struct Hit {
+    /// The entry.
+    pub id: i64,
+    /// Its relevance, if the search has one.
+    pub relevance: Option<f64>,
+}
+
 /// High enough that no request is cut off. The evaluation measures relevance, not speed.
 const RERANK_TIMEOUT_MS: u32 = 60_000;
 
@@ -164,11 +173,11 @@ impl Entries {
 }
 
 impl Backend {
-    /// The ids of the results, best first.
+    /// The results, best first.
     ///
     /// # Errors
     /// The error, if the reply has no results.
-    pub async fn search(&mut self, request: Request) -> Result<Vec<i64>, Error> {
+    pub async fn search(&mut self, request: Request) -> Result<Vec<Hit>, Error> {
         match self {
             Self::Engine(engine) => {
                 let caller = Caller::local();
@@ -192,7 +201,10 @@ impl Backend {
                 Ok(found
                     .map_err(|error| error.message)?
                     .iter()
-                    .map(|hit| hit.id)
+                    .map(|hit| Hit {
+                        id: hit.id,
+                        relevance: hit.relevance,
+                    })
                     .collect())
             }
             Self::Remote(backend) => {
@@ -213,9 +225,10 @@ impl Backend {
                         results
                             .iter()
                             .map(|hit| {
-                                hit["id"]
-                                    .as_i64()
-                                    .ok_or_else(|| "a result has no id".into())
+                                Ok(Hit {
+                                    id: hit["id"].as_i64().ok_or("a result has no id")?,
+                                    relevance: hit["relevance"].as_f64(),
+                                })
                             })
                             .collect()
                     }

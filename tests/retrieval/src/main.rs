@@ -16,6 +16,7 @@ mod clock;
 mod error;
 mod measure;
 mod method;
+mod relevance;
 mod set;
 
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ use crate::clock::SetClock;
 use crate::error::Error;
 use crate::measure::Scores;
 use crate::method::Method;
-use crate::set::Set;
+use crate::set::{Half, Set};
 
 /// Maximum number of entries stored together.
 const BATCH: usize = 100;
@@ -47,9 +48,18 @@ const BATCH: usize = 100;
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
-    /// The entries and questions, as JSON lines
-    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/long-chats.jsonl"))]
-    set: PathBuf,
+    /// The entries and questions, as JSON lines; a directory stands for the sets in it, and several sets give a summary
+    #[arg(value_name = "SET", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/long-chats.jsonl"))]
+    sets: Vec<PathBuf>,
+    /// Use one half of each set's questions: tune defaults on one, and check them once on the other
+    #[arg(long, value_enum, default_value = "all")]
+    half: Half,
+    /// Print the summary also for one set
+    #[arg(long)]
+    summary: bool,
+    /// Measure relevance instead: whether it tells answerable questions from questions about other topics
+    #[arg(long)]
+    relevance: bool,
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     model: Option<PathBuf>,
@@ -97,52 +107,42 @@ struct Cli {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let cli = Cli::parse();
-    let set = Set::read(&cli.set)?;
-    let directory = tempfile::tempdir()?;
-    let database = directory.path().join("contexts.db");
-    let defaults = ContextWindow::default();
-    let context_window = ContextWindow {
-        entries: cli.context_neighbours.unwrap_or(defaults.entries),
-        gap: cli.context_gap_minutes.map_or(defaults.gap, |minutes| {
-            Duration::from_secs(minutes.saturating_mul(60))
-        }),
-    };
-    let store: Arc<dyn Store> = match &cli.postgres {
-        None => Arc::new(SqliteStore::open(Config {
-            context_window,
-            ..Config::new(&database)
-        })?),
-        Some(url) => {
-            empty(
-                PostgresStore::open(PostgresConfig {
-                    context_window,
-                    ..PostgresConfig::new(Target::parse(url)?)
-                })
-                .await?,
-            )
-            .await?
-        }
-    };
-    let defaults = EngineConfig::default();
-    let (search, rerank) = (&defaults.search, &defaults.rerank);
-    let config = EngineConfig {
-        search: SearchConfig {
-            hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(search.hybrid_rrf_k),
-            hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(search.hybrid_rank_window),
-            ..search.clone()
-        },
-        rerank: RerankConfig {
-            context_weight: cli.rerank_context_weight.unwrap_or(rerank.context_weight),
-            context_gap: context_window.gap,
-            store_tokens: cli.store_tokens,
-            budget_ms: cli.rerank_budget_ms,
-            ..*rerank
-        },
-        ..defaults
-    };
-    let weight = cli
-        .hybrid_context_weight
-        .unwrap_or(config.search.hybrid_context_weight);
+    let paths = set::files(&cli.sets)?;
+    let embedder = load(cli.model.clone()).await?;
+    if cli.relevance {
+        let embedder = embedder.ok_or("relevance needs a model (--model)")?;
+        return relevance::report(&cli, &paths, &embedder).await;
+    }
+    if paths.len() == 1 && !cli.summary {
+        let set = Set::read(&paths[0])?.of(cli.half);
+        return rows(&cli, &set, embedder.as_ref()).await;
+    }
+    summary(&cli, &paths, embedder.as_ref()).await
+}
+
+/// Prints a row for each search.
+async fn rows(cli: &Cli, set: &Set, embedder: Option<&Arc<dyn Embedder>>) -> Result<(), Error> {
+    let opened = Opened::fill(cli, set, embedder).await?;
+    let defaults = &opened.config;
+    println!(
+        "{} entries, {} questions; stored in {:.1} s",
+        set.entries.len(),
+        set.questions.len(),
+        opened.seconds
+    );
+    let weight = opened.context_weight;
+    let (k, window) = (
+        defaults.search.hybrid_rrf_k,
+        defaults.search.hybrid_rank_window,
+    );
+    let rerank_context = defaults.rerank.context_weight;
+    println!(
+        "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={rerank_context}"
+    );
+    println!(
+        "{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}",
+        "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms"
+    );
     let setup = |reranking, context_weight| Setup {
         reranking,
         context_weight,
@@ -152,49 +152,6 @@ async fn main() -> Result<(), Error> {
         setup(Switch::Auto, weight),
         setup(Switch::False, 0.0),
     );
-    let embedder: Option<Arc<dyn Embedder>> = match cli.model.clone() {
-        None => None,
-        Some(path) => {
-            let model = ModelDirectory::new(path, None);
-            let loaded = tokio::task::spawn_blocking(move || {
-                LocalEmbedder::load(&model, model.prefixes()?, ChunkWish::default())
-            })
-            .await?;
-            Some(Arc::new(loaded?))
-        }
-    };
-    let local = Local {
-        store,
-        clock: Arc::new(SetClock::default()),
-        embedder,
-        config: config.clone(),
-    };
-    let started = Instant::now();
-    let keys = fill(&local.engine(reranking).await?, &local.clock, &set).await?;
-    println!(
-        "{} entries, {} questions; stored in {:.1} s",
-        set.entries.len(),
-        set.questions.len(),
-        started.elapsed().as_secs_f64()
-    );
-    let (k, window) = (config.search.hybrid_rrf_k, config.search.hybrid_rank_window);
-    let rerank_context = config.rerank.context_weight;
-    println!(
-        "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={rerank_context}"
-    );
-    println!(
-        "{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}",
-        "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms"
-    );
-    let entries = match cli.over.remote() {
-        None => Entries::Local(local),
-        Some(remote) => {
-            local.store.close().await;
-            // No other process or store may have the database open.
-            drop(local);
-            Entries::InDatabase(remote, settings(&cli, &database, &context_window, &config)?)
-        }
-    };
     let mut open: Option<(Setup, Backend)> = None;
     for (name, method, setup) in [
         ("fts", Method::Fts, plain),
@@ -229,35 +186,217 @@ async fn main() -> Result<(), Error> {
                 if let Some((_, backend)) = other {
                     backend.close().await;
                 }
-                entries.open(setup).await?
+                opened.entries.open(setup).await?
             }
         };
+        let (scores, median) = opened
+            .evaluate(&mut backend, method, set, cli.all_threads)
+            .await?;
+        open = Some((setup, backend));
+        println!("{name:<26} {scores} {median:>8.1}");
+    }
+    if let Some((_, backend)) = open {
+        backend.close().await;
+    }
+    opened.close().await;
+    Ok(())
+}
+
+/// Prints a line for each set: R@10 and nDCG@10 of each retriever, of hybrid search, and of hybrid search reranked.
+async fn summary(
+    cli: &Cli,
+    paths: &[PathBuf],
+    embedder: Option<&Arc<dyn Embedder>>,
+) -> Result<(), Error> {
+    if embedder.is_none() {
+        return Err("several sets need a model (--model)".into());
+    }
+    println!("| set | entries | questions | fts | semantic | hybrid | hybrid reranked |");
+    println!("|---|---|---|---|---|---|---|");
+    for path in paths {
+        let set = Set::read(path)?.of(cli.half);
+        let opened = Opened::fill(cli, &set, embedder).await?;
+        let setup = |reranking| Setup {
+            reranking,
+            context_weight: opened.context_weight,
+        };
+        let mut cells = Vec::new();
+        for (method, reranking) in [
+            (Method::Fts, Switch::False),
+            (Method::Semantic, Switch::False),
+            (Method::Hybrid, Switch::False),
+            (Method::Hybrid, Switch::Auto),
+        ] {
+            let mut backend = opened.entries.open(setup(reranking)).await?;
+            let (scores, _) = opened
+                .evaluate(&mut backend, method, &set, cli.all_threads)
+                .await?;
+            backend.close().await;
+            cells.push(scores.recall_and_ndcg());
+        }
+        opened.close().await;
+        println!(
+            "| {} | {} | {} | {} |",
+            name(path),
+            set.entries.len(),
+            set.questions.len(),
+            cells.join(" | ")
+        );
+    }
+    Ok(())
+}
+
+/// The name of a set's file without its extension.
+fn name(path: &Path) -> String {
+    path.file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Loads the embedding model.
+async fn load(path: Option<PathBuf>) -> Result<Option<Arc<dyn Embedder>>, Error> {
+    let Some(path) = path else { return Ok(None) };
+    let model = ModelDirectory::new(path, None);
+    let loaded = tokio::task::spawn_blocking(move || {
+        LocalEmbedder::load(&model, model.prefixes()?, ChunkWish::default())
+    })
+    .await?;
+    Ok(Some(Arc::new(loaded?)))
+}
+
+/// A database with the entries of a set.
+struct Opened {
+    entries: Entries,
+    /// The key of each entry, by its id.
+    keys: Vec<String>,
+    config: EngineConfig,
+    context_weight: f64,
+    /// How long storing the entries took.
+    seconds: f64,
+    /// Contains the database.
+    _directory: tempfile::TempDir,
+}
+
+impl Opened {
+    /// Stores the entries of a set in a new database.
+    async fn fill(
+        cli: &Cli,
+        set: &Set,
+        embedder: Option<&Arc<dyn Embedder>>,
+    ) -> Result<Self, Error> {
+        let directory = tempfile::tempdir()?;
+        let database = directory.path().join("contexts.db");
+        let defaults = ContextWindow::default();
+        let context_window = ContextWindow {
+            entries: cli.context_neighbours.unwrap_or(defaults.entries),
+            gap: cli.context_gap_minutes.map_or(defaults.gap, |minutes| {
+                Duration::from_secs(minutes.saturating_mul(60))
+            }),
+        };
+        let store: Arc<dyn Store> = match &cli.postgres {
+            None => Arc::new(SqliteStore::open(Config {
+                context_window,
+                ..Config::new(&database)
+            })?),
+            Some(url) => {
+                empty(
+                    PostgresStore::open(PostgresConfig {
+                        context_window,
+                        ..PostgresConfig::new(Target::parse(url)?)
+                    })
+                    .await?,
+                )
+                .await?
+            }
+        };
+        let config = engine_config(cli, &context_window);
+        let context_weight = cli
+            .hybrid_context_weight
+            .unwrap_or(config.search.hybrid_context_weight);
+        let local = Local {
+            store,
+            clock: Arc::new(SetClock::default()),
+            embedder: embedder.cloned(),
+            config: config.clone(),
+        };
+        let started = Instant::now();
+        let setup = Setup {
+            reranking: Switch::Auto,
+            context_weight,
+        };
+        let keys = fill(&local.engine(setup).await?, &local.clock, set).await?;
+        let seconds = started.elapsed().as_secs_f64();
+        let entries = match cli.over.remote() {
+            None => Entries::Local(local),
+            Some(remote) => {
+                local.store.close().await;
+                // No other process or store may have the database open.
+                drop(local);
+                Entries::InDatabase(remote, settings(cli, &database, &context_window, &config)?)
+            }
+        };
+        Ok(Self {
+            entries,
+            keys,
+            config,
+            context_weight,
+            seconds,
+            _directory: directory,
+        })
+    }
+
+    /// The scores of a search over all questions, and its median time in milliseconds.
+    async fn evaluate(
+        &self,
+        backend: &mut Backend,
+        method: Method,
+        set: &Set,
+        all_threads: bool,
+    ) -> Result<(Scores, f64), Error> {
         let (mut scores, mut times) = (Scores::default(), Vec::new());
         for question in &set.questions {
-            let thread = question.thread_id.clone().filter(|_| !cli.all_threads);
+            let thread = question.thread_id.clone().filter(|_| !all_threads);
             let request = method.request(&question.text, thread);
             let started = Instant::now();
             let found = backend.search(request).await?;
             times.push(started.elapsed());
             let found: Vec<&str> = found
                 .iter()
-                .filter_map(|id| keys.get(usize::try_from(*id).ok()?))
+                .filter_map(|hit| self.keys.get(usize::try_from(hit.id).ok()?))
                 .map(String::as_str)
                 .collect();
             scores.add(&found, &question.relevant);
         }
-        open = Some((setup, backend));
         times.sort_unstable();
         let median = times
             .get(times.len() / 2)
             .map_or(0.0, |time| time.as_secs_f64() * 1e3);
-        println!("{name:<26} {scores} {median:>8.1}");
+        Ok((scores, median))
     }
-    if let Some((_, backend)) = open {
-        backend.close().await;
+
+    async fn close(self) {
+        self.entries.close().await;
     }
-    entries.close().await;
-    Ok(())
+}
+
+/// The settings of the engine, except for those that differ between the rows.
+fn engine_config(cli: &Cli, context_window: &ContextWindow) -> EngineConfig {
+    let defaults = EngineConfig::default();
+    let (search, rerank) = (&defaults.search, &defaults.rerank);
+    EngineConfig {
+        search: SearchConfig {
+            hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(search.hybrid_rrf_k),
+            hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(search.hybrid_rank_window),
+            ..search.clone()
+        },
+        rerank: RerankConfig {
+            context_weight: cli.rerank_context_weight.unwrap_or(rerank.context_weight),
+            context_gap: context_window.gap,
+            store_tokens: cli.store_tokens,
+            budget_ms: cli.rerank_budget_ms,
+            ..*rerank
+        },
+        ..defaults
+    }
 }
 
 /// The settings of the services on the database, except for those that differ between the rows.

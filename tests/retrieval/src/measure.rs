@@ -33,6 +33,14 @@ impl Scores {
     }
 }
 
+impl Scores {
+    /// R@10 and nDCG@10, for a cell of the summary.
+    pub fn recall_and_ndcg(&self) -> String {
+        let mean = |sum: f64| sum / self.questions.max(1.0);
+        format!("{:.3} {:.3}", mean(self.recall_10), mean(self.ndcg_10))
+    }
+}
+
 impl std::fmt::Display for Scores {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use crate::Error;
@@ -42,6 +43,66 @@ enum Line {
     Question(Question),
 }
 
+/// A part of a set's questions. All questions with the same first relevant entry are in the same half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Half {
+    /// All questions
+    All,
+    /// The half to tune defaults on
+    Tune,
+    /// The half to check them on
+    HoldOut,
+}
+
+impl Half {
+    /// Whether a question is in this half.
+    fn has(self, question: &Question) -> bool {
+        // FNV-1a, so that the halves stay the same for ever.
+        let hash = question.relevant.first().map_or(0, |key| {
+            key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            })
+        });
+        // The last bits of similar keys differ little, so all bits are mixed into the first one.
+        let first = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0;
+        match self {
+            Self::All => true,
+            Self::Tune => first,
+            Self::HoldOut => !first,
+        }
+    }
+}
+
+/// The files of sets. A directory stands for its files that end in `.jsonl`, in the order of their names.
+///
+/// # Errors
+/// The directory cannot be read or has no sets.
+pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let file = entry?.path();
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "jsonl")
+            {
+                found.push(file);
+            }
+        }
+        if found.is_empty() {
+            return Err(format!("{}: no file ends in .jsonl", path.display()).into());
+        }
+        found.sort_unstable();
+        files.append(&mut found);
+    }
+    Ok(files)
+}
+
 /// Entries and questions.
 #[derive(Debug, Default)]
 pub struct Set {
@@ -52,6 +113,13 @@ pub struct Set {
 }
 
 impl Set {
+    /// The set with one half of its questions.
+    #[must_use]
+    pub fn of(mut self, half: Half) -> Self {
+        self.questions.retain(|question| half.has(question));
+        self
+    }
+
     /// Reads JSON lines.
     ///
     /// # Errors

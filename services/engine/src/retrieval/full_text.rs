@@ -140,6 +140,8 @@ impl Retrieval {
             },
             filter,
             page,
+            min_relevance: None,
+            readable: self.unread_by(&query).is_none(),
             min_revision,
             include_images,
             highlight,

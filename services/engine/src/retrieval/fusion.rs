@@ -28,8 +28,14 @@ pub(super) enum Fusion {
 
 /// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
 const FTS_WEIGHT: f64 = 0.6;
-/// Weight of full-text scores in [`Fused::blend`].
-const BLEND_FTS_WEIGHT: f64 = 0.65;
+/// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
+const LEAD_WEIGHT: f64 = 0.05;
+/// Limits of the weight of full-text scores in [`Fused::blend`].
+const BLEND_FTS_WEIGHTS: (f64, f64) = (0.1, 0.9);
+/// Number of the best hits of a ranking from which the lead of the first is computed.
+const CROWD: usize = 64;
+/// Rankings with fewer hits have no lead.
+const MIN_CROWD: usize = 4;
 
 impl Fusion {
     /// The name in requests and replies.
@@ -47,8 +53,8 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking: always the weighted sum. Ranks do not show how much better one entry is than the next.
-    /// An entry beyond the first part gets 1 less: at most 0, and the entries of the first part have at least 0.
+    /// The score for reranking: always a weighted sum. Ranks do not show how much better one entry is than the next. The
+    /// weights depend on the query (see [`blend_fts_weight`]). An entry beyond the first part gets 1 less: at most 0, and the entries of the first part have at least 0.
     pub blend: f64,
     /// The full-text retriever's rank, from 1. With reciprocal rank fusion `None` if it does not count towards the
     /// score.
@@ -70,13 +76,14 @@ const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
     let mut seen = HashSet::new();
+    let fts_weight = blend_fts_weight(ranking);
     for places in PARTS.windows(2) {
         let part_of = |len: usize| places[0].min(len)..places[1].min(len);
         let fts = &ranking.fts[part_of(ranking.fts.len())];
         let semantic = &ranking.semantic[part_of(ranking.semantic.len())];
         let first = i64::try_from(places[0]).unwrap_or(0) + 1;
         fused.extend(
-            fuse_part(fts, semantic, first, fusion)
+            fuse_part(fts, semantic, first, fusion, fts_weight)
                 .into_iter()
                 .filter(|entry| seen.insert(entry.id)),
         );
@@ -84,8 +91,50 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     fused
 }
 
-/// Fuses one part of each ranking. The parts begin at rank `first`.
-fn fuse_part(fts: &[FtsHit], semantic: &[SemanticHit], first: i64, fusion: Fusion) -> Vec<Fused> {
+/// The weight of full-text scores in [`Fused::blend`]. The retriever whose best hit stands out more from its ranking
+/// gets more weight: it has found something specific. Full text has no lead when the query's words are not in the
+/// entries, or are in many of them.
+fn blend_fts_weight(ranking: &Ranking) -> f64 {
+    let fts = lead(ranking.fts.iter().map(|found| found.score));
+    let semantic = lead(ranking.semantic.iter().map(|found| {
+        // The cosine similarity.
+        1.0 - found.distance * found.distance / 2.0
+    }));
+    let (min, max) = BLEND_FTS_WEIGHTS;
+    (0.5 + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
+}
+
+/// By how many standard deviations the first of these scores exceeds the mean of the first [`CROWD`]. 0 if there are
+/// too few, or if all are equal.
+fn lead(scores: impl Iterator<Item = f64>) -> f64 {
+    let scores: Vec<f64> = scores.take(CROWD).collect();
+    if scores.len() < MIN_CROWD {
+        return 0.0;
+    }
+    let count = scores.len() as f64;
+    let mean = scores.iter().sum::<f64>() / count;
+    let variance = scores
+        .iter()
+        .map(|score| (score - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    let deviation = variance.sqrt();
+    if deviation > 1e-9 {
+        (scores[0] - mean) / deviation
+    } else {
+        0.0
+    }
+}
+
+/// Fuses one part of each ranking. The parts begin at rank `first`. `blend_fts_weight` is the weight of full-text
+/// scores in the blend.
+fn fuse_part(
+    fts: &[FtsHit],
+    semantic: &[SemanticHit],
+    first: i64,
+    fusion: Fusion,
+    blend_fts_weight: f64,
+) -> Vec<Fused> {
     let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(fts.len() + semantic.len());
     for (rank, found) in (first..).zip(fts) {
         let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
@@ -106,7 +155,7 @@ fn fuse_part(fts: &[FtsHit], semantic: &[SemanticHit], first: i64, fusion: Fusio
             .map_or(0.0, |found| scaled_semantic(-found.distance));
         let convex = |fts_weight: f64| fts_weight * fts + (1.0 - fts_weight) * semantic;
         let penalty = if first == 1 { 0.0 } else { 1.0 };
-        entry.blend = convex(BLEND_FTS_WEIGHT) - penalty;
+        entry.blend = convex(blend_fts_weight) - penalty;
         entry.score = match fusion {
             Fusion::ReciprocalRank { k, window } => entry.reciprocal_ranks(k, window),
             Fusion::Convex => convex(FTS_WEIGHT),
@@ -264,7 +313,7 @@ mod tests {
             blends.sort_unstable_by_key(|(id, _)| *id);
             blends
         };
-        assert_eq!(blends(Fusion::Convex), [(7, 0.65), (8, 0.35), (9, 0.0)]);
+        assert_eq!(blends(Fusion::Convex), [(7, 0.5), (8, 0.5), (9, 0.0)]);
         assert_eq!(blends(RRF), blends(Fusion::Convex));
         let all: Vec<i64> = (1..=500).collect();
         let deep = fuse(&ranking(&all, &all), Fusion::Convex);
@@ -272,6 +321,32 @@ mod tests {
             deep[..FIRST_PART].iter().all(|entry| entry.blend >= 0.0)
                 && deep[FIRST_PART..].iter().all(|entry| entry.blend <= 0.0)
         );
+    }
+
+    #[test]
+    fn the_retriever_whose_best_hit_stands_out_more_weighs_more_in_the_blend() {
+        let ids: Vec<i64> = (1..=100).collect();
+        let even = ranking(&[], &ids);
+        let scores = |first: f64| {
+            let fts = ids.iter().map(|id| FtsHit {
+                id: 101 - id,
+                score: if *id == 1 { first } else { 1.0 / *id as f64 },
+            });
+            Ranking {
+                fts: fts.collect(),
+                ..even.clone()
+            }
+        };
+        let weight = |first| blend_fts_weight(&scores(first));
+        assert!(weight(20.0) > 0.7, "{}", weight(20.0));
+        assert!(weight(0.5) < weight(20.0) && weight(0.5) > 0.5);
+        assert!(blend_fts_weight(&even) < 0.5, "no full-text hits");
+        // The order of the fused ranking does not depend on it.
+        let order = |first| {
+            let fused = fuse(&scores(first), RRF);
+            fused.iter().map(|entry| entry.id).collect::<Vec<_>>()
+        };
+        assert_eq!(order(20.0), order(0.5));
     }
 
     #[test]

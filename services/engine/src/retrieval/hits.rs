@@ -132,6 +132,7 @@ impl Retrieval {
             images,
             scores,
             highlighted,
+            relevance: None,
         }
     }
 

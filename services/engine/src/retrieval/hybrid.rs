@@ -63,6 +63,7 @@ impl Retrieval {
         let fusion = parse_fusion(request.fusion_method.as_deref(), rrf, &mut violations);
         let page = requested_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
+        let min_relevance = validate::min_relevance(request.min_relevance, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
 
@@ -73,6 +74,7 @@ impl Retrieval {
             semantic,
             encoded,
             rarest,
+            unread_by,
             mut unavailable_because,
         } = self
             .retrievers(caller, &wanted, &request.query, read::at(min_revision))
@@ -90,6 +92,8 @@ impl Retrieval {
             },
             filter,
             page,
+            min_relevance,
+            readable: unread_by.is_none(),
             min_revision,
             include_images: request.include_images,
             highlight: false,
@@ -118,6 +122,10 @@ impl Retrieval {
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
             plan.extend(rarest);
+            let left_out = unread_by.filter(|_| search.rank.semantic.is_none());
+            plan.extend(left_out.map(|model| {
+                format!("semantic: left out, because the model {model} cannot read the query")
+            }));
             plan.push(format!(
                 "fusion: {} of {fts_count} full-text and {semantic_count} semantic candidates",
                 fusion.name()
@@ -164,6 +172,7 @@ impl Retrieval {
             rarest,
             semantic: None,
             encoded: None,
+            unread_by: None,
             unavailable_because: Vec::new(),
         };
         let reasons = &mut retrievers.unavailable_because;
@@ -172,6 +181,12 @@ impl Retrieval {
         }
         let mut failure = None;
         if wanted.semantic {
+            retrievers.unread_by = self.unread_by(query);
+            // The vectors of a query that the model cannot read only disturb the other ranking. They are used when
+            // they were asked for alone.
+            if retrievers.unread_by.is_some() && full_text_works {
+                return Ok(retrievers);
+            }
             match self.embedded_query(query).await {
                 Ok(embedded) => {
                     retrievers.semantic = Some(embedded.search);
@@ -196,6 +211,13 @@ impl Retrieval {
             }
             None => Error::new(Reason::FeatureUnavailable, message),
         })
+    }
+
+    /// The name of the embedding model in use if it cannot read the query.
+    pub(super) fn unread_by(&self, query: &str) -> Option<String> {
+        let active = self.embeddings.model().ok()?;
+        let embedder = &active.embedder;
+        (!embedder.can_read(query)).then(|| embedder.model().name.clone())
     }
 
     /// The query of the full-text retriever. It matches entries with any of the query's words, because a question in
@@ -237,6 +259,8 @@ struct Retrievers {
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.
     encoded: Option<EncodedQuery>,
+    /// The embedding model, if the semantic retriever is requested and the model cannot read the query.
+    unread_by: Option<String>,
     /// Why the other requested retrievers are unavailable.
     unavailable_because: Vec<String>,
 }

@@ -9,6 +9,7 @@
 //!   revision. Before reranking, `fusion` combines the two rankings of a hybrid search.
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
 //!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
+//! - `relevance` says how likely an entry is about the query at all.
 //! - `hits` converts entries to results.
 //! - `embedding` holds the model in use and creates the vectors of stored texts.
 
@@ -21,6 +22,7 @@ mod hybrid;
 mod late_interaction;
 mod long_query;
 mod ranked;
+mod relevance;
 mod rerank;
 mod reranker;
 mod semantic;

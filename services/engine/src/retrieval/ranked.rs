@@ -12,6 +12,7 @@ use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 use super::Retrieval;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
+use super::relevance::{CLEARLY_RELEVANT, CONSIDERED};
 use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
@@ -42,6 +43,10 @@ pub(super) struct RankedSearch<'r> {
     pub rank: RankSearch,
     pub filter: Filter,
     pub page: Page,
+    /// Entries with a lower relevance are dropped.
+    pub min_relevance: Option<f64>,
+    /// Whether the embedding model can read the query. If not, its vectors say nothing.
+    pub readable: bool,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
     /// Whether each result has a snippet with the words of the full-text query marked.
@@ -114,27 +119,57 @@ impl Retrieval {
 
         let mut hits = combine(&ranking);
         let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
-        // Reranking reads the nearest chunks, which only exact hits name.
-        let chosen = self.chosen_for_reranking(&candidates);
-        if self.measure(caller, search, &mut hits, &chosen).await? {
+        let reranked = if search.readable || self.has_reranker() {
+            // Reranking reads the nearest chunks, which only exact hits name.
+            let chosen = self.chosen_for_reranking(&candidates);
+            if self.measure(caller, search, &mut hits, &chosen).await? {
+                candidates = hits.iter().map(|hit| hit.candidate()).collect();
+            }
+            let query = RerankQuery {
+                text: search.query,
+                encoded: search.encoded.clone(),
+            };
+            self.rerank(caller, query, &candidates, &mut plan).await
+        } else {
+            Reranked::unchanged(&candidates)
+        };
+        let (mut order, rerank_warning) = (reranked.order, reranked.warning);
+        let considered = considered(search, &order, &reranked.interaction);
+        if self.measure(caller, search, &mut hits, &considered).await? {
             candidates = hits.iter().map(|hit| hit.candidate()).collect();
         }
-        let query = RerankQuery {
-            text: search.query,
-            encoded: search.encoded.clone(),
-        };
-        let Reranked { order, warning } = self.rerank(caller, query, &candidates, &mut plan).await;
+        let weighed: Vec<Candidate> = candidates
+            .iter()
+            .filter(|candidate| considered.contains(&candidate.id))
+            .copied()
+            .collect();
+        let relevances = self
+            .relevances_of(caller, search, &ranking, &reranked.interaction, &weighed)
+            .await?;
+        let best = relevances.values().copied().fold(0.0, f64::max);
+        if !reranked.interaction.is_empty() {
+            // The blend with late interaction says which candidate is best, even of a bad lot.
+            for (_, score) in &mut order {
+                *score = score.map(|score| score * best);
+            }
+        }
+        if let Some(min) = search.min_relevance {
+            order.retain(|(id, _)| {
+                relevances
+                    .get(id)
+                    .is_some_and(|relevance| *relevance >= min)
+            });
+        }
 
         let shown = in_page(&order, search.page);
         let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
-        self.measure(caller, search, &mut hits, &ids.iter().copied().collect())
-            .await?;
         let entries = self
             .entries_in_order(caller, ids, search, ranking.revision)
             .await?;
         let changed = shown.len() - entries.len();
 
-        let mut warnings: Vec<String> = warning.into_iter().collect();
+        let mut warnings: Vec<String> = rerank_warning.into_iter().collect();
+        warnings.extend(relevance_warning(search, &order, best, hits.len()));
         warnings.extend(ranking.capped_at.map(cap_warning));
         let rerank_scores: HashMap<i64, Option<f64>> = shown.iter().copied().collect();
         let scores: HashMap<i64, Scores> = candidates
@@ -151,7 +186,10 @@ impl Retrieval {
             }
             _ => None,
         };
-        let (results, damaged) = self.results(entries, scores, highlighted).await?;
+        let (mut results, damaged) = self.results(entries, scores, highlighted).await?;
+        for hit in &mut results {
+            hit.relevance = relevances.get(&hit.id).copied();
+        }
         warnings.extend(damaged);
         let page = RankedPage {
             results,
@@ -201,6 +239,30 @@ impl Retrieval {
             }
         }
         Ok(true)
+    }
+
+    /// The relevance of these candidates.
+    async fn relevances_of(
+        &self,
+        caller: &Caller,
+        search: &RankedSearch<'_>,
+        ranking: &Ranking,
+        interaction: &HashMap<i64, f64>,
+        candidates: &[Candidate],
+    ) -> Result<HashMap<i64, f64>> {
+        let mut rank = search.rank.clone();
+        if !search.readable {
+            rank.semantic = None;
+        }
+        self.relevances(
+            caller,
+            search.query,
+            &rank,
+            ranking,
+            interaction,
+            candidates,
+        )
+        .await
     }
 
     /// Runs the retrievers.
@@ -299,6 +361,25 @@ pub(super) fn cap_warning(cap: u32) -> String {
     format!("more than {cap} entries match; the newest {cap} of them were ranked")
 }
 
+/// The warning when no entry is clearly relevant, or none is as relevant as requested. `best` is the highest relevance
+/// of the entries in `order`, and `found` the number of entries before some were dropped.
+fn relevance_warning(
+    search: &RankedSearch<'_>,
+    order: &[(i64, Option<f64>)],
+    best: f64,
+    found: usize,
+) -> Option<String> {
+    match search.min_relevance {
+        Some(min) if order.is_empty() && found > 0 => Some(format!(
+            "no entry has a relevance of at least {min}; the highest is {best:.2}"
+        )),
+        None if !order.is_empty() && search.page.offset == 0 && best < CLEARLY_RELEVANT => {
+            Some("no entry is clearly relevant to the query; these are the nearest".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// The line of the plan with the durations.
 pub(super) fn times(model_ms: f64, search_ms: f64) -> String {
     format!("times: query vector {model_ms:.1} ms, search {search_ms:.1} ms")
@@ -311,4 +392,18 @@ fn in_page<T>(ranking: &[T], page: Page) -> &[T] {
         .min(ranking.len());
     let end = start.saturating_add(page.limit as usize).min(ranking.len());
     &ranking[start..end]
+}
+
+/// The entries whose relevance matters: those that the page may show and those that were reranked.
+fn considered(
+    search: &RankedSearch<'_>,
+    order: &[(i64, Option<f64>)],
+    interaction: &HashMap<i64, f64>,
+) -> HashSet<i64> {
+    let shown = match search.min_relevance {
+        Some(_) => &order[..order.len().min(CONSIDERED)],
+        None => in_page(order, search.page),
+    };
+    let shown = shown.iter().map(|(id, _)| *id);
+    shown.chain(interaction.keys().copied()).collect()
 }

@@ -25,7 +25,7 @@ use crate::read;
 /// Maximum number of candidates to rerank. All others follow in their original order.
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
-const RETRIEVAL_WEIGHT: f64 = 0.5;
+const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
 const START_CHARS: u32 = 1_000;
 
@@ -65,11 +65,40 @@ pub(super) struct Excerpt {
 pub(super) struct Reranked {
     /// All candidates in their new order, each with its score from 0 to 1 if it was reranked.
     pub order: Vec<(i64, Option<f64>)>,
+    /// The scores of late interaction, 0 to 1. Empty if there are none.
+    pub interaction: HashMap<i64, f64>,
     /// Why nothing was reranked although reranking is on.
     pub warning: Option<String>,
 }
 
+impl Reranked {
+    /// The candidates in their order.
+    pub fn unchanged(candidates: &[Candidate]) -> Self {
+        Self {
+            order: candidates
+                .iter()
+                .map(|candidate| (candidate.id, None))
+                .collect(),
+            interaction: HashMap::new(),
+            warning: None,
+        }
+    }
+}
+
+/// The scores of candidates.
+struct Scored {
+    /// The score that decides the order.
+    scores: HashMap<i64, f64>,
+    /// The score of late interaction that is part of it, if there is one.
+    interaction: HashMap<i64, f64>,
+}
+
 impl Retrieval {
+    /// Whether a reranker is configured.
+    pub(super) fn has_reranker(&self) -> bool {
+        self.reranker.get().is_some()
+    }
+
     /// Number of candidates to rerank. 0 when reranking is off.
     pub(super) fn rerank_candidates(&self) -> u32 {
         let by_tokens = || {
@@ -77,7 +106,7 @@ impl Retrieval {
                 .model()
                 .is_ok_and(|active| active.embedder.has_token_vectors())
         };
-        let can = self.reranker.get().is_some() || by_tokens();
+        let can = self.has_reranker() || by_tokens();
         if self.reranking.enabled == Switch::False || !can {
             0
         } else {
@@ -108,11 +137,8 @@ impl Retrieval {
         notes: &mut Vec<String>,
     ) -> Reranked {
         let unchanged = |warning| Reranked {
-            order: candidates
-                .iter()
-                .map(|candidate| (candidate.id, None))
-                .collect(),
             warning,
+            ..Reranked::unchanged(candidates)
         };
         let head = self.reranked_candidates(candidates);
         if head == 0 {
@@ -122,8 +148,11 @@ impl Retrieval {
         let started = Instant::now();
         let timeout = Duration::from_millis(u64::from(self.reranking.timeout_ms));
         let scoring = self.rerank_scores(caller, query, &chosen, notes);
-        let scores = match tokio::time::timeout(timeout, scoring).await {
-            Ok(Ok(Some(scores))) => scores,
+        let Scored {
+            scores,
+            interaction,
+        } = match tokio::time::timeout(timeout, scoring).await {
+            Ok(Ok(Some(scored))) => scored,
             Ok(Ok(None)) => return unchanged(None),
             Ok(Err(error)) => {
                 return unchanged(Some(format!("results are not reranked: {error}")));
@@ -158,6 +187,7 @@ impl Retrieval {
             .collect();
         Reranked {
             order,
+            interaction,
             warning: None,
         }
     }
@@ -170,7 +200,7 @@ impl Retrieval {
         query: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
-    ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
+    ) -> Result<Option<Scored>, ProviderError> {
         if let Some(reranker) = self.reranker.get() {
             let excerpts = self.excerpts(caller, candidates).await?;
             let (ids, texts): (Vec<i64>, Vec<String>) = excerpts
@@ -188,7 +218,10 @@ impl Retrieval {
                     "the number of scores is wrong, or a score is not finite".to_owned(),
                 ));
             }
-            return Ok(Some(ids.into_iter().zip(scores).collect()));
+            return Ok(Some(Scored {
+                scores: ids.into_iter().zip(scores).collect(),
+                interaction: HashMap::new(),
+            }));
         }
         let Some(interaction) = self
             .late_interaction(caller, query, candidates, notes)
@@ -200,23 +233,23 @@ impl Retrieval {
             let with_interaction = |candidate: &&Candidate| interaction.contains_key(&candidate.id);
             candidates.iter().filter(with_interaction)
         };
-        let x_all = std::env::var("X_SCALE").is_ok();
-        let scaled_score = scale(
-            candidates
-                .iter()
-                .filter(|c| x_all || interaction.contains_key(&c.id))
-                .map(|candidate| candidate.score),
-        );
-        let scaled_interaction = scale(interaction.values().copied());
-        let blend = |candidate: &Candidate| {
-            let interaction = interaction
-                .get(&candidate.id)
-                .map_or(0.0, |score| scaled_interaction(*score));
-            let score = RETRIEVAL_WEIGHT * scaled_score(candidate.score)
-                + (1.0 - RETRIEVAL_WEIGHT) * interaction;
-            (candidate.id, score)
+        let scores = {
+            let scaled_score = scale(compared().map(|candidate| candidate.score));
+            let scaled_interaction = scale(interaction.values().copied());
+            let blend = |candidate: &Candidate| {
+                let interaction = interaction
+                    .get(&candidate.id)
+                    .map_or(0.0, |score| scaled_interaction(*score));
+                let score = RETRIEVAL_WEIGHT * scaled_score(candidate.score)
+                    + (1.0 - RETRIEVAL_WEIGHT) * interaction;
+                (candidate.id, score)
+            };
+            compared().map(blend).collect()
         };
-        Ok(Some(compared().map(blend).collect()))
+        Ok(Some(Scored {
+            scores,
+            interaction,
+        }))
     }
 
     /// Reads the best chunk of each candidate, or the start of its text. Entries that were deleted meanwhile are
@@ -270,7 +303,7 @@ fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
 }
 
 /// The characters of a text from `start` to `end`.
-fn characters(text: &str, (start, end): (u32, u32)) -> &str {
+pub(super) fn characters(text: &str, (start, end): (u32, u32)) -> &str {
     let byte = |character: u32| {
         text.char_indices()
             .nth(character as usize)

@@ -40,6 +40,7 @@ impl Retrieval {
         validate::query(&request.query, &mut violations);
         let page = requested_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
+        let min_relevance = validate::min_relevance(request.min_relevance, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
 
@@ -59,6 +60,8 @@ impl Retrieval {
             },
             filter,
             page,
+            min_relevance,
+            readable: embedded.active.embedder.can_read(&request.query),
             min_revision,
             include_images: request.include_images,
             highlight: false,
@@ -66,8 +69,7 @@ impl Retrieval {
         let RankedPage {
             results,
             ranking,
-            // The reply has no field for warnings. Damage is logged.
-            warnings: _,
+            warnings,
             mut plan,
             search_ms,
         } = self
@@ -83,6 +85,7 @@ impl Retrieval {
             count: results.len() as i64,
             results,
             stats,
+            warnings,
             revision: ranking.revision,
         })
     }

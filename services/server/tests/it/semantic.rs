@@ -1573,3 +1573,81 @@ async fn an_entry_stored_before_the_provider_responded_for_the_first_time_waits_
     );
     server.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_the_model_cannot_read_is_searched_by_its_words_alone() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        for text in ["the database stores tags", "a zebra with stripes"] {
+            let entry = json!({"thread_id": "t", "source": "user", "text": text});
+            let stored = service.post("/v1/contexts", entry).send().await;
+            assert_eq!(stored.status.as_u16(), 201);
+        }
+        // The network of the tests knows 40 words.
+        let found = search(
+            &service,
+            "hybrid",
+            json!({"query": "zebra stripes", "explain_query": true}),
+        )
+        .await;
+        assert_eq!(found["search_modes_used"], json!(["fts"]), "{found}");
+        assert_eq!(found["results"][0]["text_content"], "a zebra with stripes");
+        assert!(
+            found["results"][0]["relevance"].as_f64().unwrap() > 0.9,
+            "{found}"
+        );
+        let plan = found["stats"]["query_plan"].to_string();
+        assert!(
+            plan.contains("semantic: left out, because the model"),
+            "{plan}"
+        );
+        assert!(!plan.contains("late interaction"), "{plan}");
+        let both = search(&service, "hybrid", json!({"query": "tags database"})).await;
+        assert_eq!(
+            both["search_modes_used"],
+            json!(["fts", "semantic"]),
+            "{both}"
+        );
+        let asked = json!({"query": "zebra stripes", "search_modes": ["semantic"]});
+        let alone = search(&service, "hybrid", asked).await;
+        assert_eq!(alone["search_modes_used"], json!(["semantic"]), "{alone}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn min_relevance_drops_what_is_not_about_the_query_and_a_warning_says_so() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        for text in ["the database stores tags", "agents search threads"] {
+            let entry = json!({"thread_id": "t", "source": "user", "text": text});
+            let stored = service.post("/v1/contexts", entry).send().await;
+            assert_eq!(stored.status.as_u16(), 201);
+        }
+        for kind in ["semantic", "hybrid"] {
+            let found = search(&service, kind, json!({"query": "the database tags"})).await;
+            assert_eq!(found["count"], 2, "{found}");
+            assert!(found["warnings"].is_null(), "{found}");
+            let floor = json!({"query": "the database tags", "min_relevance": 0.3});
+            let found = search(&service, kind, floor).await;
+            assert_eq!(found["count"], 1, "{found}");
+            assert_eq!(
+                found["results"][0]["text_content"],
+                "the database stores tags"
+            );
+
+            let found = search(&service, kind, json!({"query": "metadata meaning"})).await;
+            let warnings = found["warnings"].to_string();
+            assert!(warnings.contains("no entry is clearly relevant"), "{found}");
+            let scores = &found["results"][0]["scores"];
+            assert!(scores["rerank_score"].as_f64().unwrap() < 0.3, "{found}");
+            let floor = json!({"query": "metadata meaning", "min_relevance": 0.3});
+            let found = search(&service, kind, floor).await;
+            assert_eq!(found["results"], json!([]), "{found}");
+            let warnings = found["warnings"].to_string();
+            assert!(
+                warnings.contains("no entry has a relevance of at least 0.3"),
+                "{found}"
+            );
+        }
+    }
+}

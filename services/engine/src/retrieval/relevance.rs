@@ -1,0 +1,348 @@
+//! Relevance: how likely an entry is about the query, 0 to 1.
+//!
+//! Ranks and scores say which entry is better than another. They do not say whether the best one is any good. The
+//! relevance does, and it can be compared between queries. It is a logistic function of what is known about an entry:
+//!
+//! - its similarity to the query, and how much its token vectors match the query better than those of the other
+//!   candidates do;
+//! - without token vectors, the share of the query's content words in its text;
+//! - the spread of the similarities of the best candidates. In a store without an answer all candidates are about
+//!   equally far away.
+//!
+//! The weights were fitted on the tuning halves of the evaluation sets (docs/benchmarks.md). A store of two entries has
+//! no meaningful mean or spread, so both start from the values of an average store.
+
+use std::collections::{HashMap, HashSet};
+
+use context_model::Result;
+use context_store::{RankSearch, Ranking, SemanticHit};
+
+use super::Retrieval;
+use super::rerank::{Candidate, characters};
+use crate::access::Caller;
+use crate::error::store_error;
+use crate::read;
+
+/// Entries with at least this relevance are clearly relevant. Also the recommended `min_relevance`.
+pub(super) const CLEARLY_RELEVANT: f64 = 0.3;
+/// Number of entries that a search with `min_relevance` considers.
+pub(super) const CONSIDERED: usize = 200;
+
+/// Number of characters read of an entry whose best chunk is unknown.
+const START_CHARS: u32 = 8_000;
+
+/// Number of nearest entries from which mean and spread are computed. Every search ranks at least as many.
+const CROWD: usize = 64;
+/// Number of entries that the mean and the spread of an average store stand for.
+const CROWD_PRIOR: f64 = 20.0;
+/// Mean and standard deviation of the similarities of the nearest entries in an average store.
+const MEAN: f64 = 0.1;
+const SPREAD: f64 = 0.07;
+/// Mean score of late interaction in an average store, and the number of entries that it stands for.
+const INTERACTION_MEAN: f64 = 0.2;
+const INTERACTION_PRIOR: f64 = 10.0;
+
+/// The fingerprint and the name of the model that the weights were fitted with, all-MiniLM-L6-v2. Its similarities are
+/// used as they are. Those of other models have another scale.
+const FITTED_REVISION: &str = "53aa51172d14";
+const FITTED_NAME: &str = "all-minilm-l6-v2";
+
+/// What is known about an entry.
+#[derive(Debug, Clone, Copy)]
+enum Evidence {
+    /// Its similarity to the query, and its score of late interaction minus the mean score of the candidates.
+    Interaction { similarity: f64, lead: f64 },
+    /// Its similarity, and the share of the query's content words in its text.
+    Similarity { similarity: f64, coverage: f64 },
+    /// That share alone.
+    Words { coverage: f64 },
+}
+
+impl Evidence {
+    /// The relevance in a store with this spread of similarities.
+    fn relevance(self, spread: f64) -> f64 {
+        let logit = match self {
+            Self::Interaction { similarity, lead } => {
+                9.3 * similarity + 11.3 * lead + 37.0 * spread - 7.7
+            }
+            Self::Similarity {
+                similarity,
+                coverage,
+            } => 12.3 * similarity + 2.4 * coverage + 52.0 * spread - 8.2,
+            Self::Words { coverage } => 9.0 * coverage - 3.4,
+        };
+        1.0 / (1.0 + (-logit).exp())
+    }
+}
+
+/// The nearest entries of a search.
+#[derive(Debug)]
+struct Crowd {
+    /// The similarity of each entry in the semantic ranking.
+    similarities: HashMap<i64, f64>,
+    /// The greatest similarity that an entry outside of the ranking can have. `None` if the ranking has all entries.
+    beyond: Option<f64>,
+    spread: f64,
+}
+
+impl Crowd {
+    /// `None` if similarities say nothing: without a semantic ranking, or with a model of unknown scale and too few
+    /// entries to learn it.
+    fn of(search: &RankSearch, ranking: &Ranking) -> Option<Self> {
+        let model = &search.semantic.as_ref()?.model;
+        let nearest: Vec<f64> = ranking
+            .semantic
+            .iter()
+            .take(CROWD)
+            .map(similarity)
+            .collect();
+        let count = nearest.len() as f64;
+        if nearest.is_empty() {
+            return None;
+        }
+        let mean = nearest.iter().sum::<f64>() / count;
+        let variance = nearest
+            .iter()
+            .map(|similarity| (similarity - mean).powi(2))
+            .sum::<f64>()
+            / count;
+        let (scale, offset, spread) = if is_fitted(&model.identity) {
+            let spread = (count * variance.sqrt() + CROWD_PRIOR * SPREAD) / (count + CROWD_PRIOR);
+            (1.0, 0.0, spread)
+        } else if count >= CROWD_PRIOR && variance > 0.0 {
+            // Converts the similarities so that mean and spread are those of an average store.
+            let scale = SPREAD / variance.sqrt();
+            (scale, MEAN - mean * scale, SPREAD)
+        } else {
+            return None;
+        };
+        let convert = |hit: &SemanticHit| similarity(hit) * scale + offset;
+        let is_cut = ranking.semantic.len() >= search.depth as usize;
+        Some(Self {
+            similarities: ranking
+                .semantic
+                .iter()
+                .map(|hit| (hit.id, convert(hit)))
+                .collect(),
+            beyond: ranking.semantic.last().filter(|_| is_cut).map(convert),
+            spread,
+        })
+    }
+
+    fn similarity(&self, id: i64) -> Option<f64> {
+        self.similarities.get(&id).copied().or(self.beyond)
+    }
+}
+
+/// The cosine similarity of a hit. All vectors have length 1.
+fn similarity(hit: &SemanticHit) -> f64 {
+    1.0 - hit.distance * hit.distance / 2.0
+}
+
+/// Whether this is the model that the weights were fitted with.
+fn is_fitted(identity: &str) -> bool {
+    identity.ends_with(FITTED_REVISION) || identity.to_lowercase().contains(FITTED_NAME)
+}
+
+impl Retrieval {
+    /// The relevance of each of these candidates. Entries that were deleted meanwhile may be missing.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(super) async fn relevances(
+        &self,
+        caller: &Caller,
+        query: &str,
+        search: &RankSearch,
+        ranking: &Ranking,
+        interaction: &HashMap<i64, f64>,
+        candidates: &[Candidate],
+    ) -> Result<HashMap<i64, f64>> {
+        let crowd = Crowd::of(search, ranking);
+        let is_fitted = search
+            .semantic
+            .as_ref()
+            .is_some_and(|semantic| is_fitted(&semantic.model.identity));
+        let spread = crowd.as_ref().map_or(SPREAD, |crowd| crowd.spread);
+        let count = interaction.len() as f64;
+        let mean = (interaction.values().sum::<f64>() + INTERACTION_PRIOR * INTERACTION_MEAN)
+            / (count + INTERACTION_PRIOR);
+        let of_id = |id: i64| crowd.as_ref().and_then(|crowd| crowd.similarity(id));
+        let by_interaction = |candidate: &Candidate| {
+            let score = interaction.get(&candidate.id).filter(|_| is_fitted)?;
+            Some(Evidence::Interaction {
+                similarity: of_id(candidate.id)?,
+                lead: score - mean,
+            })
+        };
+        let mut relevances = HashMap::with_capacity(candidates.len());
+        let mut unread = Vec::new();
+        for candidate in candidates {
+            match by_interaction(candidate) {
+                Some(evidence) => {
+                    relevances.insert(candidate.id, evidence.relevance(spread));
+                }
+                None => unread.push(*candidate),
+            }
+        }
+        for (id, coverage) in self.coverage(caller, query, &unread).await? {
+            let evidence = match of_id(id) {
+                Some(similarity) => Evidence::Similarity {
+                    similarity,
+                    coverage,
+                },
+                None => Evidence::Words { coverage },
+            };
+            relevances.insert(id, evidence.relevance(spread));
+        }
+        Ok(relevances)
+    }
+
+    /// The share of the query's content words that occur in the best chunk of each candidate, or in the start of its
+    /// text.
+    async fn coverage(
+        &self,
+        caller: &Caller,
+        query: &str,
+        candidates: &[Candidate],
+    ) -> Result<Vec<(i64, f64)>> {
+        if candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ranges: HashMap<i64, (u32, u32)> = candidates
+            .iter()
+            .map(|candidate| {
+                let range = candidate
+                    .best_chunk
+                    .map_or((0, START_CHARS), |chunk| (chunk.start, chunk.end));
+                (candidate.id, range)
+            })
+            .collect();
+        let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
+        let selection = self.selection(caller, None, false, Some(last));
+        let ids = candidates.iter().map(|candidate| candidate.id).collect();
+        let found = self
+            .store
+            .get_contexts(&caller.owner, ids, selection, read::at(None))
+            .await
+            .map_err(store_error)?;
+        let words = context_text::content_words(query, &self.analyzer);
+        let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
+        let share = |text: &str| {
+            let mut seen: HashSet<&str> = HashSet::new();
+            self.analyzer.tokens(text, &mut |token| {
+                seen.extend(stems.get(token.stem));
+                seen.len() < stems.len()
+            });
+            seen.len() as f64 / stems.len().max(1) as f64
+        };
+        let entries = found.entries.into_iter();
+        Ok(entries
+            .filter_map(|entry| {
+                let range = ranges.get(&entry.id)?;
+                Some((entry.id, share(characters(&entry.text, *range))))
+            })
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context_store::EmbeddingModel;
+    use context_store::SemanticSearch;
+
+    use super::*;
+
+    fn search(identity: &str) -> RankSearch {
+        RankSearch {
+            fts: None,
+            semantic: Some(SemanticSearch {
+                model: EmbeddingModel {
+                    identity: identity.to_owned(),
+                    dimensions: 2,
+                },
+                vector: vec![1.0, 0.0],
+            }),
+            depth: 1_000,
+            exact: 0,
+            explain: false,
+        }
+    }
+
+    /// A semantic ranking with these similarities.
+    fn ranking(similarities: &[f64]) -> Ranking {
+        let hit = |(id, similarity): (i64, &f64)| SemanticHit {
+            id,
+            distance: (2.0 - 2.0 * similarity).sqrt(),
+            chunk: None,
+        };
+        Ranking {
+            semantic: (1..).zip(similarities).map(hit).collect(),
+            ..Ranking::default()
+        }
+    }
+
+    fn relevance(identity: &str, similarities: &[f64], coverage: f64) -> f64 {
+        let crowd = Crowd::of(&search(identity), &ranking(similarities)).unwrap();
+        let evidence = Evidence::Similarity {
+            similarity: crowd.similarity(1).unwrap(),
+            coverage,
+        };
+        evidence.relevance(crowd.spread)
+    }
+
+    const FITTED: &str = "model@53aa51172d14";
+
+    #[test]
+    fn of_two_entries_a_near_one_is_relevant_and_far_ones_are_not() {
+        assert!(relevance(FITTED, &[0.55, 0.05], 0.5) > 0.6);
+        assert!(relevance(FITTED, &[0.08, 0.05], 0.0) < 0.05);
+    }
+
+    #[test]
+    fn each_piece_of_evidence_raises_the_relevance() {
+        let base = relevance(FITTED, &[0.3, 0.1], 0.3);
+        assert!(relevance(FITTED, &[0.4, 0.1], 0.3) > base, "similarity");
+        assert!(relevance(FITTED, &[0.3, 0.1], 0.6) > base, "words");
+        let interaction = |lead| {
+            Evidence::Interaction {
+                similarity: 0.3,
+                lead,
+            }
+            .relevance(SPREAD)
+        };
+        assert!(interaction(0.3) > interaction(0.1), "late interaction");
+        assert!(
+            Evidence::Words { coverage: 1.0 }.relevance(SPREAD) > 0.9
+                && Evidence::Words { coverage: 0.0 }.relevance(SPREAD) < 0.05
+        );
+    }
+
+    #[test]
+    fn the_scale_of_another_model_is_learned_from_the_store() {
+        let near_all = |best: f64| {
+            let mut similarities = vec![best];
+            similarities.extend((0..40).map(|i| 0.8 - f64::from(i % 5) * 0.005));
+            similarities
+        };
+        assert!(relevance("other", &near_all(0.9), 0.3) > 0.5, "stands out");
+        assert!(
+            relevance("other", &near_all(0.801), 0.0) < CLEARLY_RELEVANT,
+            "does not stand out"
+        );
+        assert!(
+            Crowd::of(&search("other"), &ranking(&[0.9, 0.8])).is_none(),
+            "too few to learn from"
+        );
+    }
+
+    #[test]
+    fn an_entry_beyond_the_ranking_is_at_most_as_similar_as_its_last_one() {
+        let mut search = search(FITTED);
+        let ranking = ranking(&[0.5, 0.2]);
+        let of = |search: &RankSearch| Crowd::of(search, &ranking).unwrap().similarity(9);
+        assert_eq!(of(&search), None, "all entries are in it");
+        search.depth = 2;
+        assert!((of(&search).unwrap() - 0.2).abs() < 1e-9);
+    }
+}

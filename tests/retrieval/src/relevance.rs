@@ -1,0 +1,238 @@
+//! Measures the relevance of results: whether it tells answerable questions from questions about other topics.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use context_engine::Switch;
+use context_providers::Embedder;
+
+use crate::backend::Setup;
+use crate::method::Method;
+use crate::set::{Question, Set};
+use crate::{Cli, Error, Opened, name};
+
+/// Values of `min_relevance` in the table.
+const FLOORS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+/// The recommended value, for the table of the sets.
+const RECOMMENDED: f64 = 0.3;
+/// Maximum number of questions of a set, and of questions about other topics that are asked of it.
+const QUESTIONS: usize = 100;
+/// Number of stores of two entries for each set.
+const PAIRS: usize = 20;
+/// Number of results of a question that count, a page by default.
+const RESULTS: usize = 5;
+/// Number of printed questions about other topics that look most relevant.
+const NEAR_MISSES: usize = 8;
+
+/// The relevance of the best result of each question.
+#[derive(Debug, Default)]
+struct Best {
+    answerable: Vec<f64>,
+    others: Vec<f64>,
+}
+
+impl Best {
+    /// The shares of answerable questions and of others for which a floor withholds everything.
+    fn withheld(&self, floor: f64) -> [f64; 2] {
+        let share = |best: &[f64]| {
+            best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
+        };
+        [share(&self.answerable), share(&self.others)]
+    }
+}
+
+/// What was measured on one set.
+#[derive(Debug, Default)]
+struct Measured {
+    /// The store of the whole set.
+    whole: Best,
+    /// Stores of two entries.
+    pairs: Best,
+    /// The relevance of each result, and whether it is a relevant entry of the question.
+    results: Vec<(f64, bool)>,
+    /// Questions about other topics with the relevance of their best result.
+    near_misses: Vec<(f64, String)>,
+}
+
+/// Prints how well relevance works on these sets. Questions of the other sets are the questions about other topics.
+pub async fn report(
+    cli: &Cli,
+    paths: &[PathBuf],
+    embedder: &Arc<dyn Embedder>,
+) -> Result<(), Error> {
+    let mut sets = Vec::new();
+    for path in paths {
+        sets.push((name(path), Set::read(path)?.of(cli.half)));
+    }
+    let mut measured = Vec::new();
+    for (place, (name, set)) in sets.iter().enumerate() {
+        let others: Vec<&Question> = sets
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != place)
+            .flat_map(|(_, (_, other))| {
+                evenly(&other.questions, QUESTIONS / (sets.len() - 1).max(1))
+            })
+            .collect();
+        measured.push((name, measure(cli, set, &others, embedder).await?));
+    }
+
+    println!("Questions for which min_relevance={RECOMMENDED} withholds everything:\n");
+    println!("| set | answerable | other topics | two entries: answerable | other topics |");
+    println!("|---|---|---|---|---|");
+    for (name, of_set) in &measured {
+        let [whole, pairs] = [&of_set.whole, &of_set.pairs].map(|best| best.withheld(RECOMMENDED));
+        let cells = [whole, pairs]
+            .concat()
+            .iter()
+            .map(|share| percent(*share))
+            .collect::<Vec<_>>();
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    println!("\nMeans over the sets:\n");
+    println!(
+        "| min_relevance | results at or above it | of these relevant | answerable withheld | other topics withheld \
+         | two entries: answerable | other topics |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for floor in FLOORS {
+        let mean = |value: &dyn Fn(&Measured) -> f64| {
+            measured
+                .iter()
+                .map(|(_, of_set)| value(of_set))
+                .sum::<f64>()
+                / measured.len() as f64
+        };
+        let shown = |of_set: &Measured| {
+            let shown = of_set
+                .results
+                .iter()
+                .filter(|(relevance, _)| *relevance >= floor);
+            let (count, relevant) = shown.fold((0_u32, 0_u32), |(count, relevant), (_, is)| {
+                (count + 1, relevant + u32::from(*is))
+            });
+            [
+                f64::from(count) / of_set.results.len().max(1) as f64,
+                f64::from(relevant) / f64::from(count.max(1)),
+            ]
+        };
+        let cells = [
+            mean(&|of_set| shown(of_set)[0]),
+            mean(&|of_set| shown(of_set)[1]),
+            mean(&|of_set| of_set.whole.withheld(floor)[0]),
+            mean(&|of_set| of_set.whole.withheld(floor)[1]),
+            mean(&|of_set| of_set.pairs.withheld(floor)[0]),
+            mean(&|of_set| of_set.pairs.withheld(floor)[1]),
+        ];
+        println!("| {floor} | {} |", cells.map(percent).join(" | "));
+    }
+    let mut near_misses: Vec<(f64, String)> = measured
+        .into_iter()
+        .flat_map(|(_, of_set)| of_set.near_misses)
+        .collect();
+    near_misses.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("\nQuestions about other topics whose best result has the highest relevance:\n");
+    for (relevance, question) in near_misses.iter().take(NEAR_MISSES) {
+        println!("- {relevance:.2}: {question}");
+    }
+    Ok(())
+}
+
+async fn measure(
+    cli: &Cli,
+    set: &Set,
+    others: &[&Question],
+    embedder: &Arc<dyn Embedder>,
+) -> Result<Measured, Error> {
+    let mut measured = Measured::default();
+    let opened = Opened::fill(cli, set, Some(embedder)).await?;
+    let mut backend = opened.entries.open(reranked(&opened)).await?;
+    let own = evenly(&set.questions, QUESTIONS);
+    for question in &own {
+        let request = Method::Hybrid.request(&question.text, question.thread_id.clone());
+        let found = backend.search(request).await?;
+        measured.whole.answerable.push(best(&found));
+        measured
+            .results
+            .extend(found.iter().take(RESULTS).map(|hit| {
+                let key = usize::try_from(hit.id)
+                    .ok()
+                    .and_then(|id| opened.keys.get(id));
+                let is_relevant = key.is_some_and(|key| question.relevant.contains(key));
+                (hit.relevance.unwrap_or(0.0), is_relevant)
+            }));
+    }
+    for question in others {
+        let found = backend
+            .search(Method::Hybrid.request(&question.text, None))
+            .await?;
+        let relevance = best(&found);
+        measured.whole.others.push(relevance);
+        let text = found
+            .first()
+            .and_then(|hit| opened.keys.get(usize::try_from(hit.id).ok()?))
+            .and_then(|key| set.entries.iter().find(|entry| entry.key == *key))
+            .map_or_else(String::new, |entry| entry.text.chars().take(100).collect());
+        measured
+            .near_misses
+            .push((relevance, format!("{} → {text}", question.text)));
+    }
+    backend.close().await;
+    opened.close().await;
+
+    for (number, question) in evenly(&set.questions, PAIRS).into_iter().enumerate() {
+        let place = set
+            .entries
+            .iter()
+            .position(|entry| question.relevant.contains(&entry.key));
+        let (Some(place), Some(other)) = (place, others.get(number)) else {
+            continue;
+        };
+        let second = (place + set.entries.len() / 2) % set.entries.len();
+        let pair = Set {
+            entries: [place, second]
+                .map(|place| set.entries[place].clone())
+                .to_vec(),
+            questions: Vec::new(),
+        };
+        let opened = Opened::fill(cli, &pair, Some(embedder)).await?;
+        let mut backend = opened.entries.open(reranked(&opened)).await?;
+        let found = backend
+            .search(Method::Hybrid.request(&question.text, None))
+            .await?;
+        measured.pairs.answerable.push(best(&found));
+        let found = backend
+            .search(Method::Hybrid.request(&other.text, None))
+            .await?;
+        measured.pairs.others.push(best(&found));
+        backend.close().await;
+        opened.close().await;
+    }
+    Ok(measured)
+}
+
+/// The settings of a service by default.
+fn reranked(opened: &Opened) -> Setup {
+    Setup {
+        reranking: Switch::Auto,
+        context_weight: opened.context_weight,
+    }
+}
+
+/// The highest relevance of the results.
+fn best(found: &[crate::backend::Hit]) -> f64 {
+    found
+        .iter()
+        .filter_map(|hit| hit.relevance)
+        .fold(0.0, f64::max)
+}
+
+/// At most `count` items, evenly chosen.
+fn evenly<T>(items: &[T], count: usize) -> Vec<&T> {
+    let step = items.len().div_ceil(count.max(1)).max(1);
+    items.iter().step_by(step).collect()
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
