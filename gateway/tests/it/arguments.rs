@@ -62,7 +62,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ("search_context", filters.clone(), json!({})),
         (
             "semantic_search_context",
-            with(json!({"query": "q"})),
+            with(json!({"query": "q", "min_relevance": 0.5})),
             json!({"query": "q"}),
         ),
         (
@@ -73,7 +73,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         (
             "hybrid_search_context",
             with(
-                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60}),
+                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, "min_relevance": 0.5}),
             ),
             json!({"query": "q"}),
         ),

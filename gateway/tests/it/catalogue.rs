@@ -249,6 +249,16 @@ fn documented() -> Vec<Parameter> {
         ),
         (
             "semantic_search_context",
+            "min_relevance",
+            "number",
+            false,
+            NO,
+            Some(0),
+            Some(1),
+            &[],
+        ),
+        (
+            "semantic_search_context",
             "query",
             "string",
             true,
@@ -285,6 +295,16 @@ fn documented() -> Vec<Parameter> {
             json!(false),
             None,
             None,
+            &[],
+        ),
+        (
+            "hybrid_search_context",
+            "min_relevance",
+            "number",
+            false,
+            NO,
+            Some(0),
+            Some(1),
             &[],
         ),
         (

@@ -39,10 +39,10 @@ pub struct ApiKey {
     /// Its name.
     pub name: String,
     /// Its scopes.
-    #[schema(inline, value_type = Vec<ScopeOrLater>)]
+    #[schema(value_type = Vec<ScopeOrLater>)]
     pub scopes: Vec<String>,
     /// The resource it is restricted to; null if it may use both.
-    #[schema(required, inline, value_type = Option<OnlyOrLater>)]
+    #[schema(required, value_type = Option<OnlyOrLater>)]
     pub only: Option<String>,
     /// The threads it is restricted to; null if it may use all threads.
     #[schema(required)]

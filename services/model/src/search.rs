@@ -328,7 +328,7 @@ pub struct FtsSearchContextReply {
     /// The query as given.
     pub query: String,
     /// The mode used.
-    #[schema(inline, value_type = FtsModeOrLater)]
+    #[schema(value_type = FtsModeOrLater)]
     pub mode: String,
     /// The language of stemming.
     pub language: String,
@@ -375,10 +375,10 @@ pub struct HybridSearchContextReply {
     /// The query as given.
     pub query: String,
     /// How the results were fused.
-    #[schema(inline, value_type = FusionMethodOrLater)]
+    #[schema(value_type = FusionMethodOrLater)]
     pub fusion_method: String,
     /// The searches whose results were fused.
-    #[schema(inline, value_type = Vec<SearchModeOrLater>)]
+    #[schema(value_type = Vec<SearchModeOrLater>)]
     pub search_modes_used: Vec<String>,
     /// Number of candidates from the full-text search.
     pub fts_count: i64,

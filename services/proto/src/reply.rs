@@ -551,3 +551,30 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_does_not_report_hybrid_search_has_it_on_if_one_of_its_searches_is() {
+        for (fts, semantic) in [(true, false), (false, true), (false, false)] {
+            let reply = pb::GetStatisticsResponse {
+                fts: Some(pb::FtsStatus {
+                    enabled: fts,
+                    ..Default::default()
+                }),
+                semantic_search: Some(pb::SemanticSearchStatus {
+                    enabled: semantic,
+                    ..Default::default()
+                }),
+                chunking: Some(pb::ChunkingStatus::default()),
+                reranking: Some(pb::RerankingStatus::default()),
+                summary_generation: Some(pb::SummaryStatus::default()),
+                ..Default::default()
+            };
+            let statistics = Statistics::try_from(reply).unwrap();
+            assert_eq!(statistics.hybrid_search.enabled, fts || semantic);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Compares the settings of this process with those of the running service, for a gateway.
 //!
-//! A service that a gateway started has that gateway's environment. The next gateway may have other settings. Either the
-//! service stops, so that the gateway starts it with its own, or the user is told which settings have no effect.
+//! A service that a gateway started has that gateway's environment. The next gateway may have other settings. Either
+//! the service stops, so that the gateway starts it with its own, or the user is told which settings have no effect.
 
 #![expect(
     clippy::disallowed_methods,

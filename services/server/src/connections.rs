@@ -223,15 +223,13 @@ impl Connections {
                         address,
                         connection,
                     };
-                    let served = self.clone().connection(
-                        io,
-                        Arc::new(origin),
-                        builder.clone(),
-                        router.clone(),
-                    );
+                    // Before the next accept, so that a connection counts for everyone who connects after it.
+                    let open = Open::new(self);
+                    let served =
+                        serve_connection(io, Arc::new(origin), builder.clone(), router.clone());
                     self.tracker.spawn(async move {
                         served.await;
-                        drop((registered, slot));
+                        drop((registered, slot, open));
                     });
                 }
                 Ok(None) => {}
@@ -242,41 +240,40 @@ impl Connections {
             }
         }
     }
+}
 
-    async fn connection(
-        self,
-        io: WriteTimeout<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
-        origin: Arc<Origin>,
-        builder: Arc<auto::Builder<TokioExecutor>>,
-        router: Router,
-    ) {
-        let _open = Open::new(&self);
-        let connection = origin.connection.clone();
-        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            let exchange = origin.connection.begin();
-            request.extensions_mut().insert(origin.clone());
-            let mut router = router.clone();
-            async move {
-                let mut response = router.call(request.map(Body::new)).await?;
-                let held = response.extensions_mut().remove::<Held>();
-                Ok::<_, std::convert::Infallible>(
-                    response.map(|body| ReplyBody::new(body, held, exchange)),
-                )
-            }
-        });
-        let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
-        tokio::select! {
-            result = served.as_mut() => {
-                log_broken(result);
-                return;
-            }
-            () = connection.drain.cancelled() => served.as_mut().graceful_shutdown(),
-            () = connection.cut.cancelled() => return,
+/// Serves one connection until it closes.
+async fn serve_connection(
+    io: WriteTimeout<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
+    origin: Arc<Origin>,
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    router: Router,
+) {
+    let connection = origin.connection.clone();
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        let exchange = origin.connection.begin();
+        request.extensions_mut().insert(origin.clone());
+        let mut router = router.clone();
+        async move {
+            let mut response = router.call(request.map(Body::new)).await?;
+            let held = response.extensions_mut().remove::<Held>();
+            Ok::<_, std::convert::Infallible>(
+                response.map(|body| ReplyBody::new(body, held, exchange)),
+            )
         }
-        tokio::select! {
-            result = served.as_mut() => log_broken(result),
-            () = connection.cut.cancelled() => {}
+    });
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+    tokio::select! {
+        result = served.as_mut() => {
+            log_broken(result);
+            return;
         }
+        () = connection.drain.cancelled() => served.as_mut().graceful_shutdown(),
+        () = connection.cut.cancelled() => return,
+    }
+    tokio::select! {
+        result = served.as_mut() => log_broken(result),
+        () = connection.cut.cancelled() => {}
     }
 }
 
@@ -309,19 +306,25 @@ async fn free_slot(slots: &Arc<Semaphore>, registry: &Registry) -> Option<OwnedS
 }
 
 /// Counts a connection while it is open.
-struct Open<'a>(&'a Connections);
+struct Open {
+    app: Arc<App>,
+    open: watch::Sender<usize>,
+}
 
-impl<'a> Open<'a> {
-    fn new(connections: &'a Connections) -> Self {
+impl Open {
+    fn new(connections: &Connections) -> Self {
         connections.app.metrics.connections.inc();
         connections.open.send_modify(|open| *open += 1);
-        Self(connections)
+        Self {
+            app: connections.app.clone(),
+            open: connections.open.clone(),
+        }
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.0.app.metrics.connections.dec();
-        self.0.open.send_modify(|open| *open -= 1);
+        self.app.metrics.connections.dec();
+        self.open.send_modify(|open| *open -= 1);
     }
 }

@@ -41,8 +41,8 @@ pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String>
     choose_fetched(&cache, model)
         .map_err(|error| format!("{} cannot be written: {error}", cache.display()))?;
     Ok(format!(
-        "{} is in {}; services started from now on use it for semantic search (when entries have vectors of another model, \
-         run `context-service reembed`)",
+        "{} is in {}; services started from now on use it for semantic search (when entries have vectors of another \
+         model, run `context-service reembed`)",
         model.name,
         directory.display()
     ))

@@ -337,7 +337,8 @@ fn wish(config: &Config) -> ChunkWish {
     }
 }
 
-/// A warning if CHUNK_SIZE is larger than the model's window. A provider over HTTP does not say how large its window is.
+/// A warning if CHUNK_SIZE is larger than the model's window. A provider over HTTP does not say how large its window
+/// is.
 pub fn shortened_chunks(config: &Config, embedder: &dyn Embedder) -> Option<String> {
     let (wanted, used) = (wish(config).size?, embedder.chunk_sizes().target);
     (used < wanted).then(|| {

@@ -84,7 +84,7 @@ pub struct ProblemBody {
     #[schema(example = "019aa3f0c2b07d5e8a4b6c1d2e3f4a5b")]
     instance: String,
     /// The stable, machine-readable reason.
-    #[schema(inline, value_type = ReasonOrLater, example = "INVALID_ARGUMENT")]
+    #[schema(value_type = ReasonOrLater)]
     reason: &'static str,
     /// The invalid fields; empty if the error is not about fields.
     violations: Vec<Violation>,

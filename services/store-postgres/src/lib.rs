@@ -16,12 +16,12 @@
 
 mod artifacts;
 mod batch;
-mod changes;
 mod columns;
 mod config;
 mod context_window;
 mod delete_entries;
 mod entries;
+mod feed;
 mod filter;
 mod fts;
 mod idempotency;

@@ -24,6 +24,7 @@ mod context_window;
 mod delete_entries;
 mod entries;
 mod failure;
+mod feed;
 mod filter;
 mod fts;
 mod full_text;

@@ -8,8 +8,8 @@ pub enum Mode {
     /// Stemmed words. Stop words are ignored while other words remain. Up to three words must all occur, with a
     /// fallback to any of them when no entry has all. Of four or more words, any may occur.
     ///
-    /// A run of Chinese, Japanese, Korean or Thai characters is a word when it is short: its characters must be adjacent.
-    /// A longer run counts as many words as it has bigrams. Where any word may occur, so may any bigram.
+    /// A run of Chinese, Japanese, Korean or Thai characters is a word when it is short: its characters must be
+    /// adjacent. A longer run counts as many words as it has bigrams. Where any word may occur, so may any bigram.
     Match,
     /// Every word is a prefix of a word in the text.
     Prefix,

@@ -1,7 +1,7 @@
 //! Counts the bits in which sign bits differ from a query, one block of 64 codes at a time.
 //!
-//! The query has four bits per dimension: see [`SignQuery`](crate::query::SignQuery). Its lowest bits are plane 0, and so
-//! on. A difference in plane p counts 2^p times.
+//! The query has four bits per dimension: see [`SignQuery`](crate::query::SignQuery). Its lowest bits are plane 0, and
+//! so on. A difference in plane p counts 2^p times.
 
 /// Number of codes in a block.
 pub(crate) const BLOCK: usize = 64;
@@ -15,8 +15,8 @@ pub(crate) type QueryWord = [u64; PLANES];
 /// The count for each code of a block.
 pub(crate) type Counts = [u64; BLOCK];
 
-/// Fills `counts` for the codes of a block, and returns a bit for each code whose count is less than `below`. A block holds the first words of its 64 codes, then their second words, and
-/// so on, so that every load is contiguous.
+/// Fills `counts` for the codes of a block, and returns a bit for each code whose count is less than `below`. A block
+/// holds the first words of its 64 codes, then their second words, and so on, so that every load is contiguous.
 pub(crate) type Kernel =
     fn(block: &[u64], query: &[QueryWord], below: u64, counts: &mut Counts) -> u64;
 
@@ -57,6 +57,10 @@ pub(crate) fn portable(block: &[u64], query: &[QueryWord], below: u64, counts: &
 }
 
 /// The loops use a counter and a constant length, for the reason given at `exact::LANES`.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "iterators are not always inlined here: see `exact::LANES`"
+)]
 #[inline(always)]
 fn count(block: &[u64], query: &[QueryWord], below: u64, counts: &mut Counts) -> u64 {
     let (words, _) = block.as_chunks::<BLOCK>();
@@ -77,6 +81,10 @@ fn count(block: &[u64], query: &[QueryWord], below: u64, counts: &mut Counts) ->
 
 /// The sum cannot overflow: it grows by at most 960 for each of a code's few words. An overflow check would prevent the
 /// compiler from using one instruction for eight codes.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "iterators are not always inlined here: see `exact::LANES`"
+)]
 #[inline(always)]
 fn differences(word: u64, query: &QueryWord) -> u64 {
     let mut sum = 0;

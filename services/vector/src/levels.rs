@@ -179,6 +179,10 @@ fn portable(bytes: &[u8], low: &[i16], high: &[i16]) -> i32 {
 
 /// The loops use a counter and a constant length, for the reason given at `exact::LANES`. The additions cannot
 /// overflow: see [`BLOCKS`]. Checks would prevent the compiler from using wide registers.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "iterators are not always inlined here: see `exact::LANES`"
+)]
 #[inline(always)]
 fn dot(bytes: &[u8], low: &[i16], high: &[i16]) -> i32 {
     let (bytes, rest) = bytes.as_chunks::<LANES>();

@@ -13,9 +13,9 @@ const SEED: u64 = 0x5EED_0F51_6E73_0001;
 
 /// A rotation of vectors of one length.
 ///
-/// Each round multiplies by random signs. Then, in as many steps as it takes until each value depends on all, it rotates
-/// pairs of values by 45 degrees. The pairs are a value of the first half and one of the second, and the results become
-/// neighbours. For a power of two this is the Hadamard transform, in another order.
+/// Each round multiplies by random signs. Then, in as many steps as it takes until each value depends on all, it
+/// rotates pairs of values by 45 degrees. The pairs are a value of the first half and one of the second, and the
+/// results become neighbours. For a power of two this is the Hadamard transform, in another order.
 #[derive(Debug, Clone)]
 pub(crate) struct Rotation {
     /// Factors 1 and -1, for each round and dimension.

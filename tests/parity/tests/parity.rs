@@ -95,7 +95,7 @@ async fn reranked(storage: Storage) {
         let entry = json!({"thread_id": text, "source": "user", "text": text});
         clients[0].1.call("store_context", &entry).await;
     }
-    let query = json!({"query": "tags of a kind", "highlight": true});
+    let query = json!({"query": "tags", "highlight": true});
     let mut first = None;
     for (name, client) in &mut clients {
         let Answer::Ok(found) = client.call("fts_search_context", &query).await else {

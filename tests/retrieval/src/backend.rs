@@ -56,7 +56,7 @@ pub struct Setup {
 /// Where the entries are stored.
 pub enum Entries {
     /// In this process.
-    Local(Local),
+    Local(Box<Local>),
     /// In a database on which services are started with these environment variables.
     InDatabase(Remote, Vec<(&'static str, String)>),
 }

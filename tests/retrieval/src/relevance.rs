@@ -6,10 +6,12 @@ use std::sync::Arc;
 use context_engine::Switch;
 use context_providers::Embedder;
 
+use crate::Error;
 use crate::backend::Setup;
+use crate::cli::Cli;
 use crate::method::Method;
-use crate::set::{Question, Set};
-use crate::{Cli, Error, Opened, name};
+use crate::opened::Opened;
+use crate::set::{Question, Set, name};
 
 /// Values of `min_relevance` in the table.
 const FLOORS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

@@ -160,3 +160,9 @@ impl Set {
         Ok(set)
     }
 }
+
+/// The name of a set's file without its extension.
+pub fn name(path: &Path) -> String {
+    path.file_stem()
+        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}

@@ -141,6 +141,7 @@ impl Retrieval {
             filter,
             page,
             min_relevance: None,
+            shows_relevance: false,
             readable: self.unread_by(&query).is_none(),
             min_revision,
             include_images,

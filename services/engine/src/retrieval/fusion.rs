@@ -53,8 +53,9 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking: always a weighted sum. Ranks do not show how much better one entry is than the next. The
-    /// weights depend on the query (see [`blend_fts_weight`]). An entry beyond the first part gets 1 less: at most 0, and the entries of the first part have at least 0.
+    /// The score for reranking: always a weighted sum. Ranks do not show how much better one entry is than the next.
+    /// The weights depend on the query (see [`blend_fts_weight`]). An entry beyond the first part gets 1 less: at most
+    /// 0, and the entries of the first part have at least 0.
     pub blend: f64,
     /// The full-text retriever's rank, from 1. With reciprocal rank fusion `None` if it does not count towards the
     /// score.

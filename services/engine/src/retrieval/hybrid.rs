@@ -34,7 +34,8 @@ impl Retrieval {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no retriever works; `PROVIDER_UNAVAILABLE`
-    /// when none works because the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's errors.
+    /// when none works because the embedding provider does not respond; `SCOPE_MISSING` without `read`; the store's
+    /// errors.
     pub async fn hybrid_search_context(
         &self,
         caller: &Caller,
@@ -93,6 +94,7 @@ impl Retrieval {
             filter,
             page,
             min_relevance,
+            shows_relevance: true,
             readable: unread_by.is_none(),
             min_revision,
             include_images: request.include_images,

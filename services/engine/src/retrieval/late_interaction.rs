@@ -72,55 +72,6 @@ impl Retrieval {
             .map(|(place, candidate)| (candidate.id, place))
             .collect();
         excerpts.sort_unstable_by_key(|excerpt| place.get(&excerpt.id).copied());
-        if let Some(window) = std::env::var("X_WINDOW")
-            .ok()
-            .and_then(|v| v.parse::<usize>().ok())
-        {
-            let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
-            let stems: Vec<&str> = words.iter().map(|w| w.stem.as_str()).collect();
-            for excerpt in &mut excerpts {
-                if excerpt.text.len() <= window {
-                    continue;
-                }
-                let mut at: Vec<(usize, usize)> = Vec::new();
-                let mut starts = vec![0];
-                self.analyzer.tokens(&excerpt.text, &mut |token| {
-                    if let Some(n) = stems.iter().position(|s| *s == token.stem) {
-                        at.push((token.start, n));
-                    }
-                    starts.push(token.start);
-                    true
-                });
-                let (mut best, mut best_at) = (0, 0);
-                for (i, (start, _)) in at.iter().enumerate() {
-                    let seen: HashSet<usize> = at[i..]
-                        .iter()
-                        .take_while(|(s, _)| s - start < window * 3 / 4)
-                        .map(|(_, n)| *n)
-                        .collect();
-                    if seen.len() > best {
-                        best = seen.len();
-                        best_at = *start;
-                    }
-                }
-                let from = best_at.saturating_sub(window / 4);
-                let begin = starts.iter().copied().find(|s| *s >= from).unwrap_or(0);
-                let end = starts
-                    .iter()
-                    .copied()
-                    .take_while(|s| *s < begin + window)
-                    .last()
-                    .unwrap_or(begin);
-                let end = if end <= begin {
-                    excerpt.text.len()
-                } else {
-                    end
-                };
-                if excerpt.text.is_char_boundary(begin) && excerpt.text.is_char_boundary(end) {
-                    excerpt.text = excerpt.text[begin..end].to_owned();
-                }
-            }
-        }
         let unstored = excerpts
             .iter_mut()
             .filter(|excerpt| !stored.contains_key(&excerpt.id))
@@ -211,17 +162,10 @@ async fn encode_until(
     texts: Vec<(i64, String)>,
 ) -> Result<Option<HashMap<i64, TokenVectors>>, ProviderError> {
     let mut encoded = HashMap::new();
-    let total = std::env::var("X_TOKENS")
-        .ok()
-        .and_then(|v| v.parse::<usize>().ok());
-    let mut used = 0;
     let mut rest = texts.into_iter().peekable();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut room = active.pace.tokens_in(left);
-        if let Some(total) = total {
-            room = Some(total.saturating_sub(used));
-        }
+        let room = active.pace.tokens_in(left);
         let (mut ids, mut piece, mut tokens) = (Vec::new(), Vec::new(), 0);
         while let Some((id, text)) = rest.next_if(|(_, text)| {
             let with_it = tokens + estimated_tokens(text);
@@ -236,7 +180,6 @@ async fn encode_until(
         if piece.is_empty() {
             return Ok(Some(encoded));
         }
-        used += tokens;
         let begun = Instant::now();
         let Some(vectors) = active.embedder.token_vectors(piece, Role::Document).await? else {
             return Ok(None);

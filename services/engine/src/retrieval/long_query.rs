@@ -8,8 +8,8 @@ use super::Retrieval;
 use crate::access::Caller;
 use crate::error::store_error;
 
-/// Up to how many entries with a term are counted. A term with as many is common. Such terms are counted again, further,
-/// when fewer than [`MAX_TERMS`] are rarer.
+/// Up to how many entries with a term are counted. A term with as many is common. Such terms are counted again,
+/// further, when fewer than [`MAX_TERMS`] are rarer.
 const COUNTED: [u32; 2] = [1_000, 16_000];
 
 impl Retrieval {

@@ -21,8 +21,8 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. The first has room for a page and for the candidates of reranking, the next two are
-/// those at which the parts of a fused ranking end, and the last one has room for the last page.
+/// The possible depths of a ranking. The first has room for a page and for the candidates of reranking, the next two
+/// are those at which the parts of a fused ranking end, and the last one has room for the last page.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
@@ -45,6 +45,8 @@ pub(super) struct RankedSearch<'r> {
     pub page: Page,
     /// Entries with a lower relevance are dropped.
     pub min_relevance: Option<f64>,
+    /// Whether results show their relevance, and a warning says when it is low.
+    pub shows_relevance: bool,
     /// Whether the embedding model can read the query. If not, its vectors say nothing.
     pub readable: bool,
     pub min_revision: Option<i64>,
@@ -187,8 +189,10 @@ impl Retrieval {
             _ => None,
         };
         let (mut results, damaged) = self.results(entries, scores, highlighted).await?;
-        for hit in &mut results {
-            hit.relevance = relevances.get(&hit.id).copied();
+        if search.shows_relevance {
+            for hit in &mut results {
+                hit.relevance = relevances.get(&hit.id).copied();
+            }
         }
         warnings.extend(damaged);
         let page = RankedPage {
@@ -201,8 +205,9 @@ impl Retrieval {
         Ok((page, changed))
     }
 
-    /// Replaces the estimated distances of these entries by exact ones. Returns whether there were any. An entry that has
-    /// lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the page omits it.
+    /// Replaces the estimated distances of these entries by exact ones. Returns whether there were any. An entry that
+    /// has lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the page omits
+    /// it.
     async fn measure<H: RankedHit>(
         &self,
         caller: &Caller,
@@ -373,7 +378,11 @@ fn relevance_warning(
         Some(min) if order.is_empty() && found > 0 => Some(format!(
             "no entry has a relevance of at least {min}; the highest is {best:.2}"
         )),
-        None if !order.is_empty() && search.page.offset == 0 && best < CLEARLY_RELEVANT => {
+        None if search.shows_relevance
+            && !order.is_empty()
+            && search.page.offset == 0
+            && best < CLEARLY_RELEVANT =>
+        {
             Some("no entry is clearly relevant to the query; these are the nearest".to_owned())
         }
         _ => None,

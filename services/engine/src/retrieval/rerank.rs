@@ -192,8 +192,9 @@ impl Retrieval {
         }
     }
 
-    /// The scores of the candidates that could be compared with the query, 0 to 1. These are the reranker's scores if there is a reranker, or else the scores of
-    /// late interaction blended with the retrievers' scores. `None` when neither is available.
+    /// The scores of the candidates that could be compared with the query, 0 to 1. These are the reranker's scores if
+    /// there is a reranker, or else the scores of late interaction blended with the retrievers' scores. `None` when
+    /// neither is available.
     async fn rerank_scores(
         &self,
         caller: &Caller,

@@ -61,6 +61,7 @@ impl Retrieval {
             filter,
             page,
             min_relevance,
+            shows_relevance: true,
             readable: embedded.active.embedder.can_read(&request.query),
             min_revision,
             include_images: request.include_images,

@@ -63,8 +63,8 @@ pub struct Models {
     ///
     /// local is a model inside the service. openai is OpenAI or a compatible server. auto is local when
     /// EMBEDDING_MODEL_PATH is set or EMBEDDING_MODEL names a model that `fetch-model` downloaded, and ollama when
-    /// OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is the model that `fetch-model` downloaded last.
-    /// Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and else none.
+    /// OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is the model that `fetch-model` downloaded
+    /// last. Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",

@@ -118,7 +118,9 @@ async fn an_unreachable_provider_is_named_with_its_address() {
     let url = format!("http://{}", nobody.address());
     let report = faults(with(&home, &[("OLLAMA_HOST", &url)])).await;
     assert!(
-        report.contains("✘ embeddings ollama: ") && report.contains(&url),
+        report.contains(&format!(
+            "✘ embeddings the embedding provider at {url} does not respond"
+        )),
         "{report}"
     );
     let summaries = [
@@ -128,7 +130,7 @@ async fn an_unreachable_provider_is_named_with_its_address() {
     ];
     let report = faults(with(&home, &summaries)).await;
     assert!(
-        report.contains("✘ summaries  `m` of ollama") && report.contains(&url),
+        report.contains("✘ summaries  `m` of ollama: the provider does not respond"),
         "{report}"
     );
 }
@@ -140,9 +142,8 @@ async fn other_dimensions_than_the_model_s_are_named() {
     let ollama = [("OLLAMA_HOST", url.as_str()), ("EMBEDDING_DIM", "768")];
     let report = faults(with(&home, &ollama)).await;
     assert!(
-        report.contains(
-            "✘ embeddings ollama: the model's vectors have 2 dimensions, but EMBEDDING_DIM is 768"
-        ),
+        report.contains("✘ embeddings the embedding provider at")
+            && report.contains("the model's vectors have 2 dimensions, but EMBEDDING_DIM is 768"),
         "{report}"
     );
 }

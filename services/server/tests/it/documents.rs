@@ -45,23 +45,32 @@ fn the_server_of_the_document_is_the_one_that_returned_it() {
     assert_eq!(document["servers"][0]["url"], ".");
 }
 
-/// The schema of a property, or of the items of a list, as a list of alternatives.
+/// The alternatives of a property, or of the items of a list.
 fn alternatives(document: &serde_json::Value, schema: &str, property: &str) -> Vec<String> {
-    let property = &document["components"]["schemas"][schema]["properties"][property];
+    let schemas = &document["components"]["schemas"];
+    let property = &schemas[schema]["properties"][property];
     assert!(property.is_object(), "{schema} has no such property");
     let schema = if property["items"].is_object() {
         &property["items"]
     } else {
         property
     };
-    let list = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
-    let list = list.cloned().unwrap_or_else(|| vec![schema.clone()]);
-    list.iter()
-        .map(|schema| match schema["$ref"].as_str() {
-            Some(name) => name.rsplit('/').next().unwrap().to_owned(),
-            None => schema["type"].as_str().unwrap_or_default().to_owned(),
-        })
-        .collect()
+    of_schema(schemas, schema)
+}
+
+fn of_schema(schemas: &serde_json::Value, schema: &serde_json::Value) -> Vec<String> {
+    if let Some(list) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+        let each = list.iter().flat_map(|schema| of_schema(schemas, schema));
+        return each.collect();
+    }
+    match schema["$ref"]
+        .as_str()
+        .and_then(|name| name.rsplit('/').next())
+    {
+        Some(name) if schemas[name]["enum"].is_array() => vec![name.to_owned()],
+        Some(name) => of_schema(schemas, &schemas[name]),
+        None => vec![schema["type"].as_str().unwrap_or_default().to_owned()],
+    }
 }
 
 #[test]
@@ -69,19 +78,19 @@ fn closed_sets_are_enums_and_sets_of_replies_that_may_grow_accept_other_names() 
     let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
     for (schema, property, expected) in [
         ("StoreContextRequest", "source", &["Source"][..]),
-        ("SearchContextRequest", "source", &["null", "Source"]),
+        ("SearchContextRequest", "source", &["Source", "null"]),
         (
             "SearchContextRequest",
             "content_type",
-            &["null", "ContentType"],
+            &["ContentType", "null"],
         ),
-        ("DeleteContextBatchRequest", "source", &["null", "Source"]),
-        ("MetadataFilter", "operator", &["null", "Operator"]),
-        ("FtsSearchContextRequest", "mode", &["null", "FtsMode"]),
+        ("DeleteContextBatchRequest", "source", &["Source", "null"]),
+        ("MetadataFilter", "operator", &["Operator", "null"]),
+        ("FtsSearchContextRequest", "mode", &["FtsMode", "null"]),
         (
             "HybridSearchContextRequest",
             "fusion_method",
-            &["null", "FusionMethod"],
+            &["FusionMethod", "null"],
         ),
         (
             "HybridSearchContextRequest",
@@ -89,10 +98,11 @@ fn closed_sets_are_enums_and_sets_of_replies_that_may_grow_accept_other_names() 
             &["SearchMode"],
         ),
         ("CreateApiKeyRequest", "scopes", &["Scope"]),
-        ("CreateApiKeyRequest", "only", &["null", "Only"]),
+        ("CreateApiKeyRequest", "only", &["Only", "null"]),
         ("UpdateApiKeyBody", "scopes", &["Scope"]),
         ("Entry", "source", &["Source"]),
         ("ApiKey", "scopes", &["Scope", "string"]),
+        ("ApiKey", "only", &["Only", "string", "null"]),
         ("FtsSearchContextReply", "mode", &["FtsMode", "string"]),
         (
             "HybridSearchContextReply",

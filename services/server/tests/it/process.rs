@@ -131,7 +131,7 @@ fn the_help_of_a_command_has_only_its_own_options() {
                 "{path:?}: {text}"
             );
             assert!(
-                text.contains("`context-service --help` explains the settings"),
+                text.contains("Every setting of the service is also a flag of this command."),
                 "{path:?}: {text}"
             );
         }

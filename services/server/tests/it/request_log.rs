@@ -245,6 +245,7 @@ async fn a_request_whose_client_left_has_a_line_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "the log is limited per second")]
 async fn a_flood_without_keys_does_not_fill_the_log() {
     const SENT: usize = 1_000;
     let home = Home::new().with("AUTH", "keys");

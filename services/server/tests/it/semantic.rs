@@ -189,7 +189,7 @@ async fn every_returned_distance_is_exact_on_every_page_with_and_without_reranki
             if reranking == "false" {
                 store_300(&service).await;
             }
-            let query = "word3 or word9";
+            let query = "word3 and word9";
             let mut exact = std::collections::HashMap::new();
             for offset in [0, 100, 200] {
                 let page = json!({"query": query, "limit": 100, "offset": offset});
@@ -371,7 +371,7 @@ async fn full_text_results_are_reranked_and_keep_their_full_text_scores() {
         let queries = [
             json!({"query": "service database tags threads", "highlight": true}),
             json!({"query": "embedded service", "mode": "phrase", "highlight": true}),
-            json!({"query": "emb ser", "mode": "prefix", "include_images": true}),
+            json!({"query": "embedded serv", "mode": "prefix", "include_images": true}),
             json!({"query": "service AND NOT choose", "mode": "boolean"}),
             // Both words occur in no entry, so the entries with one of them are found and marked.
             json!({"query": "tags threads", "highlight": true}),
@@ -393,7 +393,7 @@ async fn full_text_results_are_reranked_and_keep_their_full_text_scores() {
             );
             let plan = found["stats"]["query_plan"].to_string();
             assert!(
-                plan.contains(&format!("rerank: {} candidates in", scores.len())),
+                plan.contains(&format!("rerank: {0} of {0} candidates in", scores.len())),
                 "{plan}"
             );
             reranked.push(found);
@@ -950,11 +950,11 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
         service
             .patch(
                 &format!("/v1/contexts/{changed}"),
-                json!({"text": "something else"}),
+                json!({"text": "agents search"}),
             )
             .send()
             .await;
-        let (scores, _) = reranked(&service, "semantic", "something else").await;
+        let (scores, _) = reranked(&service, "semantic", "agents search").await;
         assert_eq!(
             scores[0].0, changed,
             "a changed text has the token vectors of what it says now"

@@ -228,8 +228,8 @@ impl Writing for Add {
         transaction.lock_threads_of(self.ids()).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;
         let mut added = 0;
-        // Not `transaction.vectors`, which is absent if this service does not know of the tables. They exist, because there
-        // is a set.
+        // Not `transaction.vectors`, which is absent if this service does not know of the tables. They exist, because
+        // there is a set.
         let mut chunks = ChunkChanges::default();
         for LateEmbedding {
             id,

@@ -30,7 +30,12 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
             .lines()
             .filter(|line| !line.trim_start().starts_with("--"))
             .collect();
-        let sql = sql.join("\n").to_lowercase();
+        // The one value that the server makes: a service of the previous version, which does not know the column, also
+        // creates owners. It is no id and no key.
+        let sql = sql.join("\n").to_lowercase().replace(
+            "alter column incarnation set default replace(gen_random_uuid()::text, '-', '')",
+            "",
+        );
         for word in [
             "trigger",
             "serial",

@@ -19,8 +19,8 @@ const MAX_PROBED_ROWS: usize = 20_000;
 /// Up to this many of these rows are checked against the rest of the filter before the search. Of more, only those near
 /// the query are checked.
 const MAX_CHECKED_FIRST: usize = 1_000;
-/// Number of entries up to which all vectors are read instead of using the vector index: with four bits per dimension in
-/// memory, and with sign bits.
+/// Number of entries up to which all vectors are read instead of using the vector index: with four bits per dimension
+/// in memory, and with sign bits.
 const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
 /// Number of vectors read for each requested entry, and the minimum: in an index of sign bits the number, else the
 /// maximum. Measured: see docs/benchmarks.md.
@@ -125,8 +125,8 @@ impl Search<'_> {
         }
     }
 
-    /// The given entries, with exact distances. Entries that the index does not have are left out. Must be called inside
-    /// a transaction.
+    /// The given entries, with exact distances. Entries that the index does not have are left out. Must be called
+    /// inside a transaction.
     pub fn measure(&self, conn: &mut SqliteConnection, rows: Vec<i64>) -> QueryResult<Found> {
         let snapshot = self.set.index.snapshot(self.owner);
         if self.vector.len() != self.set.model.dimensions as usize {
@@ -206,8 +206,9 @@ impl Search<'_> {
         Ok(near)
     }
 
-    /// Many entries are expected to satisfy the filter: all, or of these rows, which a database index found for a part of
-    /// it. The entries near the query are checked, nearest first. If too few satisfy the filter, it is evaluated for all.
+    /// Many entries are expected to satisfy the filter: all, or of these rows, which a database index found for a part
+    /// of it. The entries near the query are checked, nearest first. If too few satisfy the filter, it is evaluated for
+    /// all.
     fn checked(
         &self,
         conn: &mut SqliteConnection,

@@ -44,7 +44,8 @@ async fn filled(directory: &Path, entries: usize) -> PathBuf {
     path
 }
 
-/// Every row of every table except the full-text indexes, as text. Chunks are numbered in their order.
+/// Every row of every table except the full-text indexes, as text. Chunks are numbered in their order. The incarnation
+/// of an owner's feed is left out, because each database has its own.
 fn content(path: &Path) -> Vec<String> {
     #[derive(QueryableByName)]
     struct Line {
@@ -62,7 +63,7 @@ fn content(path: &Path) -> Vec<String> {
     };
     let tables = lines(
         "SELECT t.name || ':' || (SELECT group_concat('quote(\"' || c.name || '\")', ' || char(10) || ') FROM pragma_table_info(t.name) c \
-         WHERE c.name <> 'chunk_id') AS line FROM sqlite_schema t WHERE t.type = 'table' AND t.name NOT LIKE 'fts\\_%' ESCAPE '\\' \
+         WHERE c.name NOT IN ('chunk_id', 'incarnation')) AS line FROM sqlite_schema t WHERE t.type = 'table' AND t.name NOT LIKE 'fts\\_%' ESCAPE '\\' \
          AND t.name NOT LIKE '\\_\\_%' ESCAPE '\\' AND t.name NOT LIKE 'sqlite%' ORDER BY 1"
             .to_owned(),
     );

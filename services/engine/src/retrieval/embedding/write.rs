@@ -48,8 +48,8 @@ impl WriteEmbeddings {
 }
 
 impl Embeddings {
-    /// Embeds the texts of a write, in order, as many as the time of the call allows. Nothing is embedded if no model is
-    /// in use, or for a repeated write, which stores nothing.
+    /// Embeds the texts of a write, in order, as many as the time of the call allows. Nothing is embedded if no model
+    /// is in use, or for a repeated write, which stores nothing.
     ///
     /// Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is no
     /// failure of the provider, and a retry would not help. The same holds for the rest of a batch of more chunks.

@@ -1,0 +1,68 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::backend::Transport;
+use crate::set::Half;
+
+/// Measures how many of the relevant entries each search finds.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    /// The entries and questions, as JSON lines; a directory stands for the sets in it, and several sets give a summary
+    #[arg(value_name = "SET", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/long-chats.jsonl"))]
+    pub sets: Vec<PathBuf>,
+    /// Use one half of each set's questions: tune defaults on one, and check them once on the other
+    #[arg(long, value_enum, default_value = "all")]
+    pub half: Half,
+    /// Print the summary also for one set
+    #[arg(long)]
+    pub summary: bool,
+    /// Measure relevance instead: whether it tells answerable questions from questions about other topics
+    #[arg(long)]
+    pub relevance: bool,
+    /// The directory of the embedding model
+    #[arg(long, env = "EMBEDDING_MODEL_PATH")]
+    pub model: Option<PathBuf>,
+    /// Where to run the searches; the results are the same everywhere
+    #[arg(long, value_enum, default_value = "in-process")]
+    pub over: Transport,
+    /// Skip searches with reranking, which take the longest
+    #[arg(long)]
+    pub without_reranking: bool,
+    /// Run only the searches with this text in their name; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// Same as the service's setting RERANK_BUDGET_MS, but high enough by default that every candidate is encoded
+    #[arg(long, default_value_t = 60_000)]
+    pub rerank_budget_ms: u32,
+    /// Same as the service's setting RERANK_STORE_TOKENS
+    #[arg(long)]
+    pub store_tokens: bool,
+    /// An empty PostgreSQL database to use instead of an SQLite file; the entries stay in it
+    #[arg(long, value_name = "URL")]
+    pub postgres: Option<String>,
+    /// Search all threads, even when a question names one
+    #[arg(long)]
+    pub all_threads: bool,
+    /// Same as the service's setting
+    #[arg(long, env = "HYBRID_RRF_K")]
+    pub hybrid_rrf_k: Option<u32>,
+    /// Same as the service's setting
+    #[arg(long, env = "HYBRID_RANK_WINDOW")]
+    pub hybrid_rank_window: Option<u32>,
+    /// Same as the service's setting
+    #[arg(long, env = "HYBRID_CONTEXT_WEIGHT")]
+    pub hybrid_context_weight: Option<f64>,
+    /// Same as the service's setting
+    #[arg(long, env = "RERANK_CONTEXT_WEIGHT")]
+    pub rerank_context_weight: Option<f64>,
+    /// Same as the service's setting
+    #[arg(long, env = "CONTEXT_NEIGHBOURS")]
+    pub context_neighbours: Option<u32>,
+    /// Same as the service's setting
+    #[arg(long, env = "CONTEXT_GAP_MINUTES")]
+    pub context_gap_minutes: Option<u64>,
+}
