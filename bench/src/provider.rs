@@ -97,6 +97,7 @@ impl Provider {
             settings.extend([
                 ("RERANK_PROVIDER", "jina".to_owned()),
                 ("RERANK_URL", format!("http://{}", self.address)),
+                ("RERANK_MODEL", "bench".to_owned()),
                 ("RERANK_API_KEY", "none".to_owned()),
             ]);
         }
