@@ -48,9 +48,9 @@ pub use shares::{Sharer, Shares};
 pub use store::Store;
 pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
-    ChunkPlace, ChunkRange, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
-    FtsHit, LateEmbedding, ModelUse, MoveState, Moved, RankSearch, Ranking, ScanCursor,
-    SemanticHit, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+    ChunkKey, ChunkRange, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsHit,
+    LateEmbedding, ModelUse, MoveState, Moved, RankSearch, Ranking, ScanCursor, SemanticHit,
+    SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
 };
 pub use write::{
     DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions,

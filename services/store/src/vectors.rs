@@ -192,9 +192,9 @@ pub struct ChunkRange {
     pub end: u32,
 }
 
-/// A chunk of an entry.
+/// Identifies a chunk of an owner and a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ChunkPlace {
+pub struct ChunkKey {
     /// The entry.
     pub id: i64,
     /// Index of the chunk among the entry's chunks, from 0.
@@ -205,7 +205,7 @@ pub struct ChunkPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkTokens {
     /// The chunk.
-    pub place: ChunkPlace,
+    pub key: ChunkKey,
     /// The vectors, byte for byte as they were stored.
     pub tokens: Vec<u8>,
 }
@@ -311,7 +311,7 @@ pub trait VectorStore: Send + Sync {
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        chunks: Vec<ChunkPlace>,
+        chunks: Vec<ChunkKey>,
     ) -> Result<Vec<ChunkTokens>>;
 
     /// Starts or resumes collecting vectors of this model beside those in use. Stops collecting vectors of any third

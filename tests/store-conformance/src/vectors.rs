@@ -3,7 +3,7 @@
 
 use context_model::{ContentType, Filter, Source, ThreadId};
 use context_store::{
-    ChunkPlace, ChunkRange, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
+    ChunkKey, ChunkRange, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
     FtsSearch, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch, Ranking,
     SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
 };
@@ -65,14 +65,14 @@ async fn tokens_of(
     model: &EmbeddingModel,
     id: i64,
 ) -> Vec<(u32, Vec<u8>)> {
-    let places = (0..4).map(|position| ChunkPlace { id, position }).collect();
+    let keys = (0..4).map(|position| ChunkKey { id, position }).collect();
     let found = vectors
-        .tokens(owner, model, places)
+        .tokens(owner, model, keys)
         .await
         .expect("the tokens are read");
     let mut found: Vec<_> = found
         .into_iter()
-        .map(|found| (found.place.position, found.tokens))
+        .map(|found| (found.key.position, found.tokens))
         .collect();
     found.sort_unstable();
     found
@@ -933,12 +933,12 @@ async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
     assert_eq!(tokens_of(vectors, &me(), &model(), id).await, kept);
     assert_eq!(tokens_of(vectors, &me(), &model(), plain).await, []);
     let wanted = vec![
-        ChunkPlace {
+        ChunkKey {
             id: plain,
             position: 0,
         },
-        ChunkPlace { id, position: 2 },
-        ChunkPlace {
+        ChunkKey { id, position: 2 },
+        ChunkKey {
             id: id + 999,
             position: 0,
         },
@@ -948,7 +948,7 @@ async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
         .await
         .expect("the tokens are read");
     assert_eq!(
-        found.iter().map(|found| found.place).collect::<Vec<_>>(),
+        found.iter().map(|found| found.key).collect::<Vec<_>>(),
         wanted[1..2],
         "only the requested ones"
     );

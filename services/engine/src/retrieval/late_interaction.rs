@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
-use context_store::{ChunkPlace, ChunkTokens, VectorStore};
+use context_store::{ChunkKey, ChunkTokens, VectorStore};
 use context_text::ContentWord;
 use tokio::time::Instant;
 
@@ -285,23 +285,23 @@ async fn stored_tokens(
     if !active.stores_tokens {
         return Ok(HashMap::new());
     }
-    let place = |candidate: &Candidate| ChunkPlace {
+    let key = |candidate: &Candidate| ChunkKey {
         id: candidate.id,
         position: candidate.best_chunk.map_or(0, |chunk| chunk.position),
     };
-    let places = candidates.iter().map(place).collect();
+    let keys = candidates.iter().map(key).collect();
     let found = vectors
-        .tokens(&caller.owner, &active.model, places)
+        .tokens(&caller.owner, &active.model, keys)
         .await
         .map_err(unreadable)?;
-    let codes = |ChunkTokens { place, tokens }| match TokenCodes::from_bytes(
+    let codes = |ChunkTokens { key, tokens }| match TokenCodes::from_bytes(
         tokens,
         active.model.dimensions as usize,
     ) {
-        Ok(codes) => Some((place.id, codes)),
+        Ok(codes) => Some((key.id, codes)),
         Err(error) => {
             tracing::warn!(
-                entry.id = place.id,
+                entry.id = key.id,
                 "{error}; the entry is encoded again for each search"
             );
             None

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
-    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once,
+    ChunkKey, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once,
     OwnerId, RankSearch, Ranking, Read, Result, ScanCursor, StoreError, UnembeddedPage,
     VectorStore, WriteOptions,
 };
@@ -87,7 +87,7 @@ impl VectorStore for PostgresStore {
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        chunks: Vec<ChunkPlace>,
+        chunks: Vec<ChunkKey>,
     ) -> Result<Vec<ChunkTokens>> {
         if !self.inner.vectors.has_tables() {
             return Ok(Vec::new());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
+use context_store::{ChunkKey, ChunkTokens, EmbeddingModel, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary};
 
@@ -14,7 +14,7 @@ use crate::read::{Reading, begin_for, commit};
 /// Reads the stored token vectors of these chunks for a model.
 pub(super) struct ReadTokens {
     pub model: EmbeddingModel,
-    pub chunks: Vec<ChunkPlace>,
+    pub chunks: Vec<ChunkKey>,
     pub statement_timeout: Duration,
 }
 
@@ -44,8 +44,8 @@ impl Reading for ReadTokens {
                       ON t.owner_id = ? AND t.id = w.id AND t.position = w.position \
                       WHERE t.owner_id = ? AND t.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
         let binds = vec![
-            Bind::ints(self.chunks.iter().map(|place| place.id)),
-            Bind::ints(self.chunks.iter().map(|place| i64::from(place.position))),
+            Bind::ints(self.chunks.iter().map(|key| key.id)),
+            Bind::ints(self.chunks.iter().map(|key| i64::from(key.position))),
             Bind::text(owner.as_str()),
             Bind::text(owner.as_str()),
             Bind::text(&self.model.identity),
@@ -68,7 +68,7 @@ impl From<Row> for ChunkTokens {
             tokens,
         } = row;
         Self {
-            place: ChunkPlace {
+            key: ChunkKey {
                 id,
                 position: u32::try_from(position).unwrap_or(u32::MAX),
             },

@@ -1,8 +1,8 @@
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    ChunkPlace, ChunkRange, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse,
-    MoveState, Moved, OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit,
+    ChunkKey, ChunkRange, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse, MoveState,
+    Moved, OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit,
     SemanticSearch, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
@@ -112,7 +112,7 @@ impl VectorStore for SqliteStore {
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        chunks: Vec<ChunkPlace>,
+        chunks: Vec<ChunkKey>,
     ) -> Result<Vec<ChunkTokens>> {
         let Some(set) = self.vectors.of(model) else {
             return Ok(Vec::new());

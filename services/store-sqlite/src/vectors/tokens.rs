@@ -1,6 +1,6 @@
 //! Token vectors. They are stored and deleted with their chunks. Only [`read`] reads them.
 
-use context_store::{ChunkPlace, ChunkTokens};
+use context_store::{ChunkKey, ChunkTokens};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -59,23 +59,20 @@ pub(super) fn read(
     conn: &mut SqliteConnection,
     owner: &Owner,
     set_id: i64,
-    wanted: &[ChunkPlace],
+    wanted: &[ChunkKey],
 ) -> QueryResult<Vec<ChunkTokens>> {
     let mut found = Vec::with_capacity(wanted.len());
-    for place in wanted {
-        let Some(row_id) = owner.row_id(place.id) else {
+    for key in wanted {
+        let Some(row_id) = owner.row_id(key.id) else {
             continue;
         };
-        let key = (owner.owner, row_id, set_id, i64::from(place.position));
+        let row = (owner.owner, row_id, set_id, i64::from(key.position));
         let tokens = chunk_tokens::table
-            .find(key)
+            .find(row)
             .select(chunk_tokens::tokens)
             .get_result(conn)
             .optional()?;
-        found.extend(tokens.map(|tokens| ChunkTokens {
-            place: *place,
-            tokens,
-        }));
+        found.extend(tokens.map(|tokens| ChunkTokens { key: *key, tokens }));
     }
     Ok(found)
 }
