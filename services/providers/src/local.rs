@@ -10,6 +10,6 @@ mod reranker;
 mod worker;
 
 pub use directory::{LoadError, ModelDirectory};
-pub use embedder::{ChunkWish, LocalEmbedder};
+pub use embedder::{ChunkSettings, LocalEmbedder};
 pub use prefixes::Prefixes;
 pub use reranker::LocalReranker;

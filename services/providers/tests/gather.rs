@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
-use context_providers::local::{ChunkWish, Prefixes};
+use context_providers::local::{ChunkSettings, Prefixes};
 use context_providers::{Embedder as _, ProviderError, Role};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn connect(server: &Server, dialect: Dialect) -> Arc<HttpEmbedder> {
         name,
         dimensions: None,
         prefixes: Prefixes::default(),
-        wish: ChunkWish::default(),
+        chunks: ChunkSettings::default(),
     };
     Arc::new(HttpEmbedder::connect(&access, remote).await.unwrap())
 }

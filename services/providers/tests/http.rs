@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use context_model::Secret;
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
-use context_providers::local::{ChunkWish, Prefixes};
+use context_providers::local::{ChunkSettings, Prefixes};
 use context_providers::{Embedder as _, ProviderError, Role};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn remote(dialect: Dialect) -> RemoteModel {
         name: "m".to_owned(),
         dimensions: None,
         prefixes: Prefixes::default(),
-        wish: ChunkWish::default(),
+        chunks: ChunkSettings::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A local model: a small network with random weights.
 
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder as _, Role, TokenCodes};
 
 /// The network that the tests of `context-bert` use as reference.
@@ -12,7 +12,7 @@ fn embedder(prefixes: Prefixes) -> LocalEmbedder {
         ),
         None,
     );
-    LocalEmbedder::load(&directory, prefixes, ChunkWish::default()).expect("the model loads")
+    LocalEmbedder::load(&directory, prefixes, ChunkSettings::default()).expect("the model loads")
 }
 
 #[tokio::test]

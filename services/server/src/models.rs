@@ -10,7 +10,7 @@ use context_model::Secret;
 use context_providers::Embedder;
 use context_providers::fetch::{ALL_MINILM_L6_V2, Fetchable};
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, EmbeddingProvider, Settings, Source, Url};
@@ -233,7 +233,7 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
         name: name.to_owned(),
         dimensions,
         prefixes: prefixes(config),
-        wish: wish(config),
+        chunks: chunk_settings(config),
     };
     Ok(Choice::Remote(Box::new((access, remote))))
 }
@@ -329,9 +329,9 @@ fn prefixes(config: &Config) -> Prefixes {
     }
 }
 
-fn wish(config: &Config) -> ChunkWish {
+fn chunk_settings(config: &Config) -> ChunkSettings {
     let tokens = |given: Option<u64>| given.and_then(|tokens| usize::try_from(tokens).ok());
-    ChunkWish {
+    ChunkSettings {
         size: tokens(config.models.chunk_size),
         overlap: tokens(config.models.chunk_overlap),
     }
@@ -340,7 +340,7 @@ fn wish(config: &Config) -> ChunkWish {
 /// A warning if CHUNK_SIZE is larger than the model's window. A provider over HTTP does not say how large its window
 /// is.
 pub fn shortened_chunks(config: &Config, embedder: &dyn Embedder) -> Option<String> {
-    let (wanted, used) = (wish(config).size?, embedder.chunk_sizes().target);
+    let (wanted, used) = (chunk_settings(config).size?, embedder.chunk_sizes().target);
     (used < wanted).then(|| {
         format!(
             "CHUNK_SIZE is {wanted} tokens, but the model `{}` reads at most {used}, so chunks have {used} tokens \
@@ -380,7 +380,7 @@ pub async fn load(
     match choice {
         Choice::Off(reason) => Ok(Err(reason)),
         Choice::Local(directory) => {
-            let (models, wish) = (config.models.clone(), wish(config));
+            let (models, chunks) = (config.models.clone(), chunk_settings(config));
             let loading = tokio::task::spawn_blocking(move || {
                 let of_model = directory.prefixes()?;
                 let prefixes = Prefixes {
@@ -389,7 +389,7 @@ pub async fn load(
                         .embedding_document_prefix
                         .unwrap_or(of_model.document),
                 };
-                LocalEmbedder::load(&directory, prefixes, wish)
+                LocalEmbedder::load(&directory, prefixes, chunks)
             });
             let loaded = loading
                 .await

@@ -12,7 +12,7 @@ use context_faults::client::{Client as _, Grpc};
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
 use context_model::{Filter, Source, StoreContextRequest};
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder as _, Role};
 use context_store::{
     EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _,
@@ -96,7 +96,7 @@ fn counts(database: &Path) -> Counts {
 /// Computes every vector again and compares it with the stored one.
 async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
     let directory = ModelDirectory::new(model(), None);
-    let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkWish::default())
+    let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkSettings::default())
         .expect("the model loads");
     let part = |chunk: &Chunk| {
         let length = usize::try_from(chunk.end_char - chunk.start_char).expect("a length");

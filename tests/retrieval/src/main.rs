@@ -27,7 +27,7 @@ use std::sync::Arc;
 use clap::Parser as _;
 use context_engine::Switch;
 use context_providers::Embedder;
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory};
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory};
 
 use crate::backend::{Backend, Setup};
 use crate::cli::Cli;
@@ -183,7 +183,7 @@ async fn load(path: Option<PathBuf>) -> Result<Option<Arc<dyn Embedder>>, Error>
     let Some(path) = path else { return Ok(None) };
     let model = ModelDirectory::new(path, None);
     let loaded = tokio::task::spawn_blocking(move || {
-        LocalEmbedder::load(&model, model.prefixes()?, ChunkWish::default())
+        LocalEmbedder::load(&model, model.prefixes()?, ChunkSettings::default())
     })
     .await?;
     Ok(Some(Arc::new(loaded?)))

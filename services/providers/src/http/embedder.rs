@@ -28,8 +28,8 @@ pub struct RemoteModel {
     pub dimensions: Option<u32>,
     /// Prefixes that are put before texts.
     pub prefixes: Prefixes,
-    /// Tokens of a chunk and of the overlap, if they differ from the defaults.
-    pub wish: crate::local::ChunkWish,
+    /// The configured chunk sizes.
+    pub chunks: crate::local::ChunkSettings,
 }
 
 /// An embedding model behind an HTTP API.
@@ -61,15 +61,15 @@ impl HttpEmbedder {
             name,
             dimensions: wanted,
             prefixes,
-            wish,
+            chunks,
         } = remote;
-        let target = wish.size.map_or(SIZES.target, |size| size.max(4));
-        let max = if wish.size.is_some() {
+        let target = chunks.size.map_or(SIZES.target, |size| size.max(4));
+        let max = if chunks.size.is_some() {
             target
         } else {
             SIZES.max
         };
-        let overlap = wish.overlap.unwrap_or(if wish.size.is_some() {
+        let overlap = chunks.overlap.unwrap_or(if chunks.size.is_some() {
             target * 12 / 100
         } else {
             SIZES.overlap

@@ -19,7 +19,7 @@ const MAX_UNREAD_SHARE: f64 = 0.35;
 
 /// The configured chunk sizes, in tokens. Missing values are derived from the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ChunkWish {
+pub struct ChunkSettings {
     /// Maximum number of tokens in a chunk. Limited to what the model reads.
     pub size: Option<usize>,
     /// Number of tokens shared by adjacent chunks. Limited to half a chunk.
@@ -43,7 +43,7 @@ impl LocalEmbedder {
     pub fn load(
         directory: &ModelDirectory,
         prefixes: Prefixes,
-        wish: ChunkWish,
+        chunks: ChunkSettings,
     ) -> Result<Self, LoadError> {
         let (network, tokens) = directory.load()?;
         let model = Model {
@@ -55,12 +55,12 @@ impl LocalEmbedder {
         // The two special tokens and the prefix take tokens too.
         let prefix = tokens.starts(&prefixes.document)?.len();
         let room = tokens.max().saturating_sub(2 + prefix).max(4);
-        let target = wish.size.map_or(room * 4 / 5, |size| size.clamp(4, room));
-        let max = if wish.size.is_some() { target } else { room };
+        let target = chunks.size.map_or(room * 4 / 5, |size| size.clamp(4, room));
+        let max = if chunks.size.is_some() { target } else { room };
         let sizes = ChunkSizes {
             target,
             max,
-            overlap: wish.overlap.unwrap_or(target * 12 / 100).min(target / 2),
+            overlap: chunks.overlap.unwrap_or(target * 12 / 100).min(target / 2),
         };
         let worker = Worker::start(network).map_err(|error| {
             LoadError::Unsupported(format!("its thread cannot be started: {error}"))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use context_engine::{Caller, WriteContext};
 use context_model::{StoreContextBatchRequest, StoreContextRequest};
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{
     Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors,
 };
@@ -1365,7 +1365,7 @@ async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
         let embedder = LocalEmbedder::load(
             &ModelDirectory::new(model(), None),
             Prefixes::default(),
-            ChunkWish::default(),
+            ChunkSettings::default(),
         )
         .unwrap();
         service
@@ -1483,7 +1483,7 @@ async fn a_batch_embeds_as_much_as_its_time_allows_and_says_how_many_entries_wai
         let embedder = LocalEmbedder::load(
             &ModelDirectory::new(model(), None),
             Prefixes::default(),
-            ChunkWish::default(),
+            ChunkSettings::default(),
         );
         let embedder = Arc::new(Halting {
             embedder: embedder.unwrap(),
