@@ -53,7 +53,7 @@ pub(crate) async fn begin(
 
 /// Begins a transaction as [`begin`] does, if one is needed: when `several` statements must see the same state, or when
 /// no session holds the settings for a single statement. Returns whether a transaction was begun.
-pub(crate) async fn begin_for(
+pub(crate) async fn begin_if_needed(
     conn: &mut AsyncPgConnection,
     several: bool,
     statement_timeout: Duration,

@@ -15,7 +15,7 @@ use crate::fts::{self, Language};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
-use crate::read::{Reading, begin, begin_for, commit, revision};
+use crate::read::{Reading, begin, begin_if_needed, commit, revision};
 
 /// Entries by id, newest first.
 pub(crate) struct Get {
@@ -164,7 +164,7 @@ impl Reading for Search {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, SearchPage)>, Failure> {
-        let begun = begin_for(
+        let begun = begin_if_needed(
             conn,
             self.selection.explain || self.selection.images,
             self.statement_timeout,
@@ -251,7 +251,7 @@ impl Reading for Ranked {
         owner: &OwnerId,
     ) -> Result<Option<(i64, FtsPage)>, Failure> {
         // When nothing matches, the alternative query is a page of its own.
-        let begun = begin_for(
+        let begun = begin_if_needed(
             conn,
             self.selection.explain || self.selection.images,
             self.statement_timeout,

@@ -9,7 +9,7 @@ use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::read::{Reading, begin_for, commit};
+use crate::read::{Reading, begin_if_needed, commit};
 
 /// Counts the entries with vectors of a model.
 pub(super) struct CountEmbedded {
@@ -35,7 +35,7 @@ impl Reading for CountEmbedded {
             Some(threads) => self.within(owner, threads),
             None => self.all(owner),
         };
-        let begun = begin_for(conn, false, self.statement_timeout).await?;
+        let begun = begin_if_needed(conn, false, self.statement_timeout).await?;
         let count = sql::number(conn, count).await?;
         if begun {
             commit(conn).await?;

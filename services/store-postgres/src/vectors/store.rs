@@ -27,7 +27,7 @@ use crate::transaction::Writing;
 impl VectorStore for PostgresStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
         let Once(outcome) = self
-            .write_aside(&OwnerId::default(), UseModel(model.clone()))
+            .write_unlogged(&OwnerId::default(), UseModel(model.clone()))
             .await?;
         if !matches!(outcome, ModelUse::Impossible(_)) {
             self.inner.vectors.set_has_tables();
@@ -57,7 +57,7 @@ impl VectorStore for PostgresStore {
             return Ok(0);
         }
         let Once(count) = self
-            .write_aside(&OwnerId::default(), CountWaiting(model.clone()))
+            .write_unlogged(&OwnerId::default(), CountWaiting(model.clone()))
             .await?;
         Ok(count)
     }
@@ -74,12 +74,12 @@ impl VectorStore for PostgresStore {
             limit,
             holder: self.inner.vectors.holder.clone(),
         };
-        let Once(page) = self.write_aside(&OwnerId::default(), claim).await?;
+        let Once(page) = self.write_unlogged(&OwnerId::default(), claim).await?;
         Ok(page)
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
-        let Once(added) = self.write_aside(owner, Add(embeddings)).await?;
+        let Once(added) = self.write_unlogged(owner, Add(embeddings)).await?;
         Ok(added)
     }
 
@@ -102,7 +102,7 @@ impl VectorStore for PostgresStore {
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
         let Once(state) = self
-            .write_aside(&OwnerId::default(), Begin(model.clone()))
+            .write_unlogged(&OwnerId::default(), Begin(model.clone()))
             .await?;
         if !matches!(state, MoveState::Impossible(_)) {
             self.inner.vectors.set_has_tables();
@@ -115,7 +115,7 @@ impl VectorStore for PostgresStore {
         // becomes current. If another index is being built, `maintain` builds this one later.
         self.build_index(SetState::Building).await?;
         let Once(moved) = self
-            .write_aside(
+            .write_unlogged(
                 &OwnerId::default(),
                 Finish {
                     model: model.clone(),
@@ -149,7 +149,7 @@ impl VectorStore for PostgresStore {
 
     async fn maintain(&self) -> Result<()> {
         self.build_index(SetState::Current).await?;
-        while self.write_aside(&OwnerId::default(), Sweep).await?.0 {}
+        while self.write_unlogged(&OwnerId::default(), Sweep).await?.0 {}
         Ok(())
     }
 }
@@ -183,8 +183,9 @@ impl PostgresStore {
         }
     }
 
-    /// Runs a write that logs no change. The default owner stands for "no owner", and such a write needs no time.
-    async fn write_aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
+    /// Runs a write that adds nothing to the change feed. It uses the database's time, so `now` is not set. A write
+    /// that belongs to no owner is run for the default owner.
+    async fn write_unlogged<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
         let options = WriteOptions {
             now: Timestamp(0),
             idempotency: None,

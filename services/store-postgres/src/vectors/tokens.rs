@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Binary};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
-use crate::read::{Reading, begin_for, commit};
+use crate::read::{Reading, begin_if_needed, commit};
 
 /// Reads the stored token vectors of these chunks for a model.
 pub(super) struct ReadTokens {
@@ -51,7 +51,7 @@ impl Reading for ReadTokens {
             Bind::text(&self.model.identity),
             Bind::Int(i64::from(self.model.dimensions)),
         ];
-        let begun = begin_for(conn, false, self.statement_timeout).await?;
+        let begun = begin_if_needed(conn, false, self.statement_timeout).await?;
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
         if begun {
             commit(conn).await?;
