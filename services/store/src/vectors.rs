@@ -181,7 +181,7 @@ pub struct SemanticHit {
     pub chunk: Option<ChunkRange>,
 }
 
-/// A chunk of a known entry.
+/// Where a chunk of a known entry is in the entry's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRange {
     /// Index of the chunk among the entry's chunks, from 0.
@@ -292,7 +292,7 @@ pub trait VectorStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn measure(
+    async fn exact_distances(
         &self,
         _owner: &OwnerId,
         _search: SemanticSearch,

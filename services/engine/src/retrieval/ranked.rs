@@ -124,7 +124,10 @@ impl Retrieval {
         let reranked = if search.readable || self.has_reranker() {
             // Reranking reads the nearest chunks, which only exact hits name.
             let chosen = self.chosen_for_reranking(&candidates);
-            if self.measure(caller, search, &mut hits, &chosen).await? {
+            if self
+                .replace_estimates(caller, search, &mut hits, &chosen)
+                .await?
+            {
                 candidates = hits.iter().map(|hit| hit.candidate()).collect();
             }
             let query = RerankQuery {
@@ -137,7 +140,10 @@ impl Retrieval {
         };
         let (mut order, rerank_warning) = (reranked.order, reranked.warning);
         let considered = considered(search, &order, &reranked.interaction);
-        if self.measure(caller, search, &mut hits, &considered).await? {
+        if self
+            .replace_estimates(caller, search, &mut hits, &considered)
+            .await?
+        {
             candidates = hits.iter().map(|hit| hit.candidate()).collect();
         }
         let weighed: Vec<Candidate> = candidates
@@ -205,10 +211,10 @@ impl Retrieval {
         Ok((page, changed))
     }
 
-    /// Replaces the estimated distances of these entries by exact ones. Returns whether there were any. An entry that
-    /// has lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the page omits
-    /// it.
-    async fn measure<H: RankedHit>(
+    /// Replaces the estimated distances of these entries by exact ones. Returns whether any distance was an estimate. An
+    /// entry that has lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the
+    /// page omits it.
+    async fn replace_estimates<H: RankedHit>(
         &self,
         caller: &Caller,
         search: &RankedSearch<'_>,
@@ -227,10 +233,10 @@ impl Retrieval {
         if estimated.is_empty() {
             return Ok(false);
         }
-        let measured = self
+        let exact_hits = self
             .store
             .vectors()
-            .measure(
+            .exact_distances(
                 &caller.owner,
                 semantic.clone(),
                 estimated.keys().copied().collect(),
@@ -238,7 +244,7 @@ impl Retrieval {
             )
             .await
             .map_err(store_error)?;
-        for exact in measured {
+        for exact in exact_hits {
             if let Some(hit) = estimated.get_mut(&exact.id) {
                 **hit = exact;
             }

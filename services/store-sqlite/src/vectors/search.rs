@@ -127,7 +127,11 @@ impl Search<'_> {
 
     /// The given entries, with exact distances. Entries that the index does not have are left out. Must be called
     /// inside a transaction.
-    pub fn measure(&self, conn: &mut SqliteConnection, rows: Vec<i64>) -> QueryResult<Found> {
+    pub fn exact_distances(
+        &self,
+        conn: &mut SqliteConnection,
+        rows: Vec<i64>,
+    ) -> QueryResult<Found> {
         let snapshot = self.set.index.snapshot(self.owner);
         if self.vector.len() != self.set.model.dimensions as usize {
             return Ok(Found::default());

@@ -129,7 +129,7 @@ impl VectorStore for SqliteStore {
         .await
     }
 
-    async fn measure(
+    async fn exact_distances(
         &self,
         owner: &OwnerId,
         search: SemanticSearch,
@@ -139,7 +139,7 @@ impl VectorStore for SqliteStore {
         let Some(set) = self.vectors.of(&search.model) else {
             return Ok(Vec::new());
         };
-        let measure = move |conn: &mut SqliteConnection, owner: Option<&Owner>| {
+        let distances = move |conn: &mut SqliteConnection, owner: Option<&Owner>| {
             let Some(owner) = owner else {
                 return Ok(Vec::new());
             };
@@ -153,11 +153,11 @@ impl VectorStore for SqliteStore {
                 depth: rows.len(),
                 exact: rows.len(),
             }
-            .measure(conn, rows)
+            .exact_distances(conn, rows)
             .map_err(store_error)?;
             Ok(found.hits.iter().map(semantic_hit).collect())
         };
-        self.read(&self.searches, owner, read, measure).await
+        self.read(&self.searches, owner, read, distances).await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {

@@ -153,7 +153,7 @@ async fn beyond_the_exact_ranks_distances_are_estimates_until_they_are_measured(
             vector: vector(seed),
         };
         let measured = store
-            .measure(&OwnerId::default(), semantic, ids(&estimated), read())
+            .exact_distances(&OwnerId::default(), semantic, ids(&estimated), read())
             .await
             .unwrap();
         assert_eq!(measured.len(), estimated.len());
