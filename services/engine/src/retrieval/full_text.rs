@@ -142,7 +142,7 @@ impl Retrieval {
             page,
             min_relevance: None,
             shows_relevance: false,
-            readable: self.unread_by(&query).is_none(),
+            model_can_read: self.model_that_cannot_read(&query).is_none(),
             min_revision,
             include_images,
             highlight,

@@ -24,8 +24,8 @@ use crate::access::Caller;
 use crate::config::Switch;
 use crate::{read, validate};
 
-/// Number of semantic ranks that are exact. They are more than the default of HYBRID_RANK_WINDOW, beyond which a rank
-/// hardly counts.
+/// Number of first semantic ranks that are exact. About twice the default of HYBRID_RANK_WINDOW. A rank beyond the
+/// window counts only for an entry that neither retriever found within it.
 const EXACT_RANKS: u32 = 32;
 
 impl Retrieval {
@@ -75,7 +75,7 @@ impl Retrieval {
             semantic,
             encoded,
             rarest,
-            unread_by,
+            cannot_read,
             mut unavailable_because,
         } = self
             .retrievers(caller, &wanted, &request.query, read::at(min_revision))
@@ -95,7 +95,7 @@ impl Retrieval {
             page,
             min_relevance,
             shows_relevance: true,
-            readable: unread_by.is_none(),
+            model_can_read: cannot_read.is_none(),
             min_revision,
             include_images: request.include_images,
             highlight: false,
@@ -124,7 +124,7 @@ impl Retrieval {
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
             plan.extend(rarest);
-            let left_out = unread_by.filter(|_| search.rank.semantic.is_none());
+            let left_out = cannot_read.filter(|_| search.rank.semantic.is_none());
             plan.extend(left_out.map(|model| {
                 format!("semantic: left out, because the model {model} cannot read the query")
             }));
@@ -174,7 +174,7 @@ impl Retrieval {
             rarest,
             semantic: None,
             encoded: None,
-            unread_by: None,
+            cannot_read: None,
             unavailable_because: Vec::new(),
         };
         let reasons = &mut retrievers.unavailable_because;
@@ -183,10 +183,10 @@ impl Retrieval {
         }
         let mut failure = None;
         if wanted.semantic {
-            retrievers.unread_by = self.unread_by(query);
-            // The vectors of a query that the model cannot read only disturb the other ranking. They are used when
-            // they were asked for alone.
-            if retrievers.unread_by.is_some() && full_text_works {
+            retrievers.cannot_read = self.model_that_cannot_read(query);
+            // The vector of a query that the model cannot read only disturbs the full-text ranking. It is used if the
+            // semantic retriever runs alone.
+            if retrievers.cannot_read.is_some() && full_text_works {
                 return Ok(retrievers);
             }
             match self.embedded_query(query).await {
@@ -216,7 +216,7 @@ impl Retrieval {
     }
 
     /// The name of the embedding model in use if it cannot read the query.
-    pub(super) fn unread_by(&self, query: &str) -> Option<String> {
+    pub(super) fn model_that_cannot_read(&self, query: &str) -> Option<String> {
         let active = self.embeddings.model().ok()?;
         let embedder = &active.embedder;
         (!embedder.can_read(query)).then(|| embedder.model().name.clone())
@@ -261,8 +261,8 @@ struct Retrievers {
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.
     encoded: Option<EncodedQuery>,
-    /// The embedding model, if the semantic retriever is requested and the model cannot read the query.
-    unread_by: Option<String>,
+    /// The name of the embedding model, if the semantic retriever is requested and the model cannot read the query.
+    cannot_read: Option<String>,
     /// Why the other requested retrievers are unavailable.
     unavailable_because: Vec<String>,
 }

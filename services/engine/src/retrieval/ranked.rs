@@ -12,7 +12,7 @@ use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 use super::Retrieval;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
-use super::relevance::{CLEARLY_RELEVANT, CONSIDERED};
+use super::relevance::{CLEARLY_RELEVANT, MAX_CONSIDERED};
 use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
@@ -47,8 +47,9 @@ pub(super) struct RankedSearch<'r> {
     pub min_relevance: Option<f64>,
     /// Whether results show their relevance, and a warning says when it is low.
     pub shows_relevance: bool,
-    /// Whether the embedding model can read the query. If not, its vectors say nothing.
-    pub readable: bool,
+    /// Whether the embedding model can read the query. If not, the relevance ignores its vectors, and late interaction
+    /// does not run.
+    pub model_can_read: bool,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
     /// Whether each result has a snippet with the words of the full-text query marked.
@@ -121,7 +122,7 @@ impl Retrieval {
 
         let mut hits = combine(&ranking);
         let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
-        let reranked = if search.readable || self.has_reranker() {
+        let reranked = if search.model_can_read || self.has_reranker() {
             // Reranking reads the nearest chunks, which only exact hits name.
             let chosen = self.chosen_for_reranking(&candidates);
             if self
@@ -146,19 +147,20 @@ impl Retrieval {
         {
             candidates = hits.iter().map(|hit| hit.candidate()).collect();
         }
-        let weighed: Vec<Candidate> = candidates
+        let rated: Vec<Candidate> = candidates
             .iter()
             .filter(|candidate| considered.contains(&candidate.id))
             .copied()
             .collect();
         let relevances = self
-            .relevances_of(caller, search, &ranking, &reranked.interaction, &weighed)
+            .relevances_of(caller, search, &ranking, &reranked.interaction, &rated)
             .await?;
-        let best = relevances.values().copied().fold(0.0, f64::max);
+        let highest = relevances.values().copied().fold(0.0, f64::max);
         if !reranked.interaction.is_empty() {
-            // The blend with late interaction says which candidate is best, even of a bad lot.
+            // The scores of a blend compare the candidates of one search, so the best candidate has a high score even
+            // if it is irrelevant. Multiplied by the highest relevance, it has a low one.
             for (_, score) in &mut order {
-                *score = score.map(|score| score * best);
+                *score = score.map(|score| score * highest);
             }
         }
         if let Some(min) = search.min_relevance {
@@ -177,7 +179,7 @@ impl Retrieval {
         let changed = shown.len() - entries.len();
 
         let mut warnings: Vec<String> = rerank_warning.into_iter().collect();
-        warnings.extend(relevance_warning(search, &order, best, hits.len()));
+        warnings.extend(relevance_warning(search, &order, highest, hits.len()));
         warnings.extend(ranking.capped_at.map(cap_warning));
         let rerank_scores: HashMap<i64, Option<f64>> = shown.iter().copied().collect();
         let scores: HashMap<i64, Scores> = candidates
@@ -211,9 +213,9 @@ impl Retrieval {
         Ok((page, changed))
     }
 
-    /// Replaces the estimated distances of these entries by exact ones. Returns whether any distance was an estimate. An
-    /// entry that has lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of the
-    /// page omits it.
+    /// Replaces the estimated distances of these entries by exact ones. Returns whether any distance was an estimate.
+    /// An entry that has lost its vectors meanwhile keeps its estimate. It changed after the ranking, so the read of
+    /// the page omits it.
     async fn replace_estimates<H: RankedHit>(
         &self,
         caller: &Caller,
@@ -252,7 +254,7 @@ impl Retrieval {
         Ok(true)
     }
 
-    /// The relevance of these candidates.
+    /// The relevance of these candidates, without the semantic ranking if the model cannot read the query.
     async fn relevances_of(
         &self,
         caller: &Caller,
@@ -262,7 +264,7 @@ impl Retrieval {
         candidates: &[Candidate],
     ) -> Result<HashMap<i64, f64>> {
         let mut rank = search.rank.clone();
-        if !search.readable {
+        if !search.model_can_read {
             rank.semantic = None;
         }
         self.relevances(
@@ -372,22 +374,22 @@ pub(super) fn cap_warning(cap: u32) -> String {
     format!("more than {cap} entries match; the newest {cap} of them were ranked")
 }
 
-/// The warning when no entry is clearly relevant, or none is as relevant as requested. `best` is the highest relevance
-/// of the entries in `order`, and `found` the number of entries before some were dropped.
+/// The warning when no entry is clearly relevant, or none is as relevant as requested. `highest` is the highest
+/// relevance and `found` the number of entries, both before entries were dropped.
 fn relevance_warning(
     search: &RankedSearch<'_>,
     order: &[(i64, Option<f64>)],
-    best: f64,
+    highest: f64,
     found: usize,
 ) -> Option<String> {
     match search.min_relevance {
         Some(min) if order.is_empty() && found > 0 => Some(format!(
-            "no entry has a relevance of at least {min}; the highest is {best:.2}"
+            "no entry has a relevance of at least {min}; the highest is {highest:.2}"
         )),
         None if search.shows_relevance
             && !order.is_empty()
             && search.page.offset == 0
-            && best < CLEARLY_RELEVANT =>
+            && highest < CLEARLY_RELEVANT =>
         {
             Some("no entry is clearly relevant to the query; these are the nearest".to_owned())
         }
@@ -416,7 +418,7 @@ fn considered(
     interaction: &HashMap<i64, f64>,
 ) -> HashSet<i64> {
     let shown = match search.min_relevance {
-        Some(_) => &order[..order.len().min(CONSIDERED)],
+        Some(_) => &order[..order.len().min(MAX_CONSIDERED)],
         None => in_page(order, search.page),
     };
     let shown = shown.iter().map(|(id, _)| *id);

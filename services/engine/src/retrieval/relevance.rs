@@ -25,8 +25,8 @@ use crate::read;
 
 /// Entries with at least this relevance are clearly relevant. Also the recommended `min_relevance`.
 pub(super) const CLEARLY_RELEVANT: f64 = 0.3;
-/// Number of entries that a search with `min_relevance` considers.
-pub(super) const CONSIDERED: usize = 200;
+/// Maximum number of entries whose relevance a search with `min_relevance` computes. A ranking may have fewer.
+pub(super) const MAX_CONSIDERED: usize = 200;
 
 /// Number of characters read of an entry whose best chunk is unknown.
 const START_CHARS: u32 = 8_000;
@@ -54,7 +54,7 @@ enum Evidence {
     Interaction { similarity: f64, lead: f64 },
     /// Its similarity, and the share of the query's content words in its text.
     Similarity { similarity: f64, coverage: f64 },
-    /// That share alone.
+    /// The share of the query's content words in its text, for an entry without a similarity.
     Words { coverage: f64 },
 }
 
@@ -176,16 +176,16 @@ impl Retrieval {
             })
         };
         let mut relevances = HashMap::with_capacity(candidates.len());
-        let mut unread = Vec::new();
+        let mut others = Vec::new();
         for candidate in candidates {
             match by_interaction(candidate) {
                 Some(evidence) => {
                     relevances.insert(candidate.id, evidence.relevance(spread));
                 }
-                None => unread.push(*candidate),
+                None => others.push(*candidate),
             }
         }
-        for (id, coverage) in self.coverage(caller, query, &unread).await? {
+        for (id, coverage) in self.coverage(caller, query, &others).await? {
             let evidence = match of_id(id) {
                 Some(similarity) => Evidence::Similarity {
                     similarity,

@@ -62,7 +62,7 @@ impl Retrieval {
             page,
             min_relevance,
             shows_relevance: true,
-            readable: embedded.active.embedder.can_read(&request.query),
+            model_can_read: embedded.active.embedder.can_read(&request.query),
             min_revision,
             include_images: request.include_images,
             highlight: false,
