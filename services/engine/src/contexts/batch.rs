@@ -81,7 +81,8 @@ impl Contexts {
                 .map(|text| text.map(str::to_owned))
                 .collect()
         };
-        let WriteEmbeddings { items, pending } = self.embeddings.of_write(admitted, owned).await?;
+        let WriteEmbeddings { items, pending } =
+            self.embeddings.embed_write(admitted, owned).await?;
         let texts = BatchTexts {
             want_summaries,
             are_pending: pending,

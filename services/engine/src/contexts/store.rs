@@ -37,7 +37,7 @@ impl Contexts {
         let needs_summary = self.summaries.needs_summary(&entry.text);
         let embeddings = self
             .embeddings
-            .of_write(admitted, || vec![Some(entry.text.clone())])
+            .embed_write(admitted, || vec![Some(entry.text.clone())])
             .await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;

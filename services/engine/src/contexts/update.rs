@@ -49,7 +49,7 @@ impl Contexts {
             .is_some_and(|text| self.summaries.needs_summary(text));
         let embeddings = self
             .embeddings
-            .of_write(admitted, || vec![update.text.clone()])
+            .embed_write(admitted, || vec![update.text.clone()])
             .await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;

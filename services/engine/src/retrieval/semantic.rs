@@ -104,7 +104,7 @@ impl Retrieval {
                 unavailable(&reason)
             }
         })?;
-        let QueryVectors { vector, tokens } = active.of_query(query).await?;
+        let QueryVectors { vector, tokens } = active.embed_query(query).await?;
         Ok(EmbeddedQuery {
             search: SemanticSearch {
                 model: active.model.clone(),

@@ -52,7 +52,7 @@ impl ActiveModel {
     ///
     /// # Errors
     /// `PROVIDER_UNAVAILABLE` when the provider does not respond in time; the provider's errors.
-    pub async fn of_query(&self, query: &str) -> Result<QueryVectors> {
+    pub async fn embed_query(&self, query: &str) -> Result<QueryVectors> {
         let embedding = self.embedder.embed_query(query.to_owned());
         let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_TIMEOUT, embedding)
             .await

@@ -37,7 +37,7 @@ pub(crate) struct Embeddings {
     /// Wakes the worker that embeds entries without vectors.
     wake: Notify,
     /// Wakes writes that wait for the first response of the provider.
-    tried: Notify,
+    state_changed: Notify,
     /// How fast waiting entries get their vectors.
     pub progress: Progress,
 }
@@ -45,8 +45,9 @@ pub(crate) struct Embeddings {
 enum State {
     /// No model is in use. Contains the reason.
     Off(String),
-    /// The provider is configured, and the first attempt to reach it is running. Contains a reason.
-    Tried(String),
+    /// The provider is configured, and the first attempt to reach it is running. Contains the reason for callers that
+    /// do not wait.
+    Trying(String),
     /// The provider is configured but has not responded yet. Contains the reason.
     Awaited(String),
     Active(Arc<ActiveModel>),
@@ -66,14 +67,14 @@ impl Embeddings {
             reranker,
             state: RwLock::new(State::Off("no embedding model is configured".to_owned())),
             wake: Notify::new(),
-            tried: Notify::new(),
+            state_changed: Notify::new(),
             progress: Progress::default(),
         }
     }
 
     fn set(&self, state: State) {
         *lock::write(&self.state) = state;
-        self.tried.notify_waiters();
+        self.state_changed.notify_waiters();
     }
 
     /// Uses this provider from now on, unless the database contains vectors of another model.
@@ -145,7 +146,7 @@ impl Embeddings {
     /// Records that the provider is tried for the first time. Writes wait for the outcome. `reason` appears in the
     /// errors of semantic search.
     pub fn trying_embedder(&self, reason: String) {
-        self.set(State::Tried(reason));
+        self.set(State::Trying(reason));
     }
 
     /// Records that the provider does not respond yet. `reason` appears in the errors of semantic search.
@@ -154,13 +155,13 @@ impl Embeddings {
     }
 
     /// Waits until the first attempt to reach the provider has succeeded or failed.
-    async fn tried(&self) {
+    async fn first_response(&self) {
         loop {
-            let tried = self.tried.notified();
-            if !matches!(&*lock::read(&self.state), State::Tried(_)) {
+            let changed = self.state_changed.notified();
+            if !matches!(&*lock::read(&self.state), State::Trying(_)) {
                 return;
             }
-            tried.await;
+            changed.await;
         }
     }
 
@@ -169,7 +170,7 @@ impl Embeddings {
         self.config.enabled != Switch::False
             && matches!(
                 &*lock::read(&self.state),
-                State::Tried(_) | State::Awaited(_)
+                State::Trying(_) | State::Awaited(_)
             )
     }
 
@@ -180,7 +181,7 @@ impl Embeddings {
         }
         match &*lock::read(&self.state) {
             State::Active(active) => Ok(Arc::clone(active)),
-            State::Off(reason) | State::Tried(reason) | State::Awaited(reason) => {
+            State::Off(reason) | State::Trying(reason) | State::Awaited(reason) => {
                 Err(reason.clone())
             }
         }

@@ -16,8 +16,8 @@ use crate::config::OnFailure;
 /// Maximum time that a write waits for its vectors. After that, the missing ones are created in the background.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time that a write waits for the first response of a provider since the start of the service.
-const FIRST_RESPONSE: Duration = Duration::from_secs(5);
-/// The part of a call's time that is left for the write itself: a tenth.
+const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// One part in this many of a call's time is left for the write itself.
 const WRITE_SHARE: u32 = 10;
 /// Maximum number of chunks of a text for which a write waits. A small model needs some seconds for this many. Longer
 /// texts are embedded in the background.
@@ -52,11 +52,12 @@ impl Embeddings {
     /// is in use, or for a repeated write, which stores nothing.
     ///
     /// Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is no
-    /// failure of the provider, and a retry would not help. The same holds for the rest of a batch of more chunks.
+    /// failure of the provider, and a retry would not help. The same holds for the texts of a batch with more than
+    /// [`MAX_WRITE_CHUNKS`] chunks that have no vectors when the time is over.
     ///
     /// # Errors
     /// The provider's errors, with `EMBEDDING_ON_FAILURE=fail`.
-    pub async fn of_write(
+    pub async fn embed_write(
         &self,
         admitted: Admitted,
         texts: impl FnOnce() -> Vec<Option<String>>,
@@ -72,7 +73,7 @@ impl Embeddings {
             (left - left / WRITE_SHARE).min(WRITE_TIMEOUT)
         });
         // A provider that does not respond at all is not waited for. Its state then remains as it is.
-        let _ = tokio::time::timeout(time.min(FIRST_RESPONSE), self.tried()).await;
+        let _ = tokio::time::timeout(time.min(FIRST_RESPONSE_TIMEOUT), self.first_response()).await;
         let pending = texts.iter().map(Option::is_some).collect();
         let fails = self.config.on_failure == OnFailure::Fail;
         let active = match self.model() {
@@ -113,7 +114,7 @@ impl Embeddings {
                             embeddings.pending[index] = false;
                         }
                     }
-                    // The other pieces would fail in the same way, after a time.
+                    // Either the other pieces would fail in the same way, after a time, or the write fails anyway.
                     Err(error) if error.may_pass() || fails => return Err(error),
                     Err(error) => refused = Some(error),
                 }
