@@ -106,7 +106,7 @@ impl Retrieval {
         Ok(reply)
     }
 
-    /// Ranks, reranks the best matches, and reads the entries of the page.
+    /// Ranks, reranks the best matches, and reads the entries of the page. These are separate reads of the store.
     async fn reranked(
         &self,
         caller: &Caller,

@@ -53,24 +53,24 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking: always a weighted sum. Ranks do not show how much better one entry is than the next.
-    /// The weights depend on the query (see [`blend_fts_weight`]). An entry beyond the first part gets 1 less: at most
-    /// 0, and the entries of the first part have at least 0.
+    /// The score for reranking, a weighted sum of the scaled scores with either [`Fusion`]: ranks do not show how much
+    /// better one entry is than the next. The weights depend on the query (see [`blend_fts_weight`]). It is 0 to 1 in
+    /// the first part and -1 to 0 in the others, so the entries of the first part are reranked first.
     pub blend: f64,
-    /// The full-text retriever's rank, from 1. With reciprocal rank fusion `None` if it does not count towards the
-    /// score.
+    /// The full-text retriever's rank, from 1. `None` if the retriever did not find the entry, or if reciprocal rank
+    /// fusion does not count the rank.
     pub fts_rank: Option<i64>,
     /// The full-text retriever's score.
     pub fts_score: Option<f64>,
-    /// The semantic retriever's rank, with the same rule.
+    /// The semantic retriever's rank, from 1. `None` in the same cases.
     pub semantic_rank: Option<i64>,
     /// The semantic retriever's hit.
     pub semantic: Option<SemanticHit>,
 }
 
 /// The boundaries between the parts of a ranking. Each part is fused separately, and the fused parts are concatenated.
-/// The depth of a ranking is [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a page does not
-/// depend on the depth. An entry in two parts counts only in the first.
+/// The depth of a ranking is [`FIRST_PART`], [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a
+/// page does not depend on the depth. An entry in two parts counts only in the first.
 const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 
 /// Fuses the rankings, best first. Among equal scores the greater id comes first.
@@ -78,11 +78,11 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
     let mut seen = HashSet::new();
     let fts_weight = blend_fts_weight(ranking);
-    for places in PARTS.windows(2) {
-        let part_of = |len: usize| places[0].min(len)..places[1].min(len);
+    for bounds in PARTS.windows(2) {
+        let part_of = |len: usize| bounds[0].min(len)..bounds[1].min(len);
         let fts = &ranking.fts[part_of(ranking.fts.len())];
         let semantic = &ranking.semantic[part_of(ranking.semantic.len())];
-        let first = i64::try_from(places[0]).unwrap_or(0) + 1;
+        let first = i64::try_from(bounds[0]).unwrap_or(0) + 1;
         fused.extend(
             fuse_part(fts, semantic, first, fusion, fts_weight)
                 .into_iter()
@@ -93,8 +93,8 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
 }
 
 /// The weight of full-text scores in [`Fused::blend`]. The retriever whose best hit stands out more from its ranking
-/// gets more weight: it has found something specific. Full text has no lead when the query's words are not in the
-/// entries, or are in many of them.
+/// gets more weight: it has found something specific. The full-text retriever has no lead when the query's words are in
+/// no entry or in many.
 fn blend_fts_weight(ranking: &Ranking) -> f64 {
     let fts = lead(ranking.fts.iter().map(|found| found.score));
     let semantic = lead(ranking.semantic.iter().map(|found| {

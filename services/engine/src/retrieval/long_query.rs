@@ -1,4 +1,4 @@
-//! Long queries: the terms that a full-text search uses when a query has more than fit.
+//! Long queries: the terms that a full-text search uses when a query has more than [`MAX_TERMS`].
 
 use context_model::Result;
 use context_store::Read;
@@ -8,13 +8,13 @@ use super::Retrieval;
 use crate::access::Caller;
 use crate::error::store_error;
 
-/// Up to how many entries with a term are counted. A term with as many is common. Such terms are counted again,
-/// further, when fewer than [`MAX_TERMS`] are rarer.
-const COUNTED: [u32; 2] = [1_000, 16_000];
+/// The limits of two counts of the entries with a term. A term that reaches the first limit is common. Common terms are
+/// counted again, up to the second limit, if fewer than [`MAX_TERMS`] terms are rarer.
+const COUNT_LIMITS: [u32; 2] = [1_000, 16_000];
 
 impl Retrieval {
-    /// The query with its rarest terms, and a line about it for `explain_query`. Returns a query that holds all its
-    /// terms unchanged.
+    /// The query with its rarest terms, and a line about it for `explain_query`. A query that is not too long is
+    /// returned unchanged, without a line.
     ///
     /// # Errors
     /// The store's errors.
@@ -30,7 +30,7 @@ impl Retrieval {
         }
         let mut frequencies = vec![0; candidates];
         let mut counted: Vec<usize> = (0..candidates).collect();
-        for max in COUNTED {
+        for max in COUNT_LIMITS {
             let queries = counted
                 .iter()
                 .map(|&at| parsed.candidates[at].clone())

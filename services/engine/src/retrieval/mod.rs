@@ -10,8 +10,11 @@
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
 //!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
 //! - `relevance` says how likely an entry is about the query at all.
-//! - `hits` converts entries to results.
-//! - `embedding` holds the model in use and creates the vectors of stored texts.
+//! - `long_query` selects the terms of a query that has too many for the full-text retriever.
+//! - `hits` converts entries to results, and `truncate` shortens their texts.
+//! - `status` says which searches work, for `get_statistics`.
+//! - `embedding` holds the embedding model in use and creates the vectors of stored texts. `reranker` holds the
+//!   configured reranker.
 
 mod embedding;
 mod filter_search;

@@ -24,7 +24,8 @@ pub(super) struct Turn {
 /// older.
 ///
 /// Ids stand for positions in the thread. They are an approximation: entries of other threads lie between them, and
-/// several services on one database lease ids in blocks, so a neighbour's id may be far away or smaller.
+/// several services on one database lease ids in blocks, so the id of the preceding entry may be much smaller, or
+/// greater.
 pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<(i64, Vec<f32>)> {
     let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
     let of = |turn: &Turn| {
