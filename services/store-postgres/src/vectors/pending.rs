@@ -18,7 +18,7 @@ use crate::transaction::{Transaction, Writing};
 
 /// Maximum number of entries read in one transaction.
 const ENTRIES_AT_ONCE: i64 = 10_000;
-/// How long a claim lasts. If embedding takes longer, another service may repeat the work.
+/// How long a claim lasts. If embedding takes longer, another service may embed the same entries.
 const CLAIM_MICROS: i64 = 120_000_000;
 
 /// Claims entries without vectors.
@@ -55,7 +55,7 @@ struct Waiting {
     version: i64,
     #[diesel(sql_type = Text)]
     text: String,
-    /// False if another service claimed it first. Its text is then empty.
+    /// False if another service claimed the entry first. `text` is then empty.
     #[diesel(sql_type = Bool)]
     claimed: bool,
 }

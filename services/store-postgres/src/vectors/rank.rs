@@ -30,7 +30,7 @@ pub(super) struct Rank {
 /// The result of [`Rank`].
 pub(super) enum Ranked {
     Ranking(Ranking),
-    /// The database has no set of the semantic search's model. Nothing was ranked.
+    /// The database has no set of the semantic search's model, or that set is still being filled. Nothing was ranked.
     NoSuchSet,
 }
 
@@ -84,6 +84,7 @@ impl Reading for Rank {
 struct State {
     #[diesel(sql_type = Nullable<BigInt>)]
     set_id: Option<i64>,
+    /// Rows of `chunks`: all sets and all owners, by the server's estimate.
     #[diesel(sql_type = BigInt)]
     chunks: i64,
     /// Whether the set has a usable HNSW index.
@@ -91,6 +92,7 @@ struct State {
     indexed: bool,
     #[diesel(sql_type = BigInt)]
     revision: i64,
+    /// The number of the owner's entries.
     #[diesel(sql_type = BigInt)]
     entries: i64,
 }
@@ -124,7 +126,7 @@ impl Rank {
     }
 
     /// Reads the state of the owner and of the model's set, and the planner's estimate of how many entries satisfy the
-    /// filter. `None` without a filter.
+    /// filter. Without a filter the estimate is `None`.
     async fn state(
         &self,
         conn: &mut AsyncPgConnection,
@@ -228,8 +230,9 @@ impl Rank {
     }
 }
 
-/// Selects the [`State`] of an owner and a model, in one round trip. The set may be retired: services that still embed
-/// with its model search in it. A discarded set is not found, because it has another name.
+/// Selects the [`State`] of an owner and a model, in one round trip. Finds a current or a retired set: services that
+/// still embed with a retired set's model search in it. The condition on the state excludes the building set. A
+/// discarded set is not found, because its name is no longer that of the model.
 fn state_query<'s>(owner: &'s OwnerId, model: &'s EmbeddingModel) -> Fragment<'s> {
     let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
                   to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \

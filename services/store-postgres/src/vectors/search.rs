@@ -18,8 +18,8 @@ use crate::pg::sql::{self, Bind, Fragment, fragment};
 
 /// For up to this many entries, all vectors are compared, even if there is an index.
 const ALWAYS_COMPARED: f64 = 2_000.0;
-/// For up to this many entries, the cached plan for few entries is used, because planning again takes longer than it
-/// can save.
+/// For up to this many entries, a cached plan is used. Such a plan is made for few entries, and a new plan would take
+/// longer than it can save.
 const FEW: f64 = 500.0;
 /// Cost of one vector that the index visits, in comparisons. Measured: see docs/benchmarks.md.
 const COMPARED_PER_VISITED: f64 = 7.0;
@@ -126,8 +126,8 @@ impl Search<'_> {
     }
 
     /// The nearest entries according to the index. `None` when the index stopped before it had found enough
-    /// (`hnsw.max_scan_tuples`). Requests more chunks than entries, because one entry may have several. Doubles the
-    /// number while the chunks belong to too few entries.
+    /// (`hnsw.max_scan_tuples`). Requests more chunks than entries, because an entry may have several chunks. Doubles
+    /// the number of chunks while they belong to too few entries.
     async fn by_index(
         &self,
         conn: &mut AsyncPgConnection,

@@ -1,10 +1,10 @@
-//! What a service holds in memory about the vectors.
+//! The part of the vectors' state that a service holds in memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::estimates::Estimates;
 
-/// What a service holds in memory about the vectors.
+/// The state of the vectors in one store. All its requests share it.
 #[derive(Debug)]
 pub(crate) struct VectorState {
     has_tables: AtomicBool,

@@ -15,7 +15,8 @@ const RETIRED_MICROS: i64 = 3_600_000_000;
 /// Maximum number of chunks deleted in one transaction.
 const CHUNKS_AT_ONCE: i64 = 20_000;
 
-/// Deletes expired claims and some chunks of one set. Returns true until no set is left to delete.
+/// Deletes expired claims, and takes one step in the deletion of one set. Returns false when no set is due. Otherwise
+/// it must run again.
 pub(super) struct Sweep;
 
 impl Writing for Sweep {

@@ -19,7 +19,7 @@ const MIN_PGVECTOR: (u32, u32) = (0, 8);
 /// services do not create them at the same time.
 ///
 /// # Errors
-/// Errors of the database. `Ok(Err(reason))` when pgvector is missing or too old.
+/// Errors of the database. `Ok(Err(reason))` when pgvector is missing, too old, or in a schema outside the search_path.
 pub(crate) async fn create(
     conn: &mut AsyncPgConnection,
 ) -> diesel::QueryResult<Result<(), String>> {

@@ -31,7 +31,8 @@ impl Writing for UseModel {
             None => {}
         }
         match sets::find(conn, SetState::Building).await? {
-            // A change to this model has begun. Its vectors are used; the entries without vectors get theirs later.
+            // A change to this model has begun, and the current set was missing or empty. The building set becomes
+            // current before it is full. Entries without vectors get theirs later.
             Some((set_id, building)) if building == *model => {
                 sets::replace_current(conn, set_id).await?;
             }

@@ -14,7 +14,8 @@ const CHUNKS_AT_ONCE: usize = 1_000;
 /// Maximum number for chunks with token vectors, which take some tens of kilobytes each.
 const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
-/// A transaction's changes of `chunks`. An entry must not be both added and removed in one transaction.
+/// A transaction's changes of `chunks`. [`write`](Self::write) deletes before it inserts, so an entry that is added
+/// must not be removed in the same transaction.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkChanges<'v> {
     /// What to insert for each entry: the vectors of its last write. `None`: nothing.
