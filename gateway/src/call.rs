@@ -56,8 +56,8 @@ pub fn too_late(operation: Operation) -> Error {
     )
 }
 
-/// The field of the reply with the list, for operations whose tool is documented to return only a list. The text of
-/// such a tool is only this list.
+/// The field of the reply that has the list, for operations whose tool is documented to return only a list. The text
+/// of such a result is this list. Its structured content is the whole reply.
 #[must_use]
 pub fn list_field(operation: Operation) -> Option<&'static str> {
     matches!(
@@ -146,9 +146,9 @@ impl Call<'_> {
         }
     }
 
-    /// Sends the message. A read is sent again if the connection failed, but not if the service was too slow or this
-    /// gateway refused the reply. A write is sent once, even with an idempotency key: it may have been committed
-    /// although the response was lost.
+    /// Sends the message. A read is sent again if the connection failed, but not if a retry would fail too
+    /// ([`ConnectionFailure::Lasting`]), the service was too slow, or this gateway refused the reply. A write is sent
+    /// once, even with an idempotency key: it may have been committed although the response was lost.
     async fn send<P, R, F>(
         &self,
         message: P,
@@ -162,7 +162,7 @@ impl Call<'_> {
             return method(self.envelope(message)).await;
         }
         let attempt = || method(self.envelope(message.clone()));
-        // A refused reply looks like a broken connection.
+        // When the lease refuses a reply, its body fails, which looks like a broken connection.
         let may_retry = |status: &Status| {
             connection_failure(status).is_some_and(|failure| failure != ConnectionFailure::Lasting)
                 && self.refusal().is_none()
@@ -170,8 +170,8 @@ impl Call<'_> {
         attempt.retry(RETRY_PAUSES).when(may_retry).await
     }
 
-    /// Adds the credentials, the deadline and the lease that counts the response to the message. Each attempt gets the
-    /// whole deadline; the caller of [`run`](Self::run) limits all attempts together.
+    /// The request of one attempt: the message with the credentials, the deadline, and the lease that counts the reply.
+    /// Each attempt gets the whole deadline; the caller of [`run`](Self::run) limits all attempts together.
     fn envelope<P>(&self, message: P) -> Request<P> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
@@ -199,7 +199,7 @@ impl Call<'_> {
         })
     }
 
-    /// The error if the reply was rejected for lack of memory. `None` when it was not.
+    /// The error if this gateway refused the reply for lack of memory.
     fn refusal(&self) -> Option<Error> {
         self.lease.as_ref()?.refusal()
     }
