@@ -147,7 +147,7 @@ search_request!(
         /// The query in natural language: 1 to 10 000 characters, not blank.
         #[schema(required, example = "which database did we choose?")]
         query: String,
-        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 entries are considered; default: none is dropped.
+        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 are considered; default: none is dropped.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 0, maximum = 1)]
         min_relevance: Option<f64>,
@@ -174,7 +174,7 @@ search_request!(
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 1, maximum = 1000)]
         rrf_k: Option<i64>,
-        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 entries are considered; default: none is dropped.
+        /// Drops entries whose `relevance` is lower, 0 to 1; the best 200 are considered; default: none is dropped.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 0, maximum = 1)]
         min_relevance: Option<f64>,

@@ -165,8 +165,8 @@ pub struct Models {
 
     /// The summary provider: ollama, openai, anthropic, none, or auto.
     ///
-    /// openai is OpenAI or a compatible server. auto is ollama when SUMMARY_MODEL is set or ENABLE_SUMMARY_GENERATION is
-    /// true. The texts of entries are sent to the provider.
+    /// openai is OpenAI or a compatible server. auto is ollama when SUMMARY_MODEL is set or ENABLE_SUMMARY_GENERATION
+    /// is true. The texts of entries are sent to the provider.
     #[arg(
         long,
         env = "SUMMARY_PROVIDER",

@@ -48,8 +48,8 @@ pub struct Storage {
 
     /// Metadata fields with an index: dotted paths, comma-separated.
     ///
-    /// A type after the name (`priority:integer`), as mcp-context-server has it, is accepted and has no effect: an index
-    /// serves every type.
+    /// A type after the name (`priority:integer`), as mcp-context-server has it, is accepted and has no effect: an
+    /// index serves every type.
     #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type", value_parser = fields, global = true)]
     pub metadata_indexed_fields: List,
 
@@ -67,8 +67,8 @@ pub struct Storage {
 
     /// Bits per dimension of each vector in memory: 4 or 1.
     ///
-    /// With 4, a vector of 384 dimensions takes 264 bytes, and a search reads a few dozen vectors from the file. With 1 it
-    /// takes 64 bytes, and a search reads 800 vectors or more. The start then reads no vectors.
+    /// With 4, a vector of 384 dimensions takes 264 bytes, and a search reads a few dozen vectors from the file. With 1
+    /// it takes 64 bytes, and a search reads 800 vectors or more. The start then reads no vectors.
     #[arg(
         long,
         env = "SQLITE_VECTOR_BITS",

@@ -132,7 +132,8 @@ impl std::str::FromStr for List {
     }
 }
 
-/// The types that mcp-context-server has after the name of a metadata field. An index of this service serves every type.
+/// The types that mcp-context-server has after the name of a metadata field. An index of this service serves every
+/// type.
 const FIELD_TYPES: [&str; 6] = ["string", "integer", "boolean", "float", "array", "object"];
 
 /// Metadata fields, comma-separated. The type in `field:type` is dropped.
