@@ -39,23 +39,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         "mcpServers"
     };
     if args.print {
-        return say(&if args.uninstall {
-            format!(
-                "remove `{}` from `{servers}` in {}",
-                args.name,
-                file.display()
-            )
-        } else {
-            let mut text = String::new();
-            if args.client == Client::Claude {
-                text = format!(
-                    "claude {}\n\nor, in {}:\n",
-                    shell_line(&claude_arguments(args, &entry)),
-                    file.display()
-                );
-            }
-            text + &pretty(&json!({ servers: { &args.name: entry } }))
-        });
+        return say(&planned(args, &entry, servers, &file));
     }
     let before = read(&file)?;
     let path = [servers, args.name.as_str()];
@@ -95,6 +79,26 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         args.name,
         file.display()
     ))
+}
+
+/// What `--print` shows: the change that the command would make to the key `servers` of the file.
+fn planned(args: &InstallArgs, entry: &Value, servers: &str, file: &Path) -> String {
+    if args.uninstall {
+        return format!(
+            "remove `{}` from `{servers}` in {}",
+            args.name,
+            file.display()
+        );
+    }
+    let mut text = String::new();
+    if args.client == Client::Claude {
+        text = format!(
+            "claude {}\n\nor, in {}:\n",
+            shell_line(&claude_arguments(args, entry)),
+            file.display()
+        );
+    }
+    text + &pretty(&json!({ servers: { &args.name: entry } }))
 }
 
 /// The server entry in the form of the client's configuration.

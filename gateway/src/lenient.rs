@@ -20,7 +20,8 @@ const MAX_VIOLATIONS: usize = 1000;
 ///   content has that type
 /// - where an integer is declared, `5.0` becomes 5
 /// - null means absent
-/// - where a list of strings or numbers is declared, a single such value becomes a list of one
+/// - where a list of strings, integers or objects is declared, a single such value becomes a list of
+///   one
 /// - the rules also apply inside declared lists and objects, but not inside free-form objects
 ///
 /// # Errors
@@ -28,12 +29,12 @@ const MAX_VIOLATIONS: usize = 1000;
 /// similar known one. The service reports missing parameters, so that the message is the same on
 /// every transport.
 pub fn arguments(schema: &JsonObject, mut arguments: JsonObject) -> Result<JsonObject> {
-    let mut findings = Findings {
+    let mut repair = Repair {
         violations: Violations::default(),
         count: 0,
     };
-    findings.object(schema, &mut arguments, Path::Root);
-    findings.violations.finish(arguments)
+    repair.object(schema, &mut arguments, Path::Root);
+    repair.violations.finish(arguments)
 }
 
 /// The path of a value in the arguments. It is only formatted for an error.
@@ -56,12 +57,13 @@ impl fmt::Display for Path<'_> {
 }
 
 /// Repairs values in place and collects the violations.
-struct Findings {
+struct Repair {
     violations: Violations,
+    /// The number of violations, including those that are not collected.
     count: usize,
 }
 
-impl Findings {
+impl Repair {
     fn add(&mut self, path: Path<'_>, description: impl FnOnce() -> String) {
         self.count += 1;
         if self.count <= MAX_VIOLATIONS {
@@ -177,12 +179,13 @@ fn unpack(value: &mut Value, wanted: fn(&Value) -> bool) {
 /// Converts a value to an integer. It may be an integer, a float without a fraction, or a string
 /// that contains one of them.
 fn integer(value: &Value) -> Option<Value> {
+    /// 2^53. Beyond it, a float may stand for several integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
             .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
-            // Every float within ±2^53 without a fraction fits an i64.
+            // Every float within ±EXACT without a fraction fits an i64.
             .map(|float| Value::from(float as i64)),
         Value::Number(_) => Some(value.clone()),
         Value::String(text) => match serde_json::from_str(text).ok()? {

@@ -24,13 +24,13 @@ const QUERIES: u64 = 100;
 const STEP: u64 = 1_000;
 /// The database size to which the goals apply.
 const GOAL_ENTRIES: usize = 100_000;
-/// Greatest number of random vectors. A million of them resembles no store.
+/// Maximum number of random vectors. A million random vectors are unlike those of any real store.
 const MAX_RANDOM: u64 = 100_000;
-/// Number of results whose recall is checked: of a page, and of what hybrid search fuses.
+/// Numbers of nearest entries whose recall is checked: those of a page, and those that hybrid search fuses.
 const RECALL: [usize; 2] = [10, 200];
 /// Number of results of the measured searches: the default of semantic_search_context.
 const LIMIT: usize = 5;
-/// Number of texts of [`embed`].
+/// Number of texts that [`embed`] measures.
 const EMBEDDED: u64 = 400;
 
 /// Which searches to measure.
@@ -271,7 +271,7 @@ async fn recall(at: &At<'_>, report: &mut Report) -> Result<()> {
                         retrievers: vec!["semantic"],
                         ..at.question(n, filter.as_ref())
                     };
-                    // Semantic search alone has a page's depth, hybrid search that of fusion.
+                    // Semantic search ranks only as deep as its page needs, hybrid search as deep as it fuses.
                     let operation = if wanted <= 100 {
                         Operation::Semantic(question)
                     } else {
@@ -400,7 +400,7 @@ async fn hybrid(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> Re
     Ok(())
 }
 
-/// Hybrid search with a reranker that answers at once, on the same database. Also measures the start on it.
+/// Hybrid search with a reranker that responds at once, on the same database. Also measures the start on it.
 async fn reranked(
     bench: &Bench,
     report: &mut Report,

@@ -1,3 +1,5 @@
+//! The gRPC client of the benchmarks.
+
 use std::net::SocketAddr;
 
 use context_proto::v1 as pb;
@@ -40,7 +42,7 @@ impl Grpc {
     /// Connects over TCP.
     ///
     /// # Errors
-    /// Nothing listens.
+    /// Nothing listens on this address.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{address}"))?
             .connect()

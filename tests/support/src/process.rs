@@ -12,9 +12,10 @@ use crate::binary::binary;
 use crate::grpc;
 use crate::wait::{Deadline, wait_for};
 
-/// What a service and a gateway print when they listen, and the text that ends it: a gateway prints it in pieces.
+/// What a service and a gateway print when they listen, and the last text of each announcement. A gateway prints its
+/// announcement in pieces, so the last text shows that it is complete.
 const ANNOUNCEMENTS: [(&str, &str); 2] = [("is ready", "\n"), ("listens on", "/mcp")];
-/// The text before the address.
+/// The text before the address in each announcement.
 const ADDRESSES: [&str; 2] = ["REST      http://", "listens on http://"];
 
 /// A service, or a gateway over HTTP. It is killed when dropped.
@@ -41,7 +42,7 @@ impl Process {
         let request = || GetStatisticsRequest { min_revision: None };
         while client.get_statistics(request()).await.is_err() {
             self.assert_runs();
-            let what = || format!("the service does not answer:\n{}", self.log());
+            let what = || format!("the service does not respond:\n{}", self.log());
             deadline.pause(what).await;
         }
     }

@@ -13,9 +13,9 @@ pub enum Here {
     Renamed(&'static str, &'static [Renaming]),
     /// A setting of ours has this name and another meaning.
     Changed(&'static str),
-    /// The name has no effect. All of them are in one line of the log.
+    /// The name has no effect. One line of the log lists all such names that are set.
     NotNeeded(&'static str),
-    /// The name protects, and this service cannot honour it.
+    /// The name is a protection that this service does not have.
     Security(&'static str),
     /// The name is for the gateway. The service does not report it.
     Gateway(&'static str),
