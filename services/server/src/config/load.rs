@@ -9,8 +9,10 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load and time")]
 pub struct Load {
-    /// Maximum number of connections of one listening address or socket, 1 to 100 000. Further ones wait to be
-    /// accepted.
+    /// Maximum number of connections of one listening address or socket, 1 to 100 000.
+    ///
+    /// For one more, the connection that has been idle longest is closed. If none is idle, one whose requests have no
+    /// valid credentials is closed. Otherwise new connections wait to be accepted.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
