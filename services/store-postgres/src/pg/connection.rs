@@ -312,7 +312,7 @@ impl AsyncPgConnection {
                 client.batch_execute(end)
             ))
         };
-        let before = |error: DieselError| match failure::is_answer(&error) {
+        let before = |error: DieselError| match failure::is_from_server(&error) {
             true => CommitError::Rejected(error),
             false => CommitError::OutcomeUnknown(error),
         };
