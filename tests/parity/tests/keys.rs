@@ -203,12 +203,12 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else() {
+async fn content_of_another_owner_changes_no_reply() {
     other_owners_are_invisible(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgresql() {
+async fn content_of_another_owner_changes_no_reply_on_postgresql() {
     if context_test_postgres::server().is_some() {
         other_owners_are_invisible(Storage::Postgres).await;
     }

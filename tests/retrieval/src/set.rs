@@ -123,7 +123,8 @@ impl Set {
     /// Reads JSON lines.
     ///
     /// # Errors
-    /// A sentence with the line number.
+    /// A sentence: the file cannot be read, a line is malformed (with its number), two entries have the same key, or a
+    /// question's relevant entries are missing.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;

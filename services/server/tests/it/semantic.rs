@@ -1608,8 +1608,8 @@ async fn a_query_that_the_model_cannot_read_is_searched_by_its_words_alone() {
             json!(["fts", "semantic"]),
             "{both}"
         );
-        let asked = json!({"query": "zebra stripes", "search_modes": ["semantic"]});
-        let alone = search(&service, "hybrid", asked).await;
+        let request = json!({"query": "zebra stripes", "search_modes": ["semantic"]});
+        let alone = search(&service, "hybrid", request).await;
         assert_eq!(alone["search_modes_used"], json!(["semantic"]), "{alone}");
     }
 }

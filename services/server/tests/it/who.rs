@@ -421,7 +421,7 @@ fn soon() -> CreateApiKeyRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_nobodys_needs_no_key() {
+async fn routes_without_data_of_an_owner_need_no_key() {
     let service = Service::start_with(&["--auth=keys"]).await;
     for path in ["/healthz", "/readyz", "/openapi.json", "/metrics", "/docs/"] {
         let status = service.get(path).send().await.status;
