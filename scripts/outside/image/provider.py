@@ -63,7 +63,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path != "/v1/embeddings" or self.headers["authorization"] != f"Bearer {KEY}":
             return self.reply(401, b"{}")
         texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
-        data = [{"index": at, "embedding": embedding(text, request.get("dimensions", 64))} for at, text in enumerate(texts)]
+        dimensions = request.get("dimensions", 64)
+        data = [{"index": at, "embedding": embedding(text, dimensions)} for at, text in enumerate(texts)]
         self.reply(200, json.dumps({"model": request["model"], "data": data}).encode())
 
     def do_GET(self):
