@@ -27,6 +27,9 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_factor(6.0)
     .with_max_times(2);
 
+/// Characters of each text that the tool `changes_since` shows unless the call says otherwise.
+const PREVIEW_CHARS: i64 = 120;
+
 /// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
@@ -86,7 +89,13 @@ impl Call<'_> {
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
     /// service is unreachable.
-    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
+    pub async fn run(&self, mut arguments: JsonObject) -> model::Result<Reply> {
+        if self.operation == Operation::ListChanges {
+            // An agent should see what a change is about without a second call.
+            arguments
+                .entry("preview_chars")
+                .or_insert_with(|| PREVIEW_CHARS.into());
+        }
         /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
         /// and in the protocol.
         macro_rules! operations {
@@ -133,6 +142,7 @@ impl Call<'_> {
             FtsSearchContext: contexts.fts_search_context(FtsSearchContextRequest) -> FtsSearchContextReply,
             HybridSearchContext: contexts.hybrid_search_context(HybridSearchContextRequest) -> HybridSearchContextReply,
             ListThreads: contexts.list_threads(ListThreadsRequest) -> ListThreadsReply,
+            ListChanges: changes.list_changes(ListChangesRequest) -> ListChangesReply,
             CreateArtifact: artifacts.create_artifact(CreateArtifactRequest) -> CreateArtifactReply,
             ListArtifacts: artifacts.list_artifacts(ListArtifactsRequest) -> ListArtifactsReply,
             SearchArtifacts: artifacts.search_artifacts(SearchArtifactsRequest) -> SearchArtifactsReply,

@@ -50,6 +50,9 @@ pub fn failure(error: &Error) -> CallToolResult {
     if let Some(after) = error.retry_after {
         text["retry_after_seconds"] = json!(after.as_secs().max(1));
     }
+    if let Some(cursor) = &error.oldest_cursor {
+        text["oldest_cursor"] = json!(cursor);
+    }
     CallToolResult::error(vec![ContentBlock::text(text.to_string())])
 }
 

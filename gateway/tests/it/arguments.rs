@@ -130,6 +130,12 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
             json!({"artifact_id": "a", "version_number": 1}),
         ),
         (
+            "changes_since",
+            json!({"cursor": "c", "limit": 5, "wait_ms": 100, "thread_id": "t", "source": "user", "tags": ["a"],
+                "entity": "context", "preview_chars": 40}),
+            json!({"preview_chars": 0}),
+        ),
+        (
             "diff_artifact_versions",
             json!({"artifact_id": "a", "from_version": 1, "to_version": 2}),
             json!({"artifact_id": "a", "from_version": 1}),

@@ -629,6 +629,77 @@ fn documented() -> Vec<Parameter> {
             &[],
         ),
         (
+            "changes_since",
+            "cursor",
+            "string",
+            false,
+            NO,
+            None,
+            None,
+            &[],
+        ),
+        (
+            "changes_since",
+            "limit",
+            "integer",
+            false,
+            json!(100),
+            Some(1),
+            Some(1000),
+            &[],
+        ),
+        (
+            "changes_since",
+            "wait_ms",
+            "integer",
+            false,
+            json!(0),
+            Some(0),
+            Some(25_000),
+            &[],
+        ),
+        (
+            "changes_since",
+            "thread_id",
+            "string",
+            false,
+            NO,
+            None,
+            None,
+            &[],
+        ),
+        (
+            "changes_since",
+            "source",
+            "string",
+            false,
+            NO,
+            None,
+            None,
+            SOURCES,
+        ),
+        ("changes_since", "tags", "array", false, NO, None, None, &[]),
+        (
+            "changes_since",
+            "entity",
+            "string",
+            false,
+            NO,
+            None,
+            None,
+            &["context", "artifact"],
+        ),
+        (
+            "changes_since",
+            "preview_chars",
+            "integer",
+            false,
+            json!(120),
+            Some(0),
+            Some(1000),
+            &[],
+        ),
+        (
             "diff_artifact_versions",
             "artifact_id",
             "string",
@@ -954,6 +1025,7 @@ fn hints_say_what_a_tool_does_to_the_store() {
         let reads = tool.name.contains("search")
             || tool.name.starts_with("get")
             || tool.name.starts_with("list")
+            || tool.name.starts_with("changes")
             || tool.name.starts_with("diff");
         let adds = tool.name.starts_with("store") || tool.name.starts_with("create");
         assert_eq!(hints.read_only_hint, Some(reads), "{}", tool.name);
@@ -1002,7 +1074,7 @@ fn the_default_set_is_what_the_documents_name() {
             .collect::<Vec<_>>()
     };
     let (default, full) = (names(ToolSet::Default), names(ToolSet::Full));
-    assert_eq!(default.len(), 13 + 9);
+    assert_eq!(default.len(), 13 + 9 + 1);
     assert_eq!(full[default.len()..], ["diff_artifact_versions"]);
     assert_eq!(full.len(), Catalogue::get().tools().len());
 }

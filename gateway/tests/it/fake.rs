@@ -11,6 +11,7 @@ use context_gateway::handler::{Credentials, Gateway};
 use context_model as model;
 use context_proto::v1 as pb;
 use context_proto::v1::artifact_service_server::{ArtifactService, ArtifactServiceServer};
+use context_proto::v1::change_service_server::{ChangeService, ChangeServiceServer};
 use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -111,6 +112,7 @@ impl Fake {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let artifacts = ArtifactServiceServer::new(self.clone());
+        let changes = ChangeServiceServer::new(self.clone());
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,6 +126,7 @@ impl Fake {
                     .add_service(health)
                     .add_service(service)
                     .add_service(artifacts)
+                    .add_service(changes)
                     .serve_with_incoming(incoming);
                 tokio::select! {
                     outcome = serving => outcome.unwrap(),
@@ -327,6 +330,11 @@ pub fn sample(operation: &str) -> Value {
         "restore_artifact_version" => {
             json!({"success": true, "message": "Artifact restored to version 1", "current_version": 3, "title": "S", "revision": 9})
         }
+        "changes_since" => {
+            json!({"changes": [{"revision": 9, "time": CREATED, "operation": "updated", "entity": "context", "id": "42",
+            "thread_id": "t", "version": 3, "commit_end": true, "key_id": "k", "preview": "Ünïcode"}],
+            "next_cursor": "c", "has_more": false, "revision": 9, "compacted_before": 1})
+        }
         "diff_artifact_versions" => {
             json!({"artifact_id": ARTIFACT, "from_version": 1, "to_version": 2, "changes": ["content"], "diff": "-a\n+b\n", "revision": 9})
         }
@@ -396,4 +404,19 @@ artifact_operations! {
     get_artifact_version GetArtifactVersionRequest GetArtifactVersionResponse GetArtifactVersionReply,
     restore_artifact_version RestoreArtifactVersionRequest RestoreArtifactVersionResponse RestoreArtifactVersionReply,
     diff_artifact_versions DiffArtifactVersionsRequest DiffArtifactVersionsResponse DiffArtifactVersionsReply,
+}
+
+#[tonic::async_trait]
+impl ChangeService for Fake {
+    async fn list_changes(
+        &self,
+        request: Request<pb::ListChangesRequest>,
+    ) -> Result<Response<pb::ListChangesResponse>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        let request: model::ListChangesRequest = message.try_into().unwrap();
+        let request = serde_json::to_value(request).unwrap();
+        let reply = self.handle("changes_since", request, metadata).await?;
+        let reply: model::ListChangesReply = serde_json::from_value(reply).unwrap();
+        Ok(Response::new(reply.try_into().unwrap()))
+    }
 }

@@ -89,7 +89,7 @@ macro_rules! search_request {
 }
 
 /// Reads the name of a parameter and returns its index in the list of known parameters.
-struct OneOf(&'static [&'static str]);
+pub(crate) struct OneOf(pub(crate) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for OneOf {
     type Value = usize;

@@ -306,7 +306,7 @@ impl From<DeleteContextBatchRequest> for pb::DeleteContextBatchRequest {
     }
 }
 
-fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
+pub(crate) fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
     let pb::Filter {
         thread_id,
         source,
@@ -352,7 +352,7 @@ fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
     })
 }
 
-fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
+pub(crate) fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
     if filters == FilterInput::default() {
         return None;
     }

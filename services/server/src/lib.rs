@@ -23,6 +23,7 @@ mod app;
 mod authenticate;
 mod banner;
 mod body;
+mod changes;
 mod check_settings;
 pub mod cli;
 mod compare_settings;

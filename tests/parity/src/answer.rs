@@ -10,7 +10,8 @@ pub enum Answer {
 }
 
 /// Keys whose values depend on the time or the machine.
-const REDACTED: [&str; 8] = [
+const REDACTED: [&str; 9] = [
+    "time",
     "created_at",
     "updated_at",
     "first_entry",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use context_model::Operation;
 use context_parity::keys::{Gateway, KeyedService};
 use context_parity::{Answer, Storage};
 use context_test_support::{from_now, until};
@@ -32,18 +33,13 @@ fn operations() -> Vec<String> {
     let methods = services.flat_map(|service| &service.method);
     methods
         .map(|method| {
-            method
-                .name()
-                .chars()
-                .enumerate()
-                .fold(String::new(), |name, (i, letter)| {
-                    let gap = if letter.is_ascii_uppercase() && i > 0 {
-                        "_"
-                    } else {
-                        ""
-                    };
-                    name + gap + &letter.to_ascii_lowercase().to_string()
-                })
+            let operation = Operation::ALL
+                .iter()
+                .find(|operation| operation.method() == method.name());
+            operation
+                .unwrap_or_else(|| panic!("{} is no operation", method.name()))
+                .as_str()
+                .to_owned()
         })
         .collect()
 }
@@ -182,7 +178,8 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
         "update_context_batch" => {
             json!({"updates": [{"context_id": context_id, "text": "changed"}]})
         }
-        "search_context" | "list_threads" | "get_statistics" | "list_artifacts" => json!({}),
+        "search_context" | "list_threads" | "get_statistics" | "list_artifacts"
+        | "changes_since" => json!({}),
         "fts_search_context"
         | "semantic_search_context"
         | "hybrid_search_context"
@@ -294,7 +291,7 @@ async fn other_owners_are_invisible(storage: Storage) {
     assert!(found.to_string().contains("canary"), "{found}");
 }
 
-/// Replaces every artifact id except the one in the request.
+/// Replaces every artifact id except the one in the request, and cursors, which name the owner's feed.
 fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
     match value {
         Value::String(text)
@@ -305,9 +302,16 @@ fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
         Value::Array(items) => items
             .iter_mut()
             .for_each(|item| hide_ids_of_artifacts(item, known)),
-        Value::Object(fields) => fields
-            .values_mut()
-            .for_each(|field| hide_ids_of_artifacts(field, known)),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match field {
+                    Value::String(cursor) if key == "next_cursor" => {
+                        *cursor = "<cursor>".to_owned()
+                    }
+                    field => hide_ids_of_artifacts(field, known),
+                }
+            }
+        }
         _ => {}
     }
 }

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod body;
+mod changes;
 mod conditional;
 mod contexts;
 mod docs;

@@ -1,5 +1,6 @@
 //! Tests of the service through its public interfaces. Each test starts a service on a free port.
 
+mod changes;
 mod conditional;
 mod config_command;
 mod contexts;

@@ -27,7 +27,7 @@ fn scope(operation: &str) -> Option<Scope> {
         "get_caller" => return None,
         _ if has(&["key", "keys"]) => Scope::Manage,
         _ if has(&["delete"]) => Scope::Delete,
-        _ if has(&["search", "get", "list", "diff"]) => Scope::Read,
+        _ if has(&["search", "get", "list", "diff", "changes"]) => Scope::Read,
         _ if has(&["store", "create", "update", "restore"]) => Scope::Write,
         other => panic!("say which scope {other} needs"),
     })
@@ -304,8 +304,9 @@ async fn walk(service: &Service) {
         ] {
             let sentence =
                 format!("the credentials are narrowed to {only} and do not reach this operation");
-            let expected = (needed == Scope::Manage || about(&operation) != only)
-                .then_some(("denied", sentence));
+            // Every key sees the changes of what it reaches.
+            let is_reached = about(&operation) == only || operation.contains("changes");
+            let expected = (needed == Scope::Manage || !is_reached).then_some(("denied", sentence));
             expect(
                 &format!("a key for {only}"),
                 call.refusal(service, Some(key)).await,

@@ -1,0 +1,149 @@
+//! Which changes a caller wants and may see.
+
+use context_model::{ChangeOperation, ChangedEntity, Filter, FilterInput, Scope, Violations};
+use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, oracle};
+
+use crate::access::{Caller, Reach};
+
+/// A validated selection.
+pub(super) struct Selection {
+    filter: Filter,
+    entity: Option<ChangedEntity>,
+    reach: Reach,
+    /// Whether the caller may see which key made a change.
+    pub shows_keys: bool,
+    /// Whether changes carry the current state of what was changed.
+    pub include_body: bool,
+    /// How many characters of the current text changes carry.
+    pub preview_chars: usize,
+}
+
+/// The current state of what was changed.
+pub(super) enum Current<'c> {
+    /// It does not exist any more.
+    Gone,
+    /// It does not match its checksum, so it cannot be judged or shown.
+    Damaged,
+    Entry(&'c StoredEntry),
+    Artifact(&'c StoredArtifact),
+}
+
+impl Selection {
+    pub fn new(
+        caller: &Caller,
+        filters: FilterInput,
+        entity: Option<String>,
+        include_body: bool,
+        preview_chars: i64,
+        violations: &mut Violations,
+    ) -> Self {
+        let (filter, _) = caller.filter(filters, violations);
+        Self {
+            filter,
+            entity: entity.and_then(|name| ChangedEntity::read(&name, violations)),
+            reach: caller.reach.clone(),
+            shows_keys: caller.scopes.contains(&Scope::Manage),
+            include_body,
+            preview_chars: usize::try_from(preview_chars).unwrap_or(0),
+        }
+    }
+
+    /// Whether the change itself shows that it is not selected: entity, thread and source never change.
+    pub fn excludes(&self, change: &Change) -> bool {
+        let entity = match change.changed {
+            Changed::Context { .. } => ChangedEntity::Context,
+            Changed::Artifact { .. } => ChangedEntity::Artifact,
+        };
+        let reached = match (&self.reach, &change.changed) {
+            (Reach::All, _)
+            | (Reach::Contexts, Changed::Context { .. })
+            | (Reach::Artifacts, Changed::Artifact { .. }) => true,
+            (Reach::Threads(threads), Changed::Context { thread_id, .. }) => {
+                threads.contains(thread_id)
+            }
+            (Reach::Contexts | Reach::Threads(_), Changed::Artifact { .. })
+            | (Reach::Artifacts, Changed::Context { .. }) => false,
+        };
+        let matches = match &change.changed {
+            Changed::Context {
+                id: _,
+                thread_id,
+                source,
+            } => {
+                self.filter
+                    .thread_id
+                    .as_ref()
+                    .is_none_or(|wanted| wanted.as_str() == thread_id)
+                    && (self.filter.source.is_none()
+                        || source.is_none()
+                        || self.filter.source == *source)
+            }
+            Changed::Artifact { id: _ } => {
+                self.filter.thread_id.is_none()
+                    && self.filter.source.is_none()
+                    && self.filter.tags.is_none()
+                    && self.filter.content_type.is_none()
+            }
+        };
+        !reached || !matches || self.entity.is_some_and(|wanted| wanted != entity)
+    }
+
+    /// Whether the current state decides about a change that is not excluded.
+    pub fn is_judged(&self, change: &Change) -> bool {
+        let Filter {
+            within: _,
+            thread_id: _,
+            source,
+            tags,
+            content_type,
+            conditions,
+            created_from,
+            created_to,
+        } = &self.filter;
+        // Services from before the feed did not record the source.
+        let is_of_unknown_source = matches!(change.changed, Changed::Context { source: None, .. });
+        tags.is_some()
+            || content_type.is_some()
+            || !conditions.is_empty()
+            || created_from.is_some()
+            || created_to.is_some()
+            || (source.is_some() && is_of_unknown_source)
+    }
+
+    /// What to report about a change, judged by the current state. `None`: nothing.
+    pub fn judge(&self, change: &Change, current: &Current<'_>) -> Option<ChangeOperation> {
+        let matches = match current {
+            Current::Gone => false,
+            Current::Damaged => true,
+            Current::Entry(entry) => oracle::matches(&self.filter, entry),
+            Current::Artifact(artifact) => {
+                let Filter {
+                    conditions,
+                    created_from,
+                    created_to,
+                    ..
+                } = &self.filter;
+                created_from.is_none_or(|from| from <= artifact.created_at)
+                    && created_to.is_none_or(|to| artifact.created_at <= to)
+                    && oracle::all_hold(conditions, &artifact.metadata)
+            }
+        };
+        match change.kind {
+            kind if matches => Some(operation(kind)),
+            ChangeKind::Create => None,
+            ChangeKind::Update | ChangeKind::Restore | ChangeKind::Delete => {
+                Some(ChangeOperation::Left)
+            }
+        }
+    }
+}
+
+/// The name of a change for callers.
+pub(super) const fn operation(kind: ChangeKind) -> ChangeOperation {
+    match kind {
+        ChangeKind::Create => ChangeOperation::Created,
+        ChangeKind::Update => ChangeOperation::Updated,
+        ChangeKind::Restore => ChangeOperation::Restored,
+        ChangeKind::Delete => ChangeOperation::Deleted,
+    }
+}
