@@ -10,6 +10,7 @@ mod health;
 mod keys;
 mod openapi;
 mod overview;
+mod page;
 mod query;
 mod routes;
 mod search;
@@ -31,6 +32,7 @@ pub fn router() -> Router<Arc<App>> {
     let (router, _) = routes::documented().split_for_parts();
     router
         .merge(docs::routes())
+        .merge(page::routes())
         .method_not_allowed_fallback(method_not_allowed)
 }
 

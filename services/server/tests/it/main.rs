@@ -14,6 +14,7 @@ mod limits;
 mod migrate_data;
 mod narrowed;
 mod owners;
+mod page;
 mod postgres;
 mod predecessor;
 mod problems;

@@ -424,7 +424,15 @@ fn soon() -> CreateApiKeyRequest {
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_without_data_of_an_owner_need_no_key() {
     let service = Service::start_with(&["--auth=keys"]).await;
-    for path in ["/healthz", "/readyz", "/openapi.json", "/metrics", "/docs/"] {
+    for path in [
+        "/",
+        "/ui/app.js",
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/metrics",
+        "/docs/",
+    ] {
         let status = service.get(path).send().await.status;
         assert!(
             status.is_success() || status.is_redirection(),
