@@ -22,7 +22,7 @@ use serde_json::Value;
 /// A client of the operations.
 pub enum Client {
     /// The generated gRPC client.
-    Grpc(grpc::Grpc),
+    Grpc(Box<grpc::Grpc>),
     /// HTTP and JSON.
     Rest(rest::Rest),
     /// Tool calls over streamable HTTP.
@@ -35,7 +35,10 @@ impl Client {
     /// Starts a fresh service for every client, and a gateway where the client needs one.
     pub async fn open_all(storage: Storage) -> Vec<(&'static str, Self)> {
         vec![
-            ("gRPC", Self::Grpc(grpc::Grpc::start(storage).await)),
+            (
+                "gRPC",
+                Self::Grpc(Box::new(grpc::Grpc::start(storage).await)),
+            ),
             ("REST", Self::Rest(rest::Rest::start(storage).await)),
             (
                 "MCP over HTTP",
@@ -55,7 +58,7 @@ impl Client {
 
     /// Starts a service with these settings and a gRPC client.
     pub async fn open_grpc_with(settings: &[(&str, &str)]) -> Self {
-        Self::Grpc(grpc::Grpc::start_with(settings).await)
+        Self::Grpc(Box::new(grpc::Grpc::start_with(settings).await))
     }
 
     /// Starts a service with these settings and a gateway on stdio.

@@ -1,5 +1,7 @@
 //! Lists of changes, on both databases: cursors, filters, rights, bodies, and waiting for the next change.
 
+#![expect(clippy::disallowed_methods, reason = "how long a list waited")]
+
 use std::time::{Duration, Instant};
 
 use context_engine::Admin;
