@@ -16,6 +16,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use crate::backend::{Backend, ConnectionFailure, connection_failure};
+use crate::brief;
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
@@ -26,6 +27,9 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(100))
     .with_factor(6.0)
     .with_max_times(2);
+
+/// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
+const THREADS: i64 = 50;
 
 /// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
 #[must_use]
@@ -86,7 +90,10 @@ impl Call<'_> {
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
     /// service is unreachable.
-    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
+    pub async fn run(&self, mut arguments: JsonObject) -> model::Result<Reply> {
+        if self.operation == Operation::ListThreads {
+            arguments.entry("limit").or_insert(THREADS.into());
+        }
         /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
         /// and in the protocol.
         macro_rules! operations {
@@ -193,8 +200,10 @@ impl Call<'_> {
         };
         let message = response.map_err(failure)?.into_inner();
         let reply = M::try_from(message).map_err(Into::<Error>::into)?;
+        let mut structured = serde_json::to_value(reply).map_err(Error::internal)?;
+        brief::shorten(self.operation, &mut structured);
         Ok(Reply {
-            structured: serde_json::to_value(reply).map_err(Error::internal)?,
+            structured,
             text_key: list_field(self.operation),
         })
     }

@@ -10,10 +10,12 @@
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
 //!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
 //! - `relevance` says how likely an entry is about the query at all.
+//! - `evidence` finds the part of a long text that answers the query.
 //! - `hits` converts entries to results.
 //! - `embedding` holds the model in use and creates the vectors of stored texts.
 
 mod embedding;
+mod evidence;
 mod filter_search;
 mod full_text;
 mod fusion;
