@@ -16,6 +16,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use crate::backend::{Backend, ConnectionFailure, connection_failure};
+use crate::brief;
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
@@ -29,6 +30,8 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
 
 /// Characters of each text that the tool `changes_since` shows unless the call says otherwise.
 const PREVIEW_CHARS: i64 = 120;
+/// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
+const THREADS: i64 = 50;
 
 /// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
 #[must_use]
@@ -95,6 +98,9 @@ impl Call<'_> {
             arguments
                 .entry("preview_chars")
                 .or_insert_with(|| PREVIEW_CHARS.into());
+        }
+        if self.operation == Operation::ListThreads {
+            arguments.entry("limit").or_insert(THREADS.into());
         }
         /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
         /// and in the protocol.
@@ -203,8 +209,10 @@ impl Call<'_> {
         };
         let message = response.map_err(failure)?.into_inner();
         let reply = M::try_from(message).map_err(Into::<Error>::into)?;
+        let mut structured = serde_json::to_value(reply).map_err(Error::internal)?;
+        brief::shorten(self.operation, &mut structured);
         Ok(Reply {
-            structured: serde_json::to_value(reply).map_err(Error::internal)?,
+            structured,
             text_key: list_field(self.operation),
         })
     }

@@ -319,6 +319,16 @@ fn documented() -> Vec<Parameter> {
         ),
         (
             "hybrid_search_context",
+            "highlight",
+            "boolean",
+            false,
+            json!(false),
+            None,
+            None,
+            &[],
+        ),
+        (
+            "hybrid_search_context",
             "fusion_method",
             "string",
             false,
@@ -629,6 +639,16 @@ fn documented() -> Vec<Parameter> {
             &[],
         ),
         (
+            "update_artifact",
+            "return_content",
+            "boolean",
+            false,
+            json!(true),
+            None,
+            None,
+            &[],
+        ),
+        (
             "changes_since",
             "cursor",
             "string",
@@ -754,7 +774,7 @@ fn documented() -> Vec<Parameter> {
             "limit",
             "integer",
             false,
-            json!(1000),
+            json!(50),
             Some(1),
             Some(1000),
             &[],
@@ -1007,7 +1027,7 @@ fn the_tools_cost_few_tokens() {
     }
     // A token has about four bytes.
     assert!(
-        input / 4 <= 4_000,
+        input / 4 <= 5_000,
         "names, descriptions and input schemas take {} tokens",
         input / 4
     );

@@ -46,6 +46,7 @@ mod thread;
 mod thread_set;
 mod time;
 mod variables;
+pub mod warnings;
 
 pub use artifact::{
     ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS,

@@ -424,7 +424,7 @@ macro_rules! search_request {
 search_request!(SearchContextRequest, {});
 search_request!(SemanticSearchContextRequest, { query, min_relevance });
 search_request!(FtsSearchContextRequest, { query, mode, highlight });
-search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, fusion_method, rrf_k, min_relevance });
+search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, fusion_method, rrf_k, min_relevance, highlight });
 
 impl From<pb::ListThreadsRequest> for ListThreadsRequest {
     fn from(request: pb::ListThreadsRequest) -> Self {

@@ -539,6 +539,7 @@ impl Store for SqliteStore {
                 }
                 None => Ok(FtsPage {
                     entries: Vec::new(),
+                    has_more: false,
                     used_fallback: false,
                     capped_at: None,
                     revision: 0,
@@ -738,6 +739,7 @@ fn reaches(read: Read, owner: Option<&Owner>) -> bool {
 fn no_entries() -> SearchPage {
     SearchPage {
         entries: Vec::new(),
+        has_more: false,
         revision: 0,
         plan: Vec::new(),
     }

@@ -1,9 +1,10 @@
 //! Runs one scenario through every client of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
 //!
 //! Each client gets its own fresh database and processes, and makes the same calls in the same order. The [`Answer`]s
-//! must be equal key by key, except for times. The scenario says what they must contain.
+//! must be equal key by key, except for times and for what MCP leaves out ([`Brief`]). The scenario says what they must contain.
 
 mod answer;
+mod brief;
 mod grpc;
 pub mod keys;
 mod mcp;
@@ -13,6 +14,7 @@ mod rest;
 mod scenario;
 
 pub use answer::Answer;
+pub use brief::Brief;
 pub use names::Names;
 pub use process::Storage;
 pub use scenario::{Scenario, Step, substitute};
@@ -80,6 +82,30 @@ impl Client {
     #[must_use]
     pub const fn is_json(&self) -> bool {
         !matches!(self, Self::Grpc(_))
+    }
+
+    /// How its answers are shorter than on the other transports. `None` if they are not.
+    #[must_use]
+    pub fn brief(&self) -> Option<Brief> {
+        match self {
+            Self::Grpc(_) | Self::Rest(_) => None,
+            Self::McpHttp(_) => Some(Brief::default()),
+            Self::McpStdio(_) => Some(Brief::on_stdio()),
+        }
+    }
+
+    /// The text of a tool's reply, unchanged.
+    ///
+    /// # Panics
+    /// If it is not a client on stdio.
+    pub async fn text(&mut self, tool: &str, arguments: &Value) -> String {
+        let Self::McpStdio(client) = self else {
+            panic!("only tools have texts");
+        };
+        let result = client.result(tool, arguments).await;
+        let text = result["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{tool}: {result}"))
+            .to_owned()
     }
 
     /// Calls an operation by its tool name.

@@ -34,6 +34,9 @@ pub struct Question {
     pub thread_id: Option<String>,
     /// The keys of the relevant entries.
     pub relevant: Vec<String>,
+    /// Words of the relevant entry that answer the question.
+    #[serde(default)]
+    pub answer: Option<String>,
 }
 
 #[derive(Deserialize)]
