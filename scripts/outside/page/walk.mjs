@@ -43,7 +43,7 @@ const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "
 
 /** A page that remembers everything that must not happen. */
 async function visit(base, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, permissions: ["clipboard-read", "clipboard-write"], ...options });
+  const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15 * SECONDS);
   const problems = [];

@@ -325,7 +325,7 @@ impl Retrieval {
         ids: &[i64],
     ) -> Evidence {
         let chunk = |candidate: &Candidate| {
-            let is_shown = search.readable && ids.contains(&candidate.id);
+            let is_shown = search.model_can_read && ids.contains(&candidate.id);
             Some((candidate.id, candidate.best_chunk.filter(|_| is_shown)?))
         };
         Evidence {

@@ -5,7 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ApiError, hasKey, onRefused, UNREACHABLE, useKey } from "./api";
 import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
-import { type Change, follow, type Listener, NEWEST } from "./feed";
+import { type Change, follow, type Listener, NEWEST, newestFirst } from "./feed";
 import type { Hit } from "./api";
 import { asApiError } from "./hooks";
 import { dismiss, useNotices } from "./notices";
@@ -241,7 +241,7 @@ function applied(entries: Hit[], changes: Change[]): Hit[] {
     if (operation === "deleted") list.delete(entry.id);
     else list.set(entry.id, entry);
   }
-  return [...list.values()].toSorted((a, b) => b.id - a.id).slice(0, NEWEST);
+  return [...list.values()].toSorted(newestFirst).slice(0, NEWEST);
 }
 
 /** One line on what is wrong. The page goes on by itself when it is over. */
@@ -261,7 +261,9 @@ function Messages() {
     <div class="messages" aria-live="polite">
       {pending.map(({ id, label }) => (
         <div key={id} class="message">
-          <span>{label} will be deleted.</span>
+          <span>
+            <bdi>{label}</bdi> will be deleted.
+          </span>
           <Button small onClick={() => takeBack(id)}>
             Undo
           </Button>

@@ -87,8 +87,15 @@ export function follow(listener: Listener, entries: boolean): Feed {
   };
 }
 
+/** The order of lists. Not by id alone: services on one database give out ids in blocks. */
+export function newestFirst(a: Hit, b: Hit): number {
+  return Date.parse(b.created_at) - Date.parse(a.created_at) || b.id - a.id;
+}
+
 /** The changes between two lists of the newest entries; undefined when they have nothing in common. */
 export function compare(before: Hit[], after: Hit[]): Change[] | undefined {
+  const newest = before[0];
+  const oldest = after.length < NEWEST ? undefined : after.at(-1);
   const old = new Map(before.map((entry) => [entry.id, entry]));
   if (before.length > 0 && after.length >= NEWEST && !after.some((entry) => old.has(entry.id))) return undefined;
   const changes: Change[] = [];
@@ -96,13 +103,12 @@ export function compare(before: Hit[], after: Hit[]): Change[] | undefined {
     const earlier = old.get(entry.id);
     if (earlier === undefined) {
       // An entry that moved up because a newer one was deleted is not new.
-      if (entry.id > (before[0]?.id ?? 0)) changes.push({ operation: "created", entry });
+      if (newest === undefined || newestFirst(entry, newest) < 0) changes.push({ operation: "created", entry });
     } else if (earlier.version !== entry.version) changes.push({ operation: "updated", entry });
   }
   const left = new Set(after.map((entry) => entry.id));
-  const oldest = after.length < NEWEST ? 0 : Math.min(...left);
   for (const entry of before) {
-    if (!left.has(entry.id) && entry.id > oldest) changes.push({ operation: "deleted", entry });
+    if (!left.has(entry.id) && (oldest === undefined || newestFirst(entry, oldest) < 0)) changes.push({ operation: "deleted", entry });
   }
   return changes;
 }

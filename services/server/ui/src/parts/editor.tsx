@@ -86,13 +86,13 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
             <div>
               <h2>Yours</h2>
               <pre tabIndex={0} aria-label="Your text">
-                {whole(draft, draft, draftOf(other))}
+                {whole(draft, draft, old)}
               </pre>
             </div>
             <div>
               <h2>Stored now</h2>
               <pre tabIndex={0} aria-label="The stored text">
-                {whole(draftOf(other), draft, draftOf(other))}
+                {whole(draftOf(other), draft, old)}
               </pre>
             </div>
           </div>
@@ -135,11 +135,11 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
   );
 }
 
-/** A draft as text: tags and metadata only where the two differ in them. */
-function whole(shown: Draft, mine: Draft, theirs: Draft): string {
+/** A draft as text: tags and metadata only where one edited them, because only then are they saved. */
+function whole(shown: Draft, mine: Draft, old: Draft): string {
   const parts = [shown.text];
-  if (mine.tags !== theirs.tags) parts.push(`Tags: ${shown.tags}`);
-  if (mine.metadata !== theirs.metadata) parts.push(`Metadata: ${shown.metadata}`);
+  if (mine.tags !== old.tags) parts.push(`Tags: ${shown.tags}`);
+  if (mine.metadata !== old.metadata) parts.push(`Metadata: ${shown.metadata}`);
   return parts.join("\n\n");
 }
 

@@ -6,7 +6,7 @@ import type { Hit } from "../api";
 import { Button, Choices, Empty, Head, inputValue, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
 import { useApp } from "../context";
-import type { Change } from "../feed";
+import { type Change, newestFirst } from "../feed";
 import { count, counted } from "../format";
 import { to } from "../route";
 
@@ -32,7 +32,7 @@ export function apply(rows: Row[], changes: Change[]): Row[] {
     else if (operation === "updated") list = list.map((row) => (row.entry.id === entry.id ? { entry, mark: "changed" } : row));
     else list = [{ entry, mark: "new" }, ...list];
   }
-  return list.toSorted((a, b) => b.entry.id - a.entry.id).slice(0, KEPT);
+  return list.toSorted((a, b) => newestFirst(a.entry, b.entry)).slice(0, KEPT);
 }
 
 export function Activity() {

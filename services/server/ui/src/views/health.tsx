@@ -79,7 +79,7 @@ function Counts({ of }: { of: Statistics }) {
         <Split parts={[["agent", source.agent, "by agents"], ["user", source.user, "by users"]]} />
       </Card>
       <Card title="Images" figure={count(of.total_images)}>
-        <Split parts={[["image", type.multimodal, "entries with"], ["plain", type.text, "without"]]} />
+        <Split parts={[["image", type.multimodal, "with images"], ["plain", type.text, "text only"]]} />
       </Card>
       <Card title="Tags" figure={count(of.unique_tags)}>
         <p class="facts">different ones in use</p>

@@ -11,7 +11,7 @@ import { Button, Code, Empty, Field, Head, inputValue, Time, Trouble, Waiting } 
 const SCOPES = [
   { scope: "read", told: "fetch, search, list" },
   { scope: "write", told: "store, change, restore" },
-  { scope: "delete", told: "delete" },
+  { scope: "delete", told: "remove for good" },
   { scope: "manage", told: "keys of this owner" },
 ] as const;
 type Scope = (typeof SCOPES)[number]["scope"];
@@ -179,7 +179,7 @@ function NewKey({ onDone }: { onDone: (made?: { key: string; name: string; notic
             <option value="artifacts">only artifacts</option>
           </select>
         </Field>
-        <Field label="Threads" hint="empty: all; names, or beginnings with *">
+        <Field label="Threads" hint="all, unless named; * at the end">
           <input value={threads} placeholder="billing, team-a/*" onInput={(event) => setThreads(inputValue(event))} />
         </Field>
         <Field label="Expires" hint="empty: never">

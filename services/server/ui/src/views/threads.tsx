@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { api, type ApiError, type Hit, type Thread } from "../api";
 import { useApp } from "../context";
+import { newestFirst } from "../feed";
 import { count, counted, dayOf } from "../format";
 import { asApiError, useLoad, useWide } from "../hooks";
 import { Button, Copy, Empty, Head, Icon, inputValue, Time, Trouble, Waiting } from "../parts/basics";
@@ -136,9 +137,9 @@ function Conversation({ thread, until, at, back }: ConversationProps) {
         setError(undefined);
         setEntries((old) => {
           const fresh = results.toReversed();
-          const oldest = fresh[0]?.id ?? 0;
-          const known = new Set(fresh.map(({ id }) => id));
-          return [...(old ?? []).filter(({ id }) => id < oldest && !known.has(id)), ...fresh];
+          const oldest = fresh[0];
+          const earlier = (old ?? []).filter((entry) => oldest !== undefined && newestFirst(entry, oldest) > 0);
+          return [...earlier, ...fresh];
         });
         setMore((old) => old || results.length === ENTRIES);
       },
