@@ -30,10 +30,13 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
 /// Characters of each text that the tool `changes_since` shows unless the call says otherwise.
 const PREVIEW_CHARS: i64 = 120;
 
-/// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
+/// The operation behind the tool with this name. `None` for operations that are not tools: those on API keys, and
+/// streams.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
-    Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
+    Operation::parse(name).filter(|operation| {
+        operation.resource() != Resource::ApiKey && *operation != Operation::Watch
+    })
 }
 
 /// Maximum duration of a call of this operation.
@@ -117,7 +120,8 @@ impl Call<'_> {
                         });
                         self.to_reply::<model::Statistics, _>(sending.await)
                     }
-                    Operation::CreateApiKey
+                    Operation::Watch
+                    | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey
                     | Operation::UpdateApiKey
