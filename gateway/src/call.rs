@@ -33,10 +33,13 @@ const PREVIEW_CHARS: i64 = 120;
 /// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
 const THREADS: i64 = 50;
 
-/// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
+/// The operation behind the tool with this name. `None` for operations that are not tools: those on API keys, and
+/// streams.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
-    Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
+    Operation::parse(name).filter(|operation| {
+        operation.resource() != Resource::ApiKey && *operation != Operation::Watch
+    })
 }
 
 /// Maximum duration of a call of this operation.
@@ -123,7 +126,8 @@ impl Call<'_> {
                         });
                         self.to_reply::<model::Statistics, _>(sending.await)
                     }
-                    Operation::CreateApiKey
+                    Operation::Watch
+                    | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey
                     | Operation::UpdateApiKey

@@ -140,7 +140,7 @@ async fn a_disabled_tool_is_not_listed_and_is_unknown_to_every_call() {
             .iter()
             .map(|tool| tool["name"].clone())
             .collect();
-        assert_eq!(listed.len(), 21, "{listed:?}");
+        assert_eq!(listed.len(), 22, "{listed:?}");
         for name in ["delete_context", "diff_artifact_versions"] {
             assert!(!listed.contains(&json!(name)), "{name}");
             let reply = pipe

@@ -411,6 +411,15 @@ artifact_operations! {
 
 #[tonic::async_trait]
 impl ChangeService for Fake {
+    type WatchStream = tokio_stream::Empty<Result<pb::WatchResponse, Status>>;
+
+    async fn watch(
+        &self,
+        _: Request<pb::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("the gateway opens no streams"))
+    }
+
     async fn list_changes(
         &self,
         request: Request<pb::ListChangesRequest>,

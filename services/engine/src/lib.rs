@@ -38,7 +38,7 @@ pub use access::{
 };
 pub use artifacts::Artifacts;
 pub use background::{Background, Reembedded, Reembedding, Summaries};
-pub use changes::{Changes, MAX_WAIT};
+pub use changes::{Changes, MAX_WAIT, Step, Watch};
 pub use clock::{Clock, SystemClock};
 pub use config::{
     EmbeddingConfig, EngineConfig, OnFailure, RerankConfig, SearchConfig, StartError,

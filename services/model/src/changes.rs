@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::search::OneOf;
 use crate::{
-    Artifact, ChangeOperationOrLater, ChangedEntity, ChangedEntityOrLater, Entry, FilterInput,
-    Timestamp,
+    Artifact, ChangeOperation, ChangeOperationOrLater, ChangedEntity, ChangedEntityOrLater, Entry,
+    FilterInput, Timestamp,
 };
 
 /// Which changes to list.
@@ -99,6 +99,122 @@ pub struct ListChangesReply {
     pub revision: i64,
     /// Changes with a lower revision are no longer kept.
     pub compacted_before: i64,
+}
+
+/// A stream of changes to open.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WatchRequest {
+    /// `cursor` of an earlier frame, or `next_cursor` of a list. `now`: only changes from this moment on. Default: from
+    /// the oldest change that is kept.
+    pub cursor: Option<String>,
+    /// Whether the stream begins with the present entries and artifacts; default: false. Not together with a cursor.
+    pub snapshot: Option<bool>,
+    /// Which changes are sent.
+    pub filters: FilterInput,
+    /// Only changes of context entries, or only changes of artifacts.
+    pub entity: Option<String>,
+    /// Whether frames carry the current state of their entry or artifact, without images; default: false.
+    pub include_body: Option<bool>,
+    /// Number of characters of the current text that frames carry as `preview`, 0 to 1000; default 0.
+    pub preview_chars: Option<i64>,
+    /// The `revision` of an earlier reply. The stream starts at that state or a later one.
+    pub min_revision: Option<i64>,
+}
+
+/// An entry or artifact of a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SnapshotEntry {
+    /// `context` or `artifact`.
+    pub entity: String,
+    /// The id of the entry or artifact.
+    pub id: String,
+    /// The thread of an entry; absent for an artifact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// Its version; absent for an artifact without a body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// The start of its text; absent unless `preview_chars` is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+    /// The entry, without images; absent unless `include_body` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Entry>,
+    /// The artifact; absent unless `include_body` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<Artifact>,
+}
+
+impl SnapshotEntry {
+    /// Whether it carries any text.
+    #[must_use]
+    pub const fn has_text(&self) -> bool {
+        self.preview.is_some() || self.context.is_some() || self.artifact.is_some()
+    }
+}
+
+/// A frame of a stream of changes. In JSON it is only its content; [`name`](Self::name) says which frame it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum WatchFrame {
+    /// The first frame: the stream starts after this revision.
+    Opened {
+        /// The revision.
+        revision: i64,
+    },
+    /// An entry or artifact of the snapshot. It may be newer than the snapshot's revision.
+    Entry(Box<SnapshotEntry>),
+    /// The snapshot is complete. Every change after this revision follows.
+    SnapshotEnd {
+        /// The revision.
+        revision: i64,
+    },
+    /// A change.
+    Change(Box<Change>),
+    /// Everything up to this revision was sent.
+    Bookmark {
+        /// The revision.
+        revision: i64,
+    },
+    /// The last frame of a stream that cannot be continued as it is.
+    Resync {
+        /// `RESYNC_REQUIRED`, `CURSOR_COMPACTED` or `SLOW_CONSUMER`.
+        reason: &'static str,
+        /// The cursor before the oldest change that is kept; only with `CURSOR_COMPACTED`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        oldest_cursor: Option<Box<str>>,
+    },
+    /// The last frame of a stream that the service ends.
+    End {
+        /// `KEY_REVOKED`, `OWNER_ERASED` or `DRAINING`.
+        reason: &'static str,
+    },
+}
+
+impl WatchFrame {
+    /// Its name: the event of Server-Sent Events.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Opened { .. } => "opened",
+            Self::Entry(_) => "entry",
+            Self::SnapshotEnd { .. } => "snapshot_end",
+            Self::Change(change) if change.operation == ChangeOperation::Left.as_str() => "left",
+            Self::Change(_) => "change",
+            Self::Bookmark { .. } => "bookmark",
+            Self::Resync { .. } => "resync",
+            Self::End { .. } => "end",
+        }
+    }
+}
+
+/// A frame, and the cursor with which a later stream continues after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatchEvent {
+    /// The frame.
+    pub frame: WatchFrame,
+    /// The cursor. `None` before the end of a snapshot, and for the last frame.
+    pub cursor: Option<String>,
 }
 
 impl ChangedEntity {

@@ -127,6 +127,8 @@ operations! {
     DiffArtifactVersions "diff_artifact_versions" Artifact READ, Read;
     /// Lists changes of entries and artifacts.
     ListChanges "changes_since" Change READ, Read;
+    /// Follows changes of entries and artifacts.
+    Watch "watch" Change READ, Read;
     /// Creates an API key.
     CreateApiKey "create_api_key" ApiKey MANAGE, Write;
     /// Lists API keys.

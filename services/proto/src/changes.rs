@@ -1,6 +1,9 @@
 //! Conversions of changes, in both directions.
 
-use context_model::{Artifact, Change, Entry, Error, ListChangesReply, ListChangesRequest, Result};
+use context_model::{
+    Artifact, Change, Entry, Error, ListChangesReply, ListChangesRequest, Result, SnapshotEntry,
+    WatchEvent, WatchFrame, WatchRequest,
+};
 
 use crate::reply::{missing, timestamp_from_pb, timestamp_to_pb, try_all};
 use crate::request::{filters_from_pb, filters_to_pb};
@@ -169,6 +172,90 @@ impl TryFrom<pb::ListChangesResponse> for ListChangesReply {
             has_more,
             revision,
             compacted_before,
+        })
+    }
+}
+
+impl TryFrom<pb::WatchRequest> for WatchRequest {
+    type Error = Error;
+
+    fn try_from(request: pb::WatchRequest) -> Result<Self> {
+        let pb::WatchRequest {
+            cursor,
+            snapshot,
+            filter,
+            entity,
+            include_body,
+            preview_chars,
+            min_revision,
+        } = request;
+        Ok(Self {
+            cursor,
+            snapshot,
+            filters: filter.map(filters_from_pb).transpose()?.unwrap_or_default(),
+            entity,
+            include_body,
+            preview_chars,
+            min_revision,
+        })
+    }
+}
+
+impl TryFrom<SnapshotEntry> for pb::SnapshotEntry {
+    type Error = Error;
+
+    fn try_from(entry: SnapshotEntry) -> Result<Self> {
+        let SnapshotEntry {
+            entity,
+            id,
+            thread_id,
+            version,
+            preview,
+            context,
+            artifact,
+        } = entry;
+        Ok(Self {
+            entity,
+            id,
+            thread_id,
+            version,
+            preview,
+            context: context.map(TryInto::try_into).transpose()?,
+            artifact: artifact.map(Into::into),
+        })
+    }
+}
+
+impl TryFrom<WatchEvent> for pb::WatchResponse {
+    type Error = Error;
+
+    fn try_from(event: WatchEvent) -> Result<Self> {
+        use pb::watch_response::Frame;
+        let WatchEvent { frame, cursor } = event;
+        let has_left = frame.name() == "left";
+        let frame = match frame {
+            WatchFrame::Opened { revision } => Frame::Opened(pb::Opened { revision }),
+            WatchFrame::Entry(entry) => Frame::Entry((*entry).try_into()?),
+            WatchFrame::SnapshotEnd { revision } => {
+                Frame::SnapshotEnd(pb::SnapshotEnd { revision })
+            }
+            WatchFrame::Change(change) if has_left => Frame::Left((*change).try_into()?),
+            WatchFrame::Change(change) => Frame::Change((*change).try_into()?),
+            WatchFrame::Bookmark { revision } => Frame::Bookmark(pb::Bookmark { revision }),
+            WatchFrame::Resync {
+                reason,
+                oldest_cursor,
+            } => Frame::Resync(pb::Resync {
+                reason: reason.to_owned(),
+                oldest_cursor: oldest_cursor.map(Into::into),
+            }),
+            WatchFrame::End { reason } => Frame::End(pb::End {
+                reason: reason.to_owned(),
+            }),
+        };
+        Ok(Self {
+            cursor: cursor.unwrap_or_default(),
+            frame: Some(frame),
         })
     }
 }

@@ -45,6 +45,8 @@ pub struct App {
     pub public: Arc<Admission>,
     /// Authenticates callers; `None` if authentication is off.
     pub authenticator: Option<Authenticator>,
+    /// Slots for streams of changes.
+    pub streams: Arc<Admission>,
     /// Cancelled when the service begins to stop.
     pub drain: CancellationToken,
     admission: Arc<Admission>,
@@ -86,6 +88,7 @@ impl App {
             request_log: Arc::default(),
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
+            streams: Admission::new(count(load.watch_max_streams), 0, shared),
             drain: CancellationToken::new(),
             admission: Admission::new(
                 count(load.max_concurrent_requests),

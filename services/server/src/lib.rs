@@ -59,6 +59,7 @@ mod start_error;
 mod summaries;
 mod transport;
 mod verify;
+mod watch;
 mod who;
 mod write_context;
 mod write_timeout;

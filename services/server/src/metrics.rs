@@ -67,6 +67,8 @@ pub struct Metrics {
     frequent: Vec<[OnceLock<(Counter, Histogram)>; 2]>,
     /// Operations that are running or waiting for a slot.
     pub in_flight: Gauge,
+    /// Open streams of changes.
+    pub streams: Gauge,
     /// Lists of changes that wait for the next change.
     pub waiting_lists: Gauge,
     /// Open connections.
@@ -125,6 +127,7 @@ impl Default for Metrics {
             "requests_in_flight",
             "Operations that are running or waiting for a slot",
         );
+        let streams = gauge("watch_streams", "Open streams of changes");
         let waiting_lists = gauge(
             "waiting_lists",
             "Lists of changes that wait for the next change",
@@ -170,6 +173,7 @@ impl Default for Metrics {
             durations,
             frequent: Operation::ALL.iter().map(|_| Default::default()).collect(),
             in_flight,
+            streams,
             waiting_lists,
             connections,
             refused_connections,

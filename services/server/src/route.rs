@@ -9,7 +9,7 @@ use Operation::{
     GetArtifactVersion, GetContextByIds, GetStatistics, HybridSearchContext, ListApiKeys,
     ListArtifactVersions, ListArtifacts, ListChanges, ListThreads, RestoreArtifactVersion,
     SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch,
-    UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch,
+    UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
 };
 
 /// The REST routes, by method and path template.
@@ -72,6 +72,7 @@ const REST: &[(Method, &str, Operation)] = &[
         DiffArtifactVersions,
     ),
     (Method::GET, "/v1/changes", ListChanges),
+    (Method::GET, "/v1/watch", Watch),
     (Method::POST, "/v1/api-keys", CreateApiKey),
     (Method::GET, "/v1/api-keys", ListApiKeys),
     (Method::GET, "/v1/api-keys/{key_id}", GetApiKey),

@@ -30,7 +30,9 @@ fn operations() -> Vec<String> {
         .iter()
         .flat_map(|file| &file.service)
         .filter(|service| service.name() != "ApiKeyService");
-    let methods = services.flat_map(|service| &service.method);
+    let methods = services
+        .flat_map(|service| &service.method)
+        .filter(|method| !method.server_streaming());
     methods
         .map(|method| {
             let operation = Operation::ALL

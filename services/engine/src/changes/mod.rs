@@ -4,6 +4,7 @@ mod body;
 mod cursor;
 mod page;
 mod selection;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::access::Caller;
 use crate::{read, validate};
 use page::Position;
 use selection::Selection;
+pub use watch::{Step, Watch};
 
 /// How long a list of changes may wait for the next one.
 pub const MAX_WAIT: Duration = Duration::from_millis(25_000);

@@ -13,8 +13,6 @@ use crate::{artifacts, contexts, read, truncate};
 
 /// Commits up to this many changes are never split.
 const WHOLE_COMMIT: usize = 1000;
-/// A page with bodies ends here.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How many bodies are loaded together.
 const BODIES_AT_ONCE: usize = 50;
 
@@ -46,6 +44,8 @@ impl Position {
 /// Consecutive changes, as one caller sees them.
 pub(super) struct Page {
     pub changes: Vec<Change>,
+    /// The position after each of them.
+    pub cursors: Vec<Cursor>,
     /// The position after the last change that was read.
     pub next: Cursor,
     pub has_more: bool,
@@ -55,11 +55,22 @@ pub(super) struct Page {
 }
 
 /// A selected row of the feed.
-struct Selected<'r> {
+pub(super) struct Selected<'r> {
     /// Its place among the rows that were read.
     place: usize,
     row: &'r Row,
     operation: ChangeOperation,
+}
+
+impl<'r> Selected<'r> {
+    /// A row that is reported as it is.
+    pub const fn whole(row: &'r Row) -> Self {
+        Self {
+            place: 0,
+            row,
+            operation: operation(row.kind),
+        }
+    }
 }
 
 impl Changes {
@@ -84,6 +95,7 @@ impl Changes {
             if feed.is_behind {
                 return Ok(Page {
                     changes: Vec::new(),
+                    cursors: Vec::new(),
                     next: cursor.clone(),
                     has_more: false,
                     revision: feed.revision,
@@ -105,6 +117,10 @@ impl Changes {
         };
         let places = selected.iter().map(|selected| selected.place);
         mark_commit_ends(&rows[..read_rows], places.zip(&mut changes));
+        let cursors = selected[..changes.len()]
+            .iter()
+            .map(|selected| Cursor::after(owner, &feed, selected.row))
+            .collect();
         let next = match (rows[..read_rows].last(), position) {
             (Some(last), _) => Cursor::after(owner, &feed, last),
             (None, Position::After(cursor)) => cursor,
@@ -114,11 +130,35 @@ impl Changes {
         };
         Ok(Page {
             changes,
+            cursors,
             has_more: next.revision < feed.revision,
             next,
             revision: feed.revision,
             oldest: feed.oldest,
         })
+    }
+
+    /// The position itself, checked.
+    pub(super) async fn locate(
+        &self,
+        owner: &OwnerId,
+        position: Position,
+        read: Read,
+    ) -> Result<Cursor> {
+        match position {
+            Position::Now => Ok(self.end(owner, read).await?.next),
+            Position::Oldest => {
+                let feed = self.feed(owner, 1, 0, read).await?;
+                Ok(Cursor::before_row(owner, &feed, feed.oldest))
+            }
+            Position::After(cursor) => {
+                let feed = self.feed(owner, cursor.revision.max(1), 1, read).await?;
+                if !feed.is_behind {
+                    cursor.check(owner, &feed)?;
+                }
+                Ok(cursor)
+            }
+        }
     }
 
     /// The empty page after the newest change.
@@ -131,6 +171,7 @@ impl Changes {
         };
         Ok(Page {
             changes: Vec::new(),
+            cursors: Vec::new(),
             has_more: next.revision < newest.revision,
             next,
             revision: newest.revision,
@@ -138,7 +179,13 @@ impl Changes {
         })
     }
 
-    async fn feed(&self, owner: &OwnerId, from: i64, count: u32, read: Read) -> Result<Feed> {
+    pub(super) async fn feed(
+        &self,
+        owner: &OwnerId,
+        from: i64,
+        count: u32,
+        read: Read,
+    ) -> Result<Feed> {
         self.store
             .changes()
             .feed(owner, from, count, read)
@@ -228,7 +275,7 @@ impl Changes {
     }
 
     /// The changes, and whether there are fewer than were selected, because their bodies are too large together.
-    async fn with_bodies(
+    pub(super) async fn with_bodies(
         &self,
         caller: &Caller,
         selection: &Selection,
@@ -256,7 +303,7 @@ impl Changes {
                     caller,
                     rest[..count].iter().map(|selected| selected.row),
                     text_chars,
-                    PAGE_BYTES as u64,
+                    selection.page_bytes as u64,
                     state_at(rest.iter().map(|selected| selected.row)),
                 )
                 .await;
@@ -266,7 +313,7 @@ impl Changes {
                 }
             };
             bytes += states.bytes();
-            if bytes > PAGE_BYTES && !changes.is_empty() {
+            if bytes > selection.page_bytes && !changes.is_empty() {
                 return Ok((changes, true));
             }
             let (now, later) = rest.split_at(count);

@@ -1,13 +1,18 @@
 //! Which changes a caller wants and may see.
 
-use context_model::{ChangeOperation, ChangedEntity, Filter, FilterInput, Scope, Violations};
+use context_model::{
+    ChangeOperation, ChangedEntity, Filter, FilterInput, JsonObject, Scope, Timestamp, Violations,
+};
 use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, oracle};
 
 use crate::access::{Caller, Reach};
 
+/// A page with bodies ends here.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
 /// A validated selection.
 pub(super) struct Selection {
-    filter: Filter,
+    pub filter: Filter,
     entity: Option<ChangedEntity>,
     reach: Reach,
     /// Whether the caller may see which key made a change.
@@ -16,6 +21,8 @@ pub(super) struct Selection {
     pub include_body: bool,
     /// How many characters of the current text changes carry.
     pub preview_chars: usize,
+    /// A page with bodies ends here.
+    pub page_bytes: usize,
 }
 
 /// The current state of what was changed.
@@ -45,47 +52,67 @@ impl Selection {
             shows_keys: caller.scopes.contains(&Scope::Manage),
             include_body,
             preview_chars: usize::try_from(preview_chars).unwrap_or(0),
+            page_bytes: PAGE_BYTES,
         }
+    }
+
+    /// Selects for a caller with its present rights.
+    pub fn narrow_to(&mut self, caller: &Caller) {
+        self.filter.within = caller.within().cloned();
+        self.reach = caller.reach.clone();
+        self.shows_keys = caller.scopes.contains(&Scope::Manage);
+    }
+
+    /// Whether it can select entries.
+    pub fn has_entries(&self) -> bool {
+        self.entity != Some(ChangedEntity::Artifact) && self.reach != Reach::Artifacts
+    }
+
+    /// Whether it can select artifacts.
+    pub fn has_artifacts(&self) -> bool {
+        self.entity != Some(ChangedEntity::Context)
+            && matches!(self.reach, Reach::All | Reach::Artifacts)
+            && self.filter.thread_id.is_none()
+            && self.filter.source.is_none()
+            && self.filter.tags.is_none()
+            && self.filter.content_type.is_none()
+    }
+
+    /// Whether an artifact satisfies the filters that apply to artifacts.
+    pub fn matches_artifact(&self, created_at: Timestamp, metadata: &JsonObject) -> bool {
+        let Filter {
+            conditions,
+            created_from,
+            created_to,
+            ..
+        } = &self.filter;
+        created_from.is_none_or(|from| from <= created_at)
+            && created_to.is_none_or(|to| created_at <= to)
+            && oracle::all_hold(conditions, metadata)
     }
 
     /// Whether the change itself shows that it is not selected: entity, thread and source never change.
     pub fn excludes(&self, change: &Change) -> bool {
-        let entity = match change.changed {
-            Changed::Context { .. } => ChangedEntity::Context,
-            Changed::Artifact { .. } => ChangedEntity::Artifact,
-        };
-        let reached = match (&self.reach, &change.changed) {
-            (Reach::All, _)
-            | (Reach::Contexts, Changed::Context { .. })
-            | (Reach::Artifacts, Changed::Artifact { .. }) => true,
-            (Reach::Threads(threads), Changed::Context { thread_id, .. }) => {
-                threads.contains(thread_id)
-            }
-            (Reach::Contexts | Reach::Threads(_), Changed::Artifact { .. })
-            | (Reach::Artifacts, Changed::Context { .. }) => false,
-        };
-        let matches = match &change.changed {
+        let is_included = match &change.changed {
             Changed::Context {
                 id: _,
                 thread_id,
                 source,
             } => {
-                self.filter
-                    .thread_id
-                    .as_ref()
-                    .is_none_or(|wanted| wanted.as_str() == thread_id)
+                let within = &self.filter.within;
+                let wanted = &self.filter.thread_id;
+                self.has_entries()
+                    && within
+                        .as_ref()
+                        .is_none_or(|threads| threads.contains(thread_id))
+                    && wanted.as_ref().is_none_or(|id| id.as_str() == thread_id)
                     && (self.filter.source.is_none()
                         || source.is_none()
                         || self.filter.source == *source)
             }
-            Changed::Artifact { id: _ } => {
-                self.filter.thread_id.is_none()
-                    && self.filter.source.is_none()
-                    && self.filter.tags.is_none()
-                    && self.filter.content_type.is_none()
-            }
+            Changed::Artifact { id: _ } => self.has_artifacts(),
         };
-        !reached || !matches || self.entity.is_some_and(|wanted| wanted != entity)
+        !is_included
     }
 
     /// Whether the current state decides about a change that is not excluded.
@@ -117,15 +144,7 @@ impl Selection {
             Current::Damaged => true,
             Current::Entry(entry) => oracle::matches(&self.filter, entry),
             Current::Artifact(artifact) => {
-                let Filter {
-                    conditions,
-                    created_from,
-                    created_to,
-                    ..
-                } = &self.filter;
-                created_from.is_none_or(|from| from <= artifact.created_at)
-                    && created_to.is_none_or(|to| artifact.created_at <= to)
-                    && oracle::all_hold(conditions, &artifact.metadata)
+                self.matches_artifact(artifact.created_at, &artifact.metadata)
             }
         };
         match change.kind {

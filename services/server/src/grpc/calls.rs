@@ -42,7 +42,7 @@ impl Calls {
 
     /// The shared state.
     #[must_use]
-    pub fn app(&self) -> &App {
+    pub const fn app(&self) -> &Arc<App> {
         &self.app
     }
 

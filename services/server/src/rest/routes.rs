@@ -47,6 +47,7 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(versions::restore_artifact_version))
         .routes(routes!(versions::diff_artifact_versions))
         .routes(routes!(changes::changes_since))
+        .routes(routes!(changes::watch))
         .routes(routes!(keys::create_api_key, keys::list_api_keys))
         .routes(routes!(keys::get_api_key, keys::update_api_key))
         .routes(routes!(keys::deactivate_api_key))

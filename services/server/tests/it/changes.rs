@@ -17,7 +17,7 @@ use crate::service::Service;
 const LONG: &str = "wait_ms=25000";
 
 /// A service on each database, with these flags. PostgreSQL only if there is a server.
-async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
+pub async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     let mut services = vec![(Service::start_with(flags).await, None)];
     if let Some(database) = TestDatabase::empty().await {
         let service = on(&database, flags).await;

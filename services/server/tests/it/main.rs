@@ -26,4 +26,5 @@ mod rerankers;
 mod semantic;
 mod service;
 mod summaries;
+mod watch;
 mod who;
