@@ -1,5 +1,7 @@
 //! Streams of changes over SSE and gRPC, on both databases.
 
+#![expect(clippy::disallowed_methods, reason = "how long a stream stays open")]
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
