@@ -2,20 +2,21 @@
 
 mod body;
 mod cursor;
+mod feed;
 mod page;
 mod selection;
 mod watch;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::{ListChangesReply, ListChangesRequest, Operation, Result, Violations};
-use context_store::{OwnerId, Store, Subscription};
+use context_store::{OwnerId, Subscription};
 
 use crate::access::Caller;
 use crate::{read, validate};
+pub use feed::Changes;
 use page::Position;
-use selection::Selection;
+use selection::{MAX_PREVIEW_CHARS, Selection};
 pub use watch::{Step, Watch};
 
 /// How long a list of changes may wait for the next one.
@@ -23,21 +24,8 @@ pub const MAX_WAIT: Duration = Duration::from_millis(25_000);
 /// Maximum and default number of changes that one request reads.
 const MAX_LIMIT: i64 = 1000;
 const DEFAULT_LIMIT: i64 = 100;
-/// Maximum number of characters of a preview.
-const MAX_PREVIEW_CHARS: i64 = 1000;
-/// The cursor of this moment.
-const NOW: &str = "now";
-
-/// The operations on the feed of changes.
-pub struct Changes {
-    store: Arc<dyn Store>,
-}
 
 impl Changes {
-    pub(crate) const fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
-    }
-
     /// Subscribes to an owner's changes, for a caller that waits for the next one.
     #[must_use]
     pub fn subscribe(&self, owner: &OwnerId) -> Subscription {

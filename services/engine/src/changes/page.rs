@@ -5,12 +5,14 @@ use context_store::{Change as Row, Changed, Feed, OwnerId, Read};
 
 use super::body::States;
 use super::cursor::Cursor;
+use super::feed::Changes;
 use super::selection::{Current, Selection, operation};
-use super::{Changes, NOW};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{artifacts, contexts, read, truncate};
 
+/// The cursor of this moment.
+const NOW: &str = "now";
 /// Commits up to this many changes are never split.
 const WHOLE_COMMIT: usize = 1000;
 /// How many bodies are loaded together.

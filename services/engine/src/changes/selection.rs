@@ -10,6 +10,9 @@ use crate::access::{Caller, Reach};
 /// A page with bodies ends here.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// Maximum number of characters of a preview.
+pub(super) const MAX_PREVIEW_CHARS: i64 = 1000;
+
 /// A validated selection.
 pub(super) struct Selection {
     pub filter: Filter,

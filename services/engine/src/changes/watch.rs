@@ -10,9 +10,9 @@ use context_store::{
 };
 
 use super::cursor::Cursor;
+use super::feed::Changes;
 use super::page::{Position, Selected};
-use super::selection::Selection;
-use super::{Changes, MAX_PREVIEW_CHARS};
+use super::selection::{MAX_PREVIEW_CHARS, Selection};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};

@@ -1,11 +1,11 @@
 //! Evidence: the part of an entry's text that answers the query, for results whose opening does not.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use context_store::ChunkRange;
 use context_text::{Analyzer, ContentWord};
 
-use super::rerank::character_range;
 use super::truncate::shown_bytes;
 
 /// Maximum number of characters in a snippet.
@@ -42,4 +42,15 @@ impl Evidence {
         let nearest = chunk.map(|chunk| character_range(text, (chunk.start, chunk.end)));
         context_text::evidence(text, opening, nearest, &self.words, analyzer, SNIPPET_CHARS)
     }
+}
+
+/// The bytes of the characters of a text from `start` to `end`.
+pub(super) fn character_range(text: &str, (start, end): (u32, u32)) -> Range<usize> {
+    let byte = |character: u32| {
+        text.char_indices()
+            .nth(character as usize)
+            .map_or(text.len(), |(byte, _)| byte)
+    };
+    let (start, end) = (byte(start), byte(end));
+    start.min(end)..end
 }

@@ -7,7 +7,6 @@
 )]
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use context_store::{ChunkRange, StoreError, StoredEntry};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
+use super::evidence::character_range;
 use super::fusion::scale;
 use super::hits::milliseconds;
 use crate::access::Caller;
@@ -308,15 +308,4 @@ fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
 /// The characters of a text from `start` to `end`.
 pub(super) fn characters(text: &str, range: (u32, u32)) -> &str {
     &text[character_range(text, range)]
-}
-
-/// The bytes of the characters of a text from `start` to `end`.
-pub(super) fn character_range(text: &str, (start, end): (u32, u32)) -> Range<usize> {
-    let byte = |character: u32| {
-        text.char_indices()
-            .nth(character as usize)
-            .map_or(text.len(), |(byte, _)| byte)
-    };
-    let (start, end) = (byte(start), byte(end));
-    start.min(end)..end
 }
