@@ -57,7 +57,7 @@ async fn typical_replies_are_short() {
             .text("store_context_batch", &json!({"entries": entries}))
             .await;
     }
-    let entry = |n: usize| json!({"thread_id": "notes", "source": "agent", "text": long_text(n), "tags": ["release"], "metadata": {"status": "done"}});
+    let entry = |n: usize| json!({"thread_id": "notes", "source": "agent", "text": long_text(n)});
     let entries: Vec<Value> = (0..4).map(entry).collect();
     client
         .text("store_context_batch", &json!({"entries": entries}))
@@ -72,7 +72,7 @@ async fn typical_replies_are_short() {
     println!("| tool | reply | bytes |");
     println!("|---|---|---|");
     let mut measured = Measured { client };
-    let stored = json!({"thread_id": "notes", "source": "user", "text": "We ship on Monday."});
+    let stored = json!({"thread_id": "plans", "source": "user", "text": "We ship on Monday."});
     measured
         .row("one entry stored", "store_context", stored)
         .await;
@@ -102,7 +102,7 @@ async fn typical_replies_are_short() {
         .await;
     let newest = json!({"thread_id": "notes", "limit": 5});
     measured
-        .row("5 entries of a thread", "search_context", newest)
+        .row("4 entries of a thread", "search_context", newest)
         .await;
     let ids = json!({"context_ids": [THREADS + 1]});
     measured
