@@ -19,7 +19,11 @@ async fn the_page_allows_no_other_host_and_no_inline_script() {
             "{path}"
         );
         let policy = reply.header("content-security-policy").unwrap_or_default();
-        for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+        ] {
             assert!(policy.contains(part), "{path}: {policy}");
         }
         for forbidden in ["unsafe", "http", "*"] {
@@ -52,11 +56,23 @@ async fn a_file_that_the_browser_has_is_not_sent_again() {
         assert_eq!(first.header("cache-control"), Some("no-cache"), "{path}");
         let tag = first.header("etag").unwrap();
         let same = service.get(path).header("if-none-match", tag).send().await;
-        assert_eq!((same.status.as_u16(), same.body.as_str()), (304, ""), "{path}");
+        assert_eq!(
+            (same.status.as_u16(), same.body.as_str()),
+            (304, ""),
+            "{path}"
+        );
         let other = format!("\"0\", {tag}");
-        let listed = service.get(path).header("if-none-match", &other).send().await;
+        let listed = service
+            .get(path)
+            .header("if-none-match", &other)
+            .send()
+            .await;
         assert_eq!(listed.status, 304, "{path}");
-        let old = service.get(path).header("if-none-match", "W/\"0\"").send().await;
+        let old = service
+            .get(path)
+            .header("if-none-match", "W/\"0\"")
+            .send()
+            .await;
         assert_eq!(old.status, 200, "{path}");
     }
 }
@@ -65,7 +81,11 @@ async fn a_file_that_the_browser_has_is_not_sent_again() {
 async fn an_unknown_file_of_the_page_is_not_found() {
     let service = Service::start().await;
     for path in ["/ui/", "/ui/other.js", "/ui/../Cargo.toml"] {
-        assert_eq!(service.get(path).send().await.reason(), "NOT_FOUND", "{path}");
+        assert_eq!(
+            service.get(path).send().await.reason(),
+            "NOT_FOUND",
+            "{path}"
+        );
     }
     assert_eq!(
         service.request("POST", "/").send().await.reason(),
