@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use context_engine::{
     Caller, EmbeddingConfig, Engine, EngineConfig, OnFailure, RerankConfig, SearchConfig, Switch,
 };
+use context_model::SearchHit;
 use context_providers::Embedder;
 use context_store::Store;
 
@@ -88,6 +89,15 @@ pub struct Hit {
     pub id: i64,
     /// Its relevance, if the search has one.
     pub relevance: Option<f64>,
+}
+
+/// The results of a search.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The results, best first.
+    pub hits: Vec<Hit>,
+    /// The lines of `explain_query`, if the request asked for them.
+    pub plan: Vec<String>,
 }
 
 /// High enough that no request is cut off. The evaluation measures relevance, not speed.
@@ -173,11 +183,11 @@ impl Entries {
 }
 
 impl Backend {
-    /// The results, best first.
+    /// Runs a search.
     ///
     /// # Errors
     /// The error, if the reply has no results.
-    pub async fn search(&mut self, request: Request) -> Result<Vec<Hit>, Error> {
+    pub async fn search(&mut self, request: Request) -> Result<Found, Error> {
         match self {
             Self::Engine(engine) => {
                 let caller = Caller::local();
@@ -186,26 +196,27 @@ impl Backend {
                         .retrieval
                         .fts_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                     Request::Semantic(request) => engine
                         .retrieval
                         .semantic_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                     Request::Hybrid(request) => engine
                         .retrieval
                         .hybrid_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                 };
-                Ok(found
-                    .map_err(|error| error.message)?
-                    .iter()
-                    .map(|hit| Hit {
-                        id: hit.id,
-                        relevance: hit.relevance,
-                    })
-                    .collect())
+                let (results, stats) = found.map_err(|error| error.message)?;
+                let hit = |hit: &SearchHit| Hit {
+                    id: hit.id,
+                    relevance: hit.relevance,
+                };
+                Ok(Found {
+                    hits: results.iter().map(hit).collect(),
+                    plan: stats.map_or_else(Vec::new, |stats| stats.query_plan),
+                })
             }
             Self::Remote(backend) => {
                 let (tool, arguments) = match request {
@@ -219,18 +230,23 @@ impl Backend {
                 };
                 match backend.call(tool, &arguments).await {
                     context_parity::Answer::Ok(reply) => {
+                        let hit = |hit: &serde_json::Value| {
+                            Ok::<_, Error>(Hit {
+                                id: hit["id"].as_i64().ok_or("a result has no id")?,
+                                relevance: hit["relevance"].as_f64(),
+                            })
+                        };
                         let results = reply["results"]
                             .as_array()
                             .ok_or("a reply has no results")?;
-                        results
-                            .iter()
-                            .map(|hit| {
-                                Ok(Hit {
-                                    id: hit["id"].as_i64().ok_or("a result has no id")?,
-                                    relevance: hit["relevance"].as_f64(),
-                                })
-                            })
-                            .collect()
+                        let plan = reply["stats"]["query_plan"].as_array();
+                        let lines = plan.into_iter().flatten();
+                        Ok(Found {
+                            hits: results.iter().map(hit).collect::<Result<_, _>>()?,
+                            plan: lines
+                                .filter_map(|line| Some(line.as_str()?.to_owned()))
+                                .collect(),
+                        })
                     }
                     context_parity::Answer::Err(error) => Err(error["error"]
                         .as_str()

@@ -12,8 +12,8 @@ use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 use super::Retrieval;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
-use super::relevance::{CLEARLY_RELEVANT, CONSIDERED};
-use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
+use super::relevance::{CLEARLY_RELEVANT, CONSIDERED, Relevance};
+use super::rerank::{Candidate, EncodedQuery, Interaction, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -136,7 +136,7 @@ impl Retrieval {
             Reranked::unchanged(&candidates)
         };
         let (mut order, rerank_warning) = (reranked.order, reranked.warning);
-        let considered = considered(search, &order, &reranked.interaction);
+        let considered = considered(search, &order, &reranked.interaction.scores);
         if self.measure(caller, search, &mut hits, &considered).await? {
             candidates = hits.iter().map(|hit| hit.candidate()).collect();
         }
@@ -148,8 +148,11 @@ impl Retrieval {
         let relevances = self
             .relevances_of(caller, search, &ranking, &reranked.interaction, &weighed)
             .await?;
-        let best = relevances.values().copied().fold(0.0, f64::max);
-        if !reranked.interaction.is_empty() {
+        let best = relevances
+            .values()
+            .map(|relevance| relevance.value)
+            .fold(0.0, f64::max);
+        if !reranked.interaction.scores.is_empty() {
             // The blend with late interaction says which candidate is best, even of a bad lot.
             for (_, score) in &mut order {
                 *score = score.map(|score| score * best);
@@ -159,11 +162,17 @@ impl Retrieval {
             order.retain(|(id, _)| {
                 relevances
                     .get(id)
-                    .is_some_and(|relevance| *relevance >= min)
+                    .is_some_and(|relevance| relevance.value >= min)
             });
         }
 
         let shown = in_page(&order, search.page);
+        if search.rank.explain && search.shows_relevance {
+            let of_shown = shown
+                .iter()
+                .filter_map(|(id, _)| Some((id, relevances.get(id)?)));
+            plan.extend(of_shown.map(|(id, relevance)| format!("relevance of {id}: {relevance}")));
+        }
         let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
         let entries = self
             .entries_in_order(caller, ids, search, ranking.revision)
@@ -191,7 +200,7 @@ impl Retrieval {
         let (mut results, damaged) = self.results(entries, scores, highlighted).await?;
         if search.shows_relevance {
             for hit in &mut results {
-                hit.relevance = relevances.get(&hit.id).copied();
+                hit.relevance = relevances.get(&hit.id).map(|relevance| relevance.value);
             }
         }
         warnings.extend(damaged);
@@ -252,9 +261,9 @@ impl Retrieval {
         caller: &Caller,
         search: &RankedSearch<'_>,
         ranking: &Ranking,
-        interaction: &HashMap<i64, f64>,
+        interaction: &Interaction,
         candidates: &[Candidate],
-    ) -> Result<HashMap<i64, f64>> {
+    ) -> Result<HashMap<i64, Relevance>> {
         let mut rank = search.rank.clone();
         if !search.readable {
             rank.semantic = None;
