@@ -86,6 +86,8 @@ async fn reranked(storage: Storage) {
         ("EMBEDDING_PROVIDER", "local"),
         ("EMBEDDING_MODEL_PATH", model),
         ("RERANK_TIMEOUT_MS", "60000"),
+        // On a busy machine the default would not suffice for all three entries.
+        ("RERANK_BUDGET_MS", "10000"),
     ];
     let service = KeyedService::start_on(storage, &settings).await;
     let gateway = Gateway::http(&service).await;
