@@ -130,7 +130,7 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
         "{both:?}"
     );
     let listed = names(pipe.request("tools/list", json!({})).await);
-    assert_eq!(listed.len(), 20);
+    assert_eq!(listed.len(), 21);
     for hidden in ["semantic_search_context", "hybrid_search_context"] {
         assert!(!listed.contains(&hidden.to_owned()), "{hidden}");
     }
