@@ -3,17 +3,23 @@
 import schemathesis
 
 INT64_MAX = 2**63 - 1
+# How long a list may wait for a change, and how long it waits here.
+MAX_WAIT_MS = 25_000
+WAIT_MS = 5
 
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Replaces a valid `min_revision` by one that is already reached.
+    """Replaces a valid `min_revision` by one that is already reached, and a valid
+    `wait_ms` by a short one. Invalid ones stay.
 
     The service refuses a revision that no reply has returned. That is correct, but
-    here it would count as a fault. An invalid one stays."""
+    here it would count as a fault."""
     for values in (case.query, case.body):
-        if isinstance(values, dict) and _future(values.get("min_revision")):
+        if isinstance(values, dict) and _between(1, values.get("min_revision"), INT64_MAX):
             values["min_revision"] = 0
+        if isinstance(values, dict) and _between(WAIT_MS, values.get("wait_ms"), MAX_WAIT_MS):
+            values["wait_ms"] = WAIT_MS
 
 
 @schemathesis.hook
@@ -26,8 +32,8 @@ def filter_query(_context, query):
     return not any(value == {} or value == [] for value in query.values()) and not isinstance(query.get("ids"), int)
 
 
-def _future(value):
+def _between(least, value, most):
     try:
-        return not isinstance(value, (bool, float)) and 0 < int(value) <= INT64_MAX
+        return not isinstance(value, (bool, float)) and least <= int(value) <= most
     except (TypeError, ValueError):
         return False
