@@ -1,5 +1,6 @@
 // One thread as a conversation. A window of its entries is on the page; it moves as one scrolls.
 
+import { Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { ApiError, Hit } from "../api";
@@ -7,15 +8,13 @@ import { useApp } from "../context";
 import type { Change } from "../feed";
 import { dayOf } from "../format";
 import { asApiError } from "../hooks";
-import { after, before, oldestFirst, PAGE } from "../paging";
-import { Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
+import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
+import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
 /** How many entries are on the page at once. */
 const KEPT = 4 * PAGE;
-/** Before the first entry of any thread. */
-const BEGINNING = "1970-01-01";
 
 interface Props {
   thread: string;
@@ -57,15 +56,15 @@ export function Conversation({ thread, until, at, back }: Props) {
     const feed = app.follow((changes) => {
       const mine = changes.filter((change) => change.thread === thread);
       if (mine.length === 0) return;
-      if (listed && now.current) change(applied(now.current, mine));
+      if (listed && now.current) change(applied(now.current, mine, atEnd.current));
       else early.push(...mine);
     });
     const place = now.current?.later ? now.current.entries.at(-1)?.created_at : until;
-    before(thread, place, [], stop.signal).then(
+    upTo(thread, place, at, stop.signal).then(
       ({ entries, more }) => {
         setError(undefined);
         listed = true;
-        change(applied({ entries, earlier: more, later: place !== undefined }, early));
+        change(applied({ entries, earlier: more, later: place !== undefined }, early, true));
         early = [];
       },
       (failure: unknown) => stop.signal.aborted || setError(asApiError(failure)),
@@ -88,7 +87,7 @@ export function Conversation({ thread, until, at, back }: Props) {
         const { entries, more } =
           direction === "earlier"
             ? await before(thread, from.entries[0]?.created_at ?? until, from.entries)
-            : await after(thread, from.entries.at(-1)?.created_at ?? until ?? BEGINNING, from.entries);
+            : await after(thread, from.entries.at(-1)?.created_at ?? until ?? "1970-01-01", from.entries);
         setError(undefined);
         hold();
         const old = now.current ?? from;
@@ -102,6 +101,15 @@ export function Conversation({ thread, until, at, back }: Props) {
         setError(asApiError(failure));
       }
     });
+  };
+
+  const goToFirst = async () => {
+    try {
+      const start = await beginning(thread);
+      if (start) location.hash = to("threads", thread, { until: start.created_at, at: start.id });
+    } catch (failure) {
+      setError(asApiError(failure));
+    }
   };
 
   const first = part === undefined;
@@ -142,7 +150,7 @@ export function Conversation({ thread, until, at, back }: Props) {
             <span class="name">Up to</span>
             <input
               type="date"
-              value={until === undefined || until === BEGINNING ? "" : until.slice(0, 10)}
+              value={until?.slice(0, 10) ?? ""}
               onChange={(event) => replace(to("threads", thread, { until: inputValue(event) }))}
             />
           </label>
@@ -153,9 +161,11 @@ export function Conversation({ thread, until, at, back }: Props) {
       {first && !error && <Waiting rows={5} />}
       {part && part.entries.length === 0 && !part.earlier && !part.later && <Empty title="This thread has no entries." />}
       {part?.earlier && (
-        <p class="end">
-          <a href={to("threads", thread, { until: BEGINNING })}>Go to the first entry</a>
-        </p>
+        <div class="row middle">
+          <Button small tone="quiet" onClick={() => void goToFirst()}>
+            Go to the first entry
+          </Button>
+        </div>
       )}
       {part && (
         <div class="entries talk" ref={list}>
@@ -163,14 +173,12 @@ export function Conversation({ thread, until, at, back }: Props) {
           {part.entries.map((entry, i) => {
             const day = dayOf(entry.created_at);
             const previous = part.entries[i - 1];
-            return [
-              (previous === undefined || dayOf(previous.created_at) !== day) && (
-                <h2 key={`day ${day}`} class="day">
-                  {day}
-                </h2>
-              ),
-              <EntryView key={entry.id} entry={entry} highlighted={entry.id === at} />,
-            ];
+            return (
+              <Fragment key={entry.id}>
+                {(previous === undefined || dayOf(previous.created_at) !== day) && <h2 class="day">{day}</h2>}
+                <EntryView entry={entry} highlighted={entry.id === at} />
+              </Fragment>
+            );
           })}
           {part.later && <Sentinel key={`later ${newest?.id ?? 0}`} onSeen={() => extend("later")} />}
         </div>
@@ -184,13 +192,30 @@ export function Conversation({ thread, until, at, back }: Props) {
   );
 }
 
-/** The part after the changes. A new entry is added only where the end of the thread is on the page. */
-function applied(part: Part, changes: Change[]): Part {
+/** The entries up to a time, as far back as the one that is wanted. A batch of entries has one time. */
+async function upTo(thread: string, until: string | undefined, wanted: number, signal: AbortSignal): Promise<Page> {
+  let page = await before(thread, until, [], signal);
+  while (wanted > 0 && page.more && page.entries.length < KEPT && !page.entries.some(({ id }) => id === wanted)) {
+    const { entries, more } = await before(thread, page.entries[0]?.created_at, page.entries, signal);
+    page = { entries: [...entries, ...page.entries], more };
+  }
+  return page;
+}
+
+/**
+ * The part after the changes. A new entry is added where the end of the thread is on the page. Once the page is full, it
+ * pushes out the oldest one only for a reader who is at the end.
+ */
+function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   const list = new Map(part.entries.map((entry) => [entry.id, entry]));
-  let later = part.later;
+  let { later } = part;
   for (const { operation, id, entry } of changes) {
     if (operation === "deleted") list.delete(Number(id));
-    else if (entry && (list.has(entry.id) || (operation === "created" && !later))) list.set(entry.id, entry);
+    else if (entry && list.has(entry.id)) list.set(entry.id, entry);
+    else if (entry && operation === "created" && !later) {
+      if (isAtEnd || list.size < KEPT) list.set(entry.id, entry);
+      else later = true;
+    }
   }
   const entries = [...list.values()].sort(oldestFirst);
   return { entries: entries.slice(-KEPT), earlier: part.earlier || entries.length > KEPT, later };
