@@ -1,6 +1,9 @@
 // Walks through the page as a person would, with the keyboard and the mouse, and looks at every view.
 //
-//   node walk.mjs CHROMIUM OPEN_URL KEYED_URL KEY PICTURES AXE [STEP...]
+//   node walk.mjs CHROMIUM OPEN_URL KEYED_URL KEY PICTURES AXE PROGRAM [STEP...]
+//
+// PROGRAM is context-service: some steps start a service of their own. PAGE_ENTRIES is how many entries the step `many`
+// stores (10 000).
 //
 // In every view: no error, no request to another host, nothing against the Content-Security-Policy, and no violation
 // that axe finds. Leaves a picture of each view, light, dark and narrow.
@@ -12,17 +15,22 @@ import { join } from "node:path";
 
 import { chromium } from "playwright-core";
 
+import { storeByGrpc } from "./grpc.mjs";
+import { ownService } from "./own.mjs";
 import { Rest } from "./rest.mjs";
 import { picture, seed } from "./seed.mjs";
 import { CORPUS, storeCorpus } from "./xss.mjs";
 
-const [executablePath, service, keyedService, key, pictures, axeFile, ...only] = process.argv.slice(2);
+const [executablePath, service, keyedService, key, pictures, axeFile, program, ...only] = process.argv.slice(2);
 const SECONDS = 1000;
 const axe = await readFile(axeFile, "utf8");
 
 // A proxy that serves the service under a path, as a company's web server would. It can be cut off.
 const PREFIX = "/team/memory";
 let reachable = true;
+// The open streams of changes, and the addresses of all that were opened.
+const streams = new Set();
+const opened = [];
 const proxy = http.createServer((request, response) => {
   if (!reachable) return void request.socket.destroy();
   if (!request.url.startsWith(`${PREFIX}/`)) return void response.writeHead(404).end("outside the prefix");
@@ -33,6 +41,14 @@ const proxy = http.createServer((request, response) => {
     reply.pipe(response);
   });
   forwarded.on("error", (error) => response.destroy(error));
+  response.on("close", () => {
+    streams.delete(response);
+    forwarded.destroy();
+  });
+  if (options.path.startsWith("/v1/watch")) {
+    streams.add(response);
+    opened.push(new URL(options.path, service).searchParams.get("cursor"));
+  }
   request.pipe(forwarded);
 });
 await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
@@ -133,26 +149,238 @@ async function followActivity(base) {
   const page = await visit(base);
   await page.goto(`${base}/`);
   await heading(page, "Activity").waitFor();
-  const began = Date.now();
-  const stored = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored by another client just now." });
-  await page.getByText("Stored by another client just now.").waitFor();
-  step(`an entry of another client appears after ${Date.now() - began} ms`);
+  await page.locator(".entry").first().waitFor();
+  const times = {};
+  for (const [name, store] of [
+    ["REST", (entry) => rest.post("v1/contexts", entry)],
+    ["gRPC", (entry) => storeByGrpc(service, entry)],
+  ]) {
+    const text = `Stored over ${name} just now.`;
+    await store({ thread_id: "live", source: "agent", text });
+    const began = Date.now();
+    await page.getByText(text).waitFor();
+    times[name] = Date.now() - began;
+  }
+  step(`an entry of another client appears after its reply in ${times.REST} ms (REST), ${times.gRPC} ms (gRPC)`);
+  const stored = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored by another client." });
   await rest.call("PATCH", `v1/contexts/${stored.context_id}`, { text: "Changed by another client." });
   await page.getByText("Changed by another client.").waitFor();
   await page.locator(`#entry-${stored.context_id} .mark.changed`).waitFor();
 
+  // Paused, it counts by kind.
   await page.getByRole("button", { name: "Pause" }).click();
-  await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored while it was paused." });
-  await page.getByText("1 change since.").waitFor();
-  assert.equal(await page.getByText("Stored while it was paused.").count(), 0);
+  const missed = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored while it was paused." });
+  await rest.call("PATCH", `v1/contexts/${stored.context_id}`, { text: "Changed while it was paused." });
+  await page.getByText("Since then: 1 new, 1 changed.").waitFor();
+  await accessible(page, "activity, paused");
+  await page.screenshot({ path: join(pictures, "paused-light.png") });
+  assert.equal(await page.getByText("while it was paused.").count(), 0);
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByText("Stored while it was paused.").waitFor();
+  await page.getByText("Changed while it was paused.").waitFor();
   await rest.call("DELETE", `v1/contexts/${stored.context_id}`);
   await page.locator(`#entry-${stored.context_id} .mark.deleted`).waitFor();
+
+  // What is not in the list, and artifacts, come as one line.
+  const old = (await rest.post("v1/contexts/search", { thread_id: "onboarding", limit: 1 })).results[0];
+  await rest.call("DELETE", `v1/contexts/${old.id}`);
+  const made = await rest.post("v1/artifacts", { title: "Made while one watches", content: "x" });
+  await page.getByRole("link", { name: "Made while one watches" }).waitFor();
+  await rest.call("DELETE", `v1/artifacts/${made.id}`);
+  await page.locator(".entry.line .mark.deleted").first().waitFor();
+
+  // By source and thread. The service filters, so an entry is found that is not among the newest.
   await page.getByRole("radio", { name: "Users" }).check();
-  await page.waitForFunction(() => document.querySelectorAll(".entry.agent").length === 0);
+  await page.locator(".entry.user").first().waitFor();
+  assert.equal(await page.locator(".entry.agent").count(), 0);
+  await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Not by a user." });
+  await rest.post("v1/contexts", { thread_id: "live", source: "user", text: "By a user." });
+  await page.getByText("By a user.").waitFor();
+  assert.equal(await page.getByText("Not by a user.").count(), 0);
+  await page.getByRole("radio", { name: "Everyone" }).check();
+  await page.getByRole("combobox", { name: "Thread" }).selectOption("billing-service");
+  await page.getByText("We chose PostgreSQL").waitFor();
+  await rest.post("v1/contexts", { thread_id: "live", source: "user", text: "In another thread." });
+  await rest.post("v1/contexts", { thread_id: "billing-service", source: "user", text: "In this thread." });
+  await page.getByText("In this thread.").waitFor();
+  assert.equal(await page.getByText("In another thread.").count(), 0);
+  await page.reload();
+  await page.getByText("In this thread.").waitFor();
+  assert.equal(await page.getByRole("combobox", { name: "Thread" }).inputValue(), "billing-service");
+  await rest.call("DELETE", `v1/contexts/${missed.context_id}`);
   await page.done();
-  step("activity: changes, deletions, pause and filter");
+  step("activity: changes, deletions, artifacts, pause, thread and source");
+}
+
+/** Cuts of the stream, gaps, a tab that nobody sees. */
+async function continueAfterCuts() {
+  const page = await visit(proxied);
+  await page.goto(`${proxied}/`);
+  await page.getByText("live", { exact: true }).last().waitFor();
+  const told = async (text) => {
+    await rest.post("v1/contexts", { thread_id: "live", source: "agent", text });
+    await page.getByText(text).waitFor();
+  };
+  await told("Before the cut.");
+  page.expected.push("ERR_");
+
+  // Cut: it continues with the last cursor, and says nothing.
+  const before = opened.length;
+  for (const stream of streams) stream.destroy();
+  await told("After the cut.");
+  assert.equal(opened.length, before + 1);
+  assert.match(opened.at(-1), /^A.{20}/);
+  assert.equal(await page.locator(".trouble").count(), 0);
+
+  // A slow reader continues too; after a gap the list is made anew.
+  for (const [reason, cursor] of [["SLOW_CONSUMER", /^A.{20}/], ["CURSOR_COMPACTED", /^now$/], ["RESYNC_REQUIRED", /^now$/]]) {
+    for (const stream of streams) stream.end(`event: resync\ndata: {"reason":"${reason}"}\n\n`);
+    await told(`After ${reason}.`);
+    assert.match(opened.at(-1), cursor, reason);
+    const texts = await page.locator(".entry .text").allTextContents();
+    assert.deepEqual([new Set(texts).size, texts.filter((text) => text === "After the cut.").length], [texts.length, 1]);
+  }
+
+  // A tab that nobody sees holds no connection.
+  const hide = (hidden) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  await hide(true);
+  while (streams.size > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored while nobody looked." });
+  assert.equal(await page.getByText("Stored while nobody looked.").count(), 0);
+  await hide(false);
+  await page.getByText("Stored while nobody looked.").waitFor();
+  assert.match(opened.at(-1), /^A.{20}/);
+  await page.done();
+  step("the stream continues after a cut and a slow reader, begins again after a gap, and rests while nobody looks");
+}
+
+/** Many entries: in a thread, in memory, in time. With a service of its own. */
+async function showMany() {
+  const many = Number(process.env.PAGE_ENTRIES ?? 10_000);
+  const own = await ownService(program);
+  try {
+    const client = new Rest(own.url);
+    const page = await visit(own.url);
+    await page.goto(`${own.url}/`);
+    await page.getByText("Nothing is stored yet.").waitFor();
+    const devtools = await page.context().newCDPSession(page);
+    const heap = async () => {
+      await devtools.send("HeapProfiler.collectGarbage");
+      return (await devtools.send("Runtime.getHeapUsage")).usedSize / 1024 ** 2;
+    };
+    const sizes = [];
+    for (let from = 0; from < many; from += 100) {
+      const entries = Array.from({ length: Math.min(100, many - from) }, (_, i) => ({ thread_id: "long", source: (from + i) % 3 === 0 ? "user" : "agent", text: `Note ${from + i}. ${"A sentence of some length. ".repeat((from + i) % 9)}`, metadata: { n: from + i } }));
+      await client.post("v1/contexts/batch", { entries });
+      if ((from + 100) % 2000 === 0) sizes.push(await heap());
+    }
+    await page.getByText(`Note ${many - 1}.`).waitFor();
+    assert.equal(await page.locator(".entry").count(), 200);
+    sizes.push(await heap());
+    step(`${many} live entries: ${sizes.map((size) => size.toFixed(1)).join(", ")} MiB of heap`);
+    assert.ok(sizes.at(-1) < sizes[0] + 5, "the memory grows with what passes by");
+
+    // The thread, in both directions, without gaps.
+    const shown = () => page.locator(".talk .entry .text").evaluateAll((all) => all.map((one) => Number(/Note (\d+)/.exec(one.textContent)[1])));
+    const scrollUntil = async (down, done) => {
+      for (;;) {
+        const numbers = await shown();
+        assert.deepEqual(numbers, Array.from(numbers, (_, i) => numbers[0] + i), "a gap, or a wrong order");
+        assert.ok(numbers.length <= 200, "more entries on the page than it keeps");
+        if (done(numbers)) return;
+        await page.evaluate((down) => scrollTo({ top: down ? document.documentElement.scrollHeight : 0 }), down);
+        await page.waitForTimeout(30);
+      }
+    };
+    await page.goto(`${own.url}/#/threads/long`);
+    await page.getByText(`Note ${many - 1}.`).waitFor();
+    await scrollUntil(false, (numbers) => numbers[0] < many - 500);
+    await scrollUntil(true, (numbers) => numbers.at(-1) === many - 1);
+    await page.getByRole("button", { name: "Go to the first entry" }).click();
+    await page.getByText("Note 0.", { exact: false }).first().waitFor();
+    await scrollUntil(true, (numbers) => numbers[0] > 300);
+    await scrollUntil(false, (numbers) => numbers[0] === 0);
+    step(`a thread of ${many} entries scrolls both ways, with at most 200 of them on the page`);
+
+    const text = Array.from({ length: 20_000 }, (_, i) => `Line ${i + 1}: the quick brown fox jumps over the lazy dog.`).join("\n");
+    const { context_id: large } = await client.post("v1/contexts", { thread_id: "large", source: "agent", text });
+    await page.goto(`${own.url}/#/entry/${large}`);
+    let began = Date.now();
+    await page.getByRole("button", { name: /Show all [\d,]+ characters/ }).click();
+    await page.getByText("Line 20000:").waitFor();
+    step(`a text of ${(text.length / 1e6).toFixed(1)} MB opens in ${Date.now() - began} ms`);
+
+    // Goals, not limits: a machine may be busy.
+    const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
+    const paints = [];
+    for (let i = 0; i < 10; i += 1) {
+      await page.goto("about:blank");
+      await page.goto(`${own.url}/`);
+      await page.locator(".entry").first().waitFor();
+      paints.push(await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => resolve(performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now())))));
+    }
+    step(`first paint with ${many} entries: ${Math.round(median(paints))} ms, the median of 10 (goal 300)`);
+    const views = { activity: ".entry", threads: ".items li", "threads/long": ".talk .entry", "search?q=sentence&kind=fts": ".entry mark", artifacts: ".empty", health: ".card", connect: ".code" };
+    const medians = [];
+    for (const [view, selector] of Object.entries(views)) {
+      const times = [];
+      for (let i = 0; i < 10; i += 1) {
+        await page.goto(`${own.url}/#/${view === "connect" ? "health" : "connect"}`);
+        await page.locator(view === "connect" ? ".card" : ".code").first().waitFor();
+        times.push(await page.evaluate(timeOfView, [`#/${view}`, selector]));
+      }
+      medians.push(`${view.replace(/\?.*/, "")} ${Math.round(median(times))}`);
+    }
+    step(`a change of view with ${many} entries, medians of 10 in ms (goal 150): ${medians.join(", ")}`);
+    await page.done();
+  } finally {
+    await own.end();
+  }
+}
+
+/** From the click to the first frame with the content of the view. Runs in the page. */
+function timeOfView([hash, selector]) {
+  return new Promise((resolve) => {
+    performance.mark("click");
+    const look = () => {
+      if (!document.querySelector(selector)) return;
+      observer.disconnect();
+      requestAnimationFrame(() => setTimeout(() => resolve(performance.measure("view", "click").duration)));
+    };
+    const observer = new MutationObserver(look);
+    observer.observe(document.body, { childList: true, subtree: true });
+    location.hash = hash;
+  });
+}
+
+/** The service is stopped and started again: one line says so, and nothing is lost. */
+async function surviveARestart() {
+  const own = await ownService(program);
+  try {
+    const client = new Rest(own.url);
+    const page = await visit(own.url);
+    await client.post("v1/contexts", { thread_id: "live", source: "agent", text: "Before the restart." });
+    await page.goto(`${own.url}/`);
+    await page.getByText("Before the restart.").waitFor();
+    page.expected.push("ERR_");
+    await own.restart(async () => {
+      await page.locator(".trouble").waitFor();
+      assert.equal(await page.locator(".trouble").count(), 1);
+      await page.getByText("Before the restart.").waitFor();
+    });
+    await page.locator(".trouble").waitFor({ state: "detached", timeout: 30 * SECONDS });
+    await client.post("v1/contexts", { thread_id: "live", source: "agent", text: "After the restart." });
+    await page.getByText("After the restart.").waitFor();
+    await page.getByText("Before the restart.").waitFor();
+    await page.done();
+    step("a restart of the service is said in one line, and the stream continues");
+  } finally {
+    await own.end();
+  }
 }
 
 /** Finds a wrong memory and corrects it, counting the steps. */
@@ -237,7 +465,7 @@ async function readThread(base) {
   await page.goto(`${base}/#/threads/heartbeat`);
   await page.getByText("Check 60: all").first().waitFor();
   assert.equal(await page.getByText("Check 1: all").count(), 0);
-  await page.getByRole("button", { name: "Earlier entries" }).click();
+  await page.evaluate(() => scrollTo({ top: 0 }));
   await page.getByText("Check 1: all").waitFor();
   const order = await page.locator(".talk .entry .text").allTextContents();
   assert.deepEqual(order.map((text) => Number(/Check (\d+)/.exec(text)[1])), Array.from({ length: 60 }, (_, i) => i + 1));
@@ -513,6 +741,9 @@ const STEPS = {
     ]),
   path: () => lookAround(proxied, [["proxied", { viewport: { width: 1024, height: 768 } }]]),
   activity: () => followActivity(service),
+  cuts: continueAfterCuts,
+  restart: surviveARestart,
+  many: showMany,
   thread: () => readThread(service),
   search: () => searchEachWay(service),
   edit: () => correct(service),

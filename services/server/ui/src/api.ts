@@ -14,6 +14,7 @@ export type Image = Schemas["ImageInput"];
 export type Operator = Schemas["Operator"];
 export type FtsMode = Schemas["FtsMode"];
 export type Filters = Schemas["SearchContextRequest"];
+export type ServiceChange = Schemas["Change"];
 export type SearchKind = "hybrid" | "fts" | "semantic" | "filters";
 
 /** An artifact in a list, or found by a search. */
@@ -29,6 +30,13 @@ export interface Found {
   search_modes_used?: string[];
   model?: string;
   language?: string;
+}
+
+/** A Server-Sent Event: its name, its id and its data. */
+export interface StreamEvent {
+  name: string;
+  id: string | undefined;
+  data: unknown;
 }
 
 /** A call that failed: the sentence of the service, and its stable reason. */
@@ -98,7 +106,10 @@ async function send(method: string, path: string, options: Options): Promise<Res
 }
 
 async function call<T>(method: string, path: string, options: Options = {}): Promise<T> {
-  const response = await send(method, path, options);
+  return replyOf<T>(await send(method, path, options));
+}
+
+async function replyOf<T>(response: Response): Promise<T> {
   const text = await response.text();
   let reply: unknown;
   try {
@@ -112,6 +123,52 @@ async function call<T>(method: string, path: string, options: Options = {}): Pro
   const error = new ApiError(response.status, String(problem.reason ?? response.status), message);
   if (response.status === 401) whenRefused();
   throw error;
+}
+
+/** Ends the session, as a refused request does. */
+export function refuse(): void {
+  whenRefused();
+}
+
+/** The events of a stream, as they arrive. With fetch, because EventSource cannot send a key. */
+async function* events(path: string, options: Options): AsyncGenerator<StreamEvent> {
+  const response = await send("GET", path, { ...options, headers: { accept: "text/event-stream" } });
+  if (!response.ok || response.body === null) {
+    await replyOf(response);
+    return;
+  }
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      // An event may come in many pieces. Only a new piece, and the character before it, can end it.
+      const searched = Math.max(rest.length - 1, 0);
+      rest += decoder.decode(value, { stream: true });
+      let end = rest.indexOf("\n\n", searched);
+      while (end >= 0) {
+        const event = eventOf(rest.slice(0, end));
+        rest = rest.slice(end + 2);
+        if (event) yield event;
+        end = rest.indexOf("\n\n");
+      }
+    }
+  } finally {
+    void reader.cancel().catch(() => {});
+  }
+}
+
+function eventOf(block: string): StreamEvent | undefined {
+  const fields = new Map(
+    block.split("\n").map((line) => {
+      const colon = line.indexOf(":");
+      return [line.slice(0, colon), line.slice(colon + 1).trimStart()];
+    }),
+  );
+  const data = fields.get("data");
+  return data === undefined ? undefined : { name: fields.get("event") ?? "message", id: fields.get("id"), data: parseReply(data) };
 }
 
 const encoded = encodeURIComponent;
@@ -136,8 +193,12 @@ export const api = {
   entry: (id: number, images: boolean, signal?: AbortSignal) =>
     call<Entry>("GET", `v1/contexts/${id}`, { query: { include_images: images }, signal }),
 
-  entries: (ids: number[], signal?: AbortSignal) =>
-    call<{ result: Entry[] }>("GET", "v1/contexts", { query: { ids: ids.join(","), include_images: false }, signal }),
+  /** The changes after this cursor, at most one: it tells how far the cursor is behind. */
+  changesAfter: (cursor: string, signal?: AbortSignal) =>
+    call<Schemas["ListChangesReply"]>("GET", "v1/changes", { query: { cursor, limit: 1 }, signal }),
+
+  /** The changes after this cursor, with what they changed, as they are made. */
+  watch: (cursor: string, signal: AbortSignal) => events("v1/watch", { query: { cursor, include_body: true }, signal }),
 
   /** Changes an entry, if it still has this version. */
   update: (id: number, version: number, body: string) =>

@@ -5,8 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { ApiError, hasKey, onRefused, UNREACHABLE, useKey } from "./api";
 import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
-import { type Change, follow, type Listener, NEWEST, newestFirst } from "./feed";
-import type { Hit } from "./api";
+import { type Change, follow } from "./feed";
 import { asApiError } from "./hooks";
 import { dismiss, useNotices } from "./notices";
 import { Button, Icon } from "./parts/basics";
@@ -36,6 +35,8 @@ const TITLES: Record<View | "entry", string> = {
 type Session = { state: "asking"; trouble?: ApiError } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
 
 const RETRY_MS = 3_000;
+/** While changes keep coming, views load again this often. */
+const FRESHEN_MS = 1_000;
 
 export function Page() {
   const [session, setSession] = useState<Session>({ state: "asking" });
@@ -161,7 +162,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
 function Viewed({ route }: { route: Route }) {
   switch (route.view) {
     case "activity":
-      return <Activity />;
+      return <Activity route={route} />;
     case "threads":
       return <Threads route={route} />;
     case "entry":
@@ -179,69 +180,62 @@ function Viewed({ route }: { route: Route }) {
   }
 }
 
-/** One feed for the whole page. A view that begins to follow gets what is known at once. */
+/** One stream for the whole page. */
 function useFollowed(rights: Rights): { app: App; ready: boolean } {
-  const [revision, setRevision] = useState(-1);
+  const [state, setState] = useState({ revision: -1, fresh: 0, epoch: 0 });
   const [trouble, setTrouble] = useState<ApiError | null>(null);
-  const [fresh, setFresh] = useState(0);
-  const listeners = useRef(new Set<Pick<Listener, "snapshot" | "changes">>()).current;
-  const newest = useRef<Hit[] | undefined>(undefined);
+  const listeners = useRef(new Set<(changes: Change[]) => void>()).current;
 
   useEffect(() => {
     if (!rights.contexts.read && !rights.artifacts.read) {
-      setRevision(0);
+      setState({ revision: 0, fresh: 1, epoch: 1 });
       return;
     }
-    const feed = follow(
-      {
-        snapshot(entries) {
-          newest.current = entries;
-          for (const listener of listeners) listener.snapshot(entries);
-        },
-        changes(changes) {
-          newest.current = applied(newest.current ?? [], changes);
-          for (const listener of listeners) listener.changes(changes);
-        },
-        revision(revision) {
-          setRevision(revision);
-          setFresh((n) => n + 1);
-        },
-        trouble(error) {
-          setTrouble((old) => {
-            if (old !== null && error === null) setFresh((n) => n + 1);
-            return error;
-          });
-        },
+    let revision = -1;
+    let shown = -1;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    // At once, and then once in a while: views load again what they show.
+    const freshen = () => {
+      if (timer !== undefined || revision === shown) return;
+      shown = revision;
+      setState((old) => ({ ...old, revision, fresh: old.fresh + 1 }));
+      timer = setTimeout(() => {
+        timer = undefined;
+        freshen();
+      }, FRESHEN_MS);
+    };
+    const feed = follow({
+      start: () => setState((old) => ({ ...old, epoch: old.epoch + 1 })),
+      changes: (changes) => listeners.forEach((listener) => listener(changes)),
+      revision(now) {
+        revision = now;
+        freshen();
       },
-      rights.contexts.read,
-    );
-    return () => feed.close();
+      trouble: (error) =>
+        setTrouble((old) => {
+          if (old !== null && error === null) setState((state) => ({ ...state, fresh: state.fresh + 1 }));
+          return error;
+        }),
+    });
+    return () => {
+      feed.close();
+      clearTimeout(timer);
+    };
   }, [rights]);
 
   const app = useMemo<App>(
     () => ({
       rights,
-      revision,
-      fresh,
+      ...state,
       trouble,
       follow(listener) {
         listeners.add(listener);
-        if (newest.current) listener.snapshot(newest.current);
         return { close: () => void listeners.delete(listener) };
       },
     }),
-    [rights, revision, fresh, trouble],
+    [rights, state, trouble],
   );
-  return { app, ready: revision >= 0 };
-}
-
-function applied(entries: Hit[], changes: Change[]): Hit[] {
-  const list = new Map(entries.map((entry) => [entry.id, entry]));
-  for (const { operation, entry } of changes) {
-    if (operation === "deleted") list.delete(entry.id);
-    else list.set(entry.id, entry);
-  }
-  return [...list.values()].toSorted(newestFirst).slice(0, NEWEST);
+  return { app, ready: state.epoch > 0 };
 }
 
 /** One line on what is wrong. The page goes on by itself when it is over. */

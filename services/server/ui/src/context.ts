@@ -2,7 +2,7 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 
 import type { ApiError } from "./api";
-import type { Feed, Listener } from "./feed";
+import type { Change, Feed } from "./feed";
 import type { Rights } from "./rights";
 
 /** What every view may need. */
@@ -13,8 +13,10 @@ export interface App {
   /** Grows when what is shown may be out of date: with the revision, and when the service answers again. */
   fresh: number;
   trouble: ApiError | null;
-  /** Follows the entries. */
-  follow(listener: Pick<Listener, "snapshot" | "changes">): Feed;
+  /** Another number after a gap in the changes: what was listed before has to be listed again. */
+  epoch: number;
+  /** Calls back with the changes from now on. */
+  follow(listener: (changes: Change[]) => void): Feed;
 }
 
 export const AppContext = createContext<App | null>(null);

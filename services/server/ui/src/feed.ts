@@ -1,21 +1,32 @@
-// What happens in the service, as it happens.
+// What happens in the service, as it happens: the stream of /v1/watch (docs/sync.md).
 //
-// Views know only `Feed`. This one asks every two seconds; one that reads /v1/watch replaces `follow` and nothing else.
+// It continues with its last cursor after every cut, so nothing is lost and nothing comes twice. Only when the cursor no
+// longer holds, or is far behind, it starts anew, and whoever follows has to list again.
 
-import { api, ApiError, type Hit } from "./api";
+import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
+import { asApiError } from "./hooks";
 
-/** One change of an entry. */
+/** One change of an entry or an artifact. */
 export interface Change {
-  operation: "created" | "updated" | "deleted";
-  /** The entry after the change; before it, if it was deleted. */
-  entry: Hit;
+  operation: "created" | "updated" | "deleted" | "restored";
+  entity: "context" | "artifact";
+  id: string;
+  /** Grows with each change of the owner. */
+  revision: number;
+  time: string;
+  thread: string | undefined;
+  version: number | undefined;
+  /** The entry as it is now. Absent when it is gone, and for an artifact. */
+  entry: Hit | undefined;
+  /** The title of an artifact, unless it is gone. */
+  title: string | undefined;
 }
 
 export interface Listener {
-  /** The newest entries at the start, and again after a gap that changes cannot bridge. */
-  snapshot(entries: Hit[]): void;
+  /** Changes come from now on; what was listed before may lack some. At the start, and after a gap. */
+  start(): void;
   changes(changes: Change[]): void;
-  /** The owner's revision grew: whatever is shown may be out of date. */
+  /** The owner's revision: whatever is shown may be out of date. */
   revision(revision: number): void;
   /** Why nothing comes at the moment; null when all is well. */
   trouble(error: ApiError | null): void;
@@ -25,90 +36,190 @@ export interface Feed {
   close(): void;
 }
 
-export const NEWEST = 50;
-const EVERY_MS = 2_000;
-const MOST_MS = 15_000;
+/** How much of a text a list keeps. The memory of the tab must not grow with the texts that pass by. */
+const KEPT_CHARACTERS = 1_000;
+/** Changes that come within this time are shown together. */
+const TOGETHER_MS = 60;
+/** More are shown at once, so that they do not pile up here. */
+const TOGETHER = 500;
+/** Beyond so many changes, to list again is less work than to catch up. */
+const FAR_BEHIND = 1_000;
+/** The service sends a frame at least every 15 s. */
+const SILENCE_MS = 35_000;
+const OPENING_MS = 10_000;
+const RETRY_MS = 500;
+const MOST_MS = 10_000;
 
-/** Follows the entries; with `entries` false only the revision, for a key that may not read entries. */
-export function follow(listener: Listener, entries: boolean): Feed {
-  let known: Hit[] | undefined;
+const HELD_BACK = new ApiError(0, "HELD_BACK", "No changes arrive. Does a proxy hold back text/event-stream?");
+const STOPPING = new ApiError(0, "STOPPING", "The service is stopping.");
+
+export function follow(listener: Listener): Feed {
+  const closed = new AbortController();
+  let cursor: string | undefined;
   let revision = -1;
   let failures = 0;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const closed = new AbortController();
+  let pending: Change[] = [];
+  let flushing: ReturnType<typeof setTimeout> | undefined;
+  // Ends the present stream, or the present pause.
+  let interrupt = new AbortController();
+  let interrupted: AbortController | undefined;
 
-  async function look(): Promise<void> {
-    const now = entries ? await api.threads(1, 0, closed.signal) : await api.artifacts(1, undefined, closed.signal);
-    if (now.revision === revision) return;
-    if (entries) {
-      const reply = await api.search("filters", { limit: NEWEST }, closed.signal);
-      if (known === undefined || now.revision < revision) listener.snapshot(reply.results);
-      else {
-        const changes = compare(known, reply.results);
-        if (changes === undefined) listener.snapshot(reply.results);
-        else if (changes.length > 0) listener.changes(changes);
-      }
-      known = reply.results;
-    }
-    revision = now.revision;
+  function flush(): void {
+    clearTimeout(flushing);
+    flushing = undefined;
+    if (pending.length === 0 || closed.signal.aborted) return;
+    const changes = pending;
+    pending = [];
+    listener.changes(changes);
     listener.revision(revision);
   }
 
-  async function turn(): Promise<void> {
-    // A tab that nobody sees asks nothing. It catches up when it is shown.
-    if (!document.hidden) {
-      try {
-        await look();
-        failures = 0;
-        listener.trouble(null);
-      } catch (error) {
-        if (closed.signal.aborted) return;
-        failures += 1;
-        listener.trouble(error instanceof ApiError ? error : new ApiError(0, "PAGE", String(error)));
-      }
-    }
-    if (!closed.signal.aborted) timer = setTimeout(turn, Math.min(EVERY_MS * 1.5 ** failures, MOST_MS));
+  function reached(next: number): void {
+    if (next === revision) return;
+    revision = next;
+    if (pending.length === 0) listener.revision(revision);
   }
 
-  const shown = () => {
-    if (document.hidden || timer === undefined) return;
-    clearTimeout(timer);
-    timer = undefined;
-    void turn();
+  /** Takes the frames of one stream until it ends. */
+  async function stream(attempt: AbortController): Promise<void> {
+    const { signal } = attempt;
+    if (cursor !== undefined) await stillNear(cursor, signal);
+    const began = Date.now();
+    let opened = false;
+    let silent = false;
+    let quiet: ReturnType<typeof setTimeout> | undefined;
+    const within = (ms: number) => {
+      clearTimeout(quiet);
+      quiet = setTimeout(() => {
+        silent = true;
+        attempt.abort();
+      }, ms);
+    };
+    within(OPENING_MS);
+    try {
+      for await (const event of api.watch(cursor ?? "now", signal)) {
+        within(SILENCE_MS);
+        take(event);
+        if (!opened) {
+          opened = true;
+          listener.trouble(null);
+        }
+        if (Date.now() - began > MOST_MS) failures = 0;
+      }
+    } catch (error) {
+      if (!silent) throw error;
+      if (!opened) throw HELD_BACK;
+    } finally {
+      clearTimeout(quiet);
+      flush();
+    }
+  }
+
+  function take({ name, id, data }: StreamEvent): void {
+    const frame = data as { revision?: number; reason?: string };
+    if (name === "opened") {
+      if (cursor === undefined) listener.start();
+      reached(frame.revision ?? 0);
+    } else if (name === "change") {
+      const change = known(data as ServiceChange);
+      pending.push(change);
+      reached(change.revision);
+      if (pending.length >= TOGETHER) flush();
+      else flushing ??= setTimeout(flush, TOGETHER_MS);
+    } else if (name === "bookmark") {
+      reached(frame.revision ?? revision);
+    } else if (name === "resync") {
+      if (frame.reason !== "SLOW_CONSUMER") cursor = undefined;
+    } else if (name === "end") {
+      if (frame.reason === "KEY_REVOKED") refuse();
+      if (frame.reason === "OWNER_ERASED") cursor = undefined;
+      if (frame.reason === "DRAINING") throw STOPPING;
+    }
+    cursor = id ?? cursor;
+  }
+
+  /** Forgets a cursor that does not hold any more, or is far behind. */
+  async function stillNear(from: string, signal: AbortSignal): Promise<void> {
+    try {
+      const now = await api.changesAfter(from, signal);
+      if (now.revision - revision > FAR_BEHIND) cursor = undefined;
+    } catch (error) {
+      if (!["CURSOR_INVALID", "CURSOR_COMPACTED", "RESYNC_REQUIRED"].includes(asApiError(error).reason)) throw error;
+      cursor = undefined;
+    }
+  }
+
+  async function run(): Promise<void> {
+    while (!closed.signal.aborted) {
+      const attempt = new AbortController();
+      interrupt = attempt;
+      // A tab that nobody sees holds no stream: a browser has only six connections to a service. It catches up when it
+      // is shown.
+      if (document.hidden) {
+        await pause(Infinity, attempt.signal);
+        continue;
+      }
+      try {
+        await stream(attempt);
+      } catch (error) {
+        // A stream that was cut or interrupted is no trouble yet: the next attempt tells.
+        if (error instanceof ApiError) listener.trouble(error);
+      }
+      if (interrupted === attempt) continue;
+      const rest = new AbortController();
+      interrupt = rest;
+      await pause(Math.min(RETRY_MS * 1.5 ** failures, MOST_MS), rest.signal);
+      failures += 1;
+    }
+  }
+
+  // To be seen, or to be on line, is a reason to try at once; to be hidden, one to stop.
+  const changed = () => {
+    interrupted = interrupt;
+    interrupt.abort();
   };
-  document.addEventListener("visibilitychange", shown);
-  void turn();
+  document.addEventListener("visibilitychange", changed);
+  addEventListener("online", changed);
+  void run();
   return {
     close() {
       closed.abort();
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", shown);
+      changed();
+      clearTimeout(flushing);
+      document.removeEventListener("visibilitychange", changed);
+      removeEventListener("online", changed);
     },
   };
 }
 
-/** The order of lists. Not by id alone: services on one database give out ids in blocks. */
-export function newestFirst(a: Hit, b: Hit): number {
-  return Date.parse(b.created_at) - Date.parse(a.created_at) || b.id - a.id;
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = ms === Infinity ? undefined : setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }
 
-/** The changes between two lists of the newest entries; undefined when they have nothing in common. */
-export function compare(before: Hit[], after: Hit[]): Change[] | undefined {
-  const newest = before[0];
-  const oldest = after.length < NEWEST ? undefined : after.at(-1);
-  const old = new Map(before.map((entry) => [entry.id, entry]));
-  if (before.length > 0 && after.length >= NEWEST && !after.some((entry) => old.has(entry.id))) return undefined;
-  const changes: Change[] = [];
-  for (const entry of after) {
-    const earlier = old.get(entry.id);
-    if (earlier === undefined) {
-      // An entry that moved up because a newer one was deleted is not new.
-      if (newest === undefined || newestFirst(entry, newest) < 0) changes.push({ operation: "created", entry });
-    } else if (earlier.version !== entry.version) changes.push({ operation: "updated", entry });
-  }
-  const left = new Set(after.map((entry) => entry.id));
-  for (const entry of before) {
-    if (!left.has(entry.id) && (oldest === undefined || newestFirst(entry, oldest) < 0)) changes.push({ operation: "deleted", entry });
-  }
-  return changes;
+function known({ operation, entity, id, revision, time, thread_id, version, context, artifact }: ServiceChange): Change {
+  return {
+    operation: operation as Change["operation"],
+    entity: entity as Change["entity"],
+    id,
+    revision,
+    time,
+    thread: thread_id ?? undefined,
+    version: version ?? undefined,
+    entry: context ? shortened({ ...context, is_text_content_truncated: false }) : undefined,
+    title: artifact?.title,
+  };
+}
+
+/** An entry with the beginning of its text. */
+function shortened(entry: Hit): Hit {
+  const { text_content: text } = entry;
+  if (text.length <= KEPT_CHARACTERS) return entry;
+  // A copy, because a part of a text keeps the whole text in memory.
+  return { ...entry, text_content: structuredClone(text.slice(0, KEPT_CHARACTERS)), is_text_content_truncated: true };
 }

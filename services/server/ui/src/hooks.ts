@@ -8,11 +8,12 @@ export interface Loaded<T> {
   busy: boolean;
   /** Loads again; meanwhile the present value stays. */
   reload(): void;
-  /** Puts a value in place without loading. */
-  set(value: T): void;
 }
 
-/** Loads a value. Another `identity` is another thing: its old value goes at once. Another `freshness` only reloads. */
+/**
+ * Loads a value. Another `identity` is another thing: its old value goes at once. Another `freshness` only reloads, and
+ * not before the present load has ended, so that a value arrives also while freshness never rests.
+ */
 export function useLoad<T>(
   load: (signal: AbortSignal) => Promise<T>,
   identity: string,
@@ -20,25 +21,41 @@ export function useLoad<T>(
 ): Loaded<T> {
   const [state, setState] = useState<{ of: string; value?: T; error?: ApiError; busy: boolean }>({ of: identity, busy: true });
   const [again, setAgain] = useState(0);
+  const flight = useRef<{ of: string; stop: AbortController; stale: boolean } | undefined>(undefined);
   const current = useRef(load);
   current.current = load;
   useEffect(() => {
-    const stop = new AbortController();
+    if (flight.current?.of === identity) {
+      flight.current.stale = true;
+      return;
+    }
+    flight.current?.stop.abort();
+    const mine = { of: identity, stop: new AbortController(), stale: false };
+    flight.current = mine;
+    const { signal } = mine.stop;
     setState((old) => (old.of === identity ? { ...old, busy: true } : { of: identity, busy: true }));
-    current.current(stop.signal).then(
-      (value) => stop.signal.aborted || setState({ of: identity, value, busy: false }),
+    const end = () => {
+      flight.current = undefined;
+      if (mine.stale) setAgain((n) => n + 1);
+    };
+    current.current(signal).then(
+      (value) => {
+        if (signal.aborted) return;
+        setState({ of: identity, value, busy: false });
+        end();
+      },
       (error: unknown) => {
-        if (stop.signal.aborted) return;
+        if (signal.aborted) return;
         const known = asApiError(error);
         setState((old) => ({ of: identity, ...(old.value === undefined ? {} : { value: old.value }), error: known, busy: false }));
+        end();
       },
     );
-    return () => stop.abort();
   }, [identity, freshness, again]);
+  useEffect(() => () => flight.current?.stop.abort(), []);
   const reload = useCallback(() => setAgain((n) => n + 1), []);
-  const set = useCallback((value: T) => setState({ of: identity, value, busy: false }), [identity]);
   const shown = state.of === identity ? state : { busy: true, value: undefined, error: undefined };
-  return { value: shown.value, error: shown.error, busy: shown.busy, reload, set };
+  return { value: shown.value, error: shown.error, busy: shown.busy, reload };
 }
 
 export function asApiError(error: unknown): ApiError {

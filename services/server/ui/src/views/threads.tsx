@@ -1,20 +1,16 @@
-// The threads, and one of them as a conversation.
+// The threads, and beside them the one that is open.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
-import { api, type ApiError, type Hit, type Thread } from "../api";
+import { api, type Thread } from "../api";
 import { useApp } from "../context";
-import { newestFirst } from "../feed";
-import { count, counted, dayOf } from "../format";
-import { asApiError, useLoad, useWide } from "../hooks";
-import { Button, Copy, Empty, Head, Icon, inputValue, Time, Trouble, Waiting } from "../parts/basics";
-import { EntryView } from "../parts/entry";
+import { count, counted } from "../format";
+import { useLoad, useWide } from "../hooks";
+import { Button, Empty, Head, inputValue, Time, Trouble, Waiting } from "../parts/basics";
 import { type Route, to } from "../route";
+import { Conversation } from "./conversation";
 
 const PAGE = 500;
-const ENTRIES = 50;
-/** How many entries of a thread are on the page at once. */
-const KEPT = 400;
 
 export function Threads({ route }: { route: Route }) {
   const wide = useWide(900);
@@ -103,135 +99,5 @@ function Shares({ user, agent }: { user: number; agent: number }) {
         {count(agent)} by agents, {count(user)} by users
       </span>
     </span>
-  );
-}
-
-interface ConversationProps {
-  thread: string;
-  /** Only entries up to this time, for a link to an entry. */
-  until: string | undefined;
-  /** The entry to which the link leads. */
-  at: number;
-  back: boolean;
-}
-
-function Conversation({ thread, until, at, back }: ConversationProps) {
-  const { fresh } = useApp();
-  // Oldest first. It starts with the newest page; earlier ones are put in front.
-  const [entries, setEntries] = useState<Hit[]>();
-  const [more, setMore] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const [busy, setBusy] = useState(false);
-  const box = useRef<HTMLDivElement>(null);
-  // How far the end of the list was below the view before earlier entries came in front of it.
-  const fromEnd = useRef<number | undefined>(undefined);
-
-  const page = (offset: number, signal?: AbortSignal) =>
-    api.search("filters", { thread_id: thread, limit: ENTRIES, offset, ...(until === undefined ? {} : { end_date: until }) }, signal);
-
-  // The newest page: at the start, and whenever something changed.
-  useEffect(() => {
-    const stop = new AbortController();
-    page(0, stop.signal).then(
-      ({ results }) => {
-        setError(undefined);
-        setEntries((old) => {
-          const fresh = results.toReversed();
-          const oldest = fresh[0];
-          const earlier = (old ?? []).filter((entry) => oldest !== undefined && newestFirst(entry, oldest) > 0);
-          return [...earlier, ...fresh];
-        });
-        setMore((old) => old || results.length === ENTRIES);
-      },
-      (failure: unknown) => stop.signal.aborted || setError(asApiError(failure)),
-    );
-    return () => stop.abort();
-  }, [fresh]);
-
-  const first = entries === undefined;
-  useEffect(() => {
-    if (first) return;
-    const chosen = at > 0 ? document.getElementById(`entry-${at}`) : null;
-    if (chosen) chosen.scrollIntoView({ block: "center" });
-    else box.current?.lastElementChild?.scrollIntoView({ block: "end" });
-  }, [first]);
-  useEffect(() => {
-    if (fromEnd.current === undefined) return;
-    scrollTo({ top: document.documentElement.scrollHeight - fromEnd.current });
-    fromEnd.current = undefined;
-  }, [entries]);
-
-  const earlier = async () => {
-    if (busy || entries === undefined) return;
-    setBusy(true);
-    try {
-      const { results } = await page(entries.length);
-      fromEnd.current = document.documentElement.scrollHeight - scrollY;
-      const known = new Set(entries.map(({ id }) => id));
-      setEntries([...results.toReversed().filter(({ id }) => !known.has(id)), ...entries]);
-      setMore(results.length === ENTRIES);
-    } catch (failure) {
-      setError(asApiError(failure));
-    }
-    setBusy(false);
-  };
-  const full = entries !== undefined && entries.length >= KEPT;
-  const oldest = entries?.[0];
-  return (
-    <div class="detail" ref={box}>
-      <Head title={thread}>
-        <div class="row">
-          {back && (
-            <a class="button" href={to("threads")}>
-              <Icon name="back" />
-              <span>Threads</span>
-            </a>
-          )}
-          <a class="button" href={to("search", undefined, { kind: "hybrid", thread })}>
-            <Icon name="search" />
-            <span>Search in it</span>
-          </a>
-          <Copy text={thread} label="Copy its name" bare />
-        </div>
-      </Head>
-      {until !== undefined && (
-        <p class="banner">
-          <span>Shown up to entry {count(at)}.</span> <a href={to("threads", thread)}>Go to the newest</a>
-        </p>
-      )}
-      {error && <Trouble error={error} />}
-      {first && !error && <Waiting rows={5} />}
-      {entries && entries.length === 0 && <Empty title="This thread has no entries." />}
-      {entries && more && !full && (
-        <div class="row middle">
-          <Button disabled={busy} onClick={() => void earlier()}>
-            {busy ? "Loading…" : "Earlier entries"}
-          </Button>
-        </div>
-      )}
-      {full && oldest && (
-        <div class="row middle">
-          <a class="button" href={to("threads", thread, { until: oldest.created_at, at: oldest.id })}>
-            Earlier entries
-          </a>
-        </div>
-      )}
-      {entries && entries.length > 0 && (
-        <div class="entries talk">
-          {entries.map((entry, i) => {
-            const day = dayOf(entry.created_at);
-            const before = entries[i - 1];
-            return [
-              (before === undefined || dayOf(before.created_at) !== day) && (
-                <h2 key={`day ${entry.id}`} class="day">
-                  {day}
-                </h2>
-              ),
-              <EntryView key={entry.id} entry={entry} highlighted={entry.id === at} />,
-            ];
-          })}
-        </div>
-      )}
-    </div>
   );
 }
