@@ -126,7 +126,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         ("preview_chars" = Option<i64>, Query, description = "Number of characters of the current text that frames carry as `preview`, 0 to 1000; default 0.", minimum = 0, maximum = 1000),
         ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The stream starts at that state or a later one.", minimum = 0)
     ),
-    responses((status = 200, description = "The frames", content_type = "text/event-stream", body = String))
+    responses((status = 200, description = "The frames", content_type = "text/event-stream", body = serde_json::Value))
 )]
 pub async fn watch(
     who: Who,
