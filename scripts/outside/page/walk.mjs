@@ -515,9 +515,21 @@ async function searchEachWay(base) {
   await page.getByText("Nothing was found.").waitFor();
   // Why something is not found.
   const { results } = await rest.post("v1/contexts/search/fts", { query: "checkout rose" });
-  let steps = 3;
-  await page.getByText("An entry is missing here?").click();
-  await page.getByLabel("Its number").fill(String(results[0].id));
+  let steps = 0;
+  const act = async (what) => {
+    steps += 1;
+    await what;
+  };
+  await act(page.getByText("An entry is missing here?").click());
+  const wanted = page.getByLabel("Its number, or some of its words");
+  await act(wanted.fill("checkout rose"));
+  await act(page.keyboard.press("Enter"));
+  await act(page.getByRole("button", { name: `#${results[0].id}` }).click());
+  await page.getByText("It does not have the words, read as “phrase”.").waitFor();
+  await wanted.fill("no such words anywhere zyxw");
+  await page.keyboard.press("Enter");
+  await page.getByText("No entry has these words.").or(page.getByText("Which one is it?")).waitFor();
+  await wanted.fill(String(results[0].id));
   await page.getByRole("button", { name: "Find out why" }).click();
   await page.getByText("It does not have the words, read as “phrase”.").waitFor();
   await accessible(page, "why an entry is missing");
@@ -651,6 +663,23 @@ async function signInAndManageKeys() {
   await page.emulateMedia({ colorScheme: "light" });
   await page.getByRole("button", { name: "I have stored it" }).click();
   await page.screenshot({ path: join(pictures, "keylist-light.png") });
+
+  // Connecting a client: its text comes with a key that works.
+  let steps = 0;
+  const act = async (what) => {
+    steps += 1;
+    await what;
+  };
+  await act(page.getByRole("link", { name: "Connect" }).click());
+  await act(page.getByRole("button", { name: "Put a new key in it" }).click());
+  await page.getByText("This is a new key, “Claude Code”.").waitFor();
+  await act(page.locator(".code").getByRole("button", { name: "Copy" }).click());
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const given = /CONTEXT_API_KEY=(sk_prod_[\w-]+)/.exec(command)?.[1];
+  assert.ok((await new Rest(keyedService, given).get("v1/statistics")).total_entries > 0, command);
+  await accessible(page, "connect, with a key");
+  step(`connect a new client: ${steps} steps, with a key of its own`);
+  await page.getByRole("link", { name: "Keys" }).click();
 
   // What that key may not do is absent.
   const reader = await visit(keyedService);
