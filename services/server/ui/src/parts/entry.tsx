@@ -15,6 +15,7 @@ import { Editor } from "./editor";
 
 /** How much of a text is shown before one asks for the rest. */
 const SHOWN_CHARACTERS = 4_000;
+const BLOCK_CHARACTERS = 8_000;
 
 interface Props {
   entry: Hit | Entry;
@@ -135,7 +136,7 @@ export function Text({ text, cut = false }: { text: string; cut?: boolean }) {
   const long = text.length > SHOWN_CHARACTERS;
   return (
     <>
-      <div class={`text${cut ? " cut" : ""}`}>{long && !open ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text}</div>
+      <div class={`text${cut ? " cut" : ""}`}>{!long ? text : open ? blocks(text) : `${text.slice(0, SHOWN_CHARACTERS)}…`}</div>
       {long && (
         <Button small tone="quiet" onClick={() => setOpen(!open)}>
           {open ? "Show less" : `Show all ${counted(text.length, "character")}`}
@@ -143,6 +144,21 @@ export function Text({ text, cut = false }: { text: string; cut?: boolean }) {
       )}
     </>
   );
+}
+
+/** A long text in blocks of whole lines, of which the browser lays out only those in view. */
+function blocks(text: string) {
+  const all: string[] = [];
+  for (let from = 0; from < text.length; ) {
+    const end = text.indexOf("\n", from + BLOCK_CHARACTERS);
+    all.push(text.slice(from, end < 0 ? text.length : end));
+    from = end < 0 ? text.length : end + 1;
+  }
+  return all.map((block, i) => (
+    <div key={i} class="block">
+      {block}
+    </div>
+  ));
 }
 
 function Countdown({ due }: { due: number }) {

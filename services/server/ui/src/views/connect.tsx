@@ -2,10 +2,11 @@
 
 import { useState } from "preact/hooks";
 
-import { address } from "../api";
+import { address, api, type ApiError } from "../api";
 import { quoted } from "../commands";
 import { useApp } from "../context";
-import { Choices, Code, Field, Head, inputValue } from "../parts/basics";
+import { asApiError } from "../hooks";
+import { Button, Choices, Code, Field, Head, inputValue, Trouble } from "../parts/basics";
 
 interface Client {
   id: string;
@@ -17,7 +18,8 @@ interface Client {
 
 interface Given {
   url: string;
-  key: boolean;
+  /** The key, or what stands for it; undefined when the service needs none. */
+  key: string | undefined;
   program: string;
 }
 
@@ -25,7 +27,7 @@ const KEY = "sk_prod_…";
 
 /** The gateway as a process of the client. */
 function process({ url, key, program }: Given): { command: string; args: string[]; env: Record<string, string> } {
-  return { command: program, args: ["stdio"], env: { CONTEXT_BACKEND: url, ...(key ? { CONTEXT_API_KEY: KEY } : {}) } };
+  return { command: program, args: ["stdio"], env: { CONTEXT_BACKEND: url, ...(key === undefined ? {} : { CONTEXT_API_KEY: key }) } };
 }
 
 const file = (servers: string, extra: Record<string, unknown> = {}) => (given: Given) =>
@@ -82,10 +84,23 @@ export function Connect() {
   const [chosen, setChosen] = useState("claude");
   const [url, setUrl] = useState(() => address("").href.replace(/\/$/, ""));
   const [program, setProgram] = useState("context-gateway");
+  const [made, setMade] = useState<{ client: string; key: string }>();
+  const [error, setError] = useState<ApiError>();
   const client = CLIENTS.find(({ id }) => id === chosen) ?? CLIENTS[0];
   if (client === undefined) return null;
   const isGateway = !["curl", "python"].includes(client.id);
-  const given = { url: url.trim().replace(/\/$/, ""), key: rights.keyed, program: program.trim() || "context-gateway" };
+  // These name the variable that holds the key, and the gateway for HTTP gets the keys of its clients.
+  const hasKeyInIt = isGateway && client.id !== "http";
+  const given = { url: url.trim().replace(/\/$/, ""), key: rights.keyed ? (made?.client === client.id ? made.key : KEY) : undefined, program: program.trim() || "context-gateway" };
+  const makeKey = async () => {
+    setError(undefined);
+    try {
+      const { key } = await api.createKey({ name: client.name, scopes: ["read", "write", "delete"] });
+      setMade({ client: client.id, key });
+    } catch (failure) {
+      setError(asApiError(failure));
+    }
+  };
   return (
     <section class="view">
       <Head title="Connect" />
@@ -101,9 +116,16 @@ export function Connect() {
           </Field>
         )}
       </div>
-      <Code name={client.place(given)} text={client.text(given)} />
+      <Code name={client.place(given)} text={client.text(given)}>
+        {hasKeyInIt && rights.manage && made?.client !== client.id && (
+          <Button small icon="keys" onClick={() => void makeKey()}>
+            Put a new key in it
+          </Button>
+        )}
+      </Code>
+      {error && <Trouble error={error} />}
       <ul class="hints">
-        {rights.keyed && <li>{isGateway && client.id !== "http" ? `Put a key in place of ${KEY}.` : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
+        {rights.keyed && <li>{hasKeyInIt ? (made?.client === client.id ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
         {isGateway && new URL(address("").href).pathname !== "/" && <li>This page is served below a path. The gateway speaks gRPC, which needs the service itself: name its host and port.</li>}
         {["claude", "cursor", "vscode"].includes(client.id) && !rights.keyed && (
           <li>

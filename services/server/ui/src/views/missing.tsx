@@ -9,28 +9,39 @@ import { Button, inputValue, Trouble } from "../parts/basics";
 import { filters, type Query } from "../query";
 import { to } from "../route";
 
+const CANDIDATES = 5;
+
 type Finding = [good: boolean, sentence: string];
 
 export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
   const { rights } = useApp();
-  const [id, setId] = useState("");
+  const [wanted, setWanted] = useState("");
+  const [candidates, setCandidates] = useState<Hit[]>();
   const [findings, setFindings] = useState<{ id: number; list: Finding[] }>();
   const [error, setError] = useState<ApiError>();
   const [busy, setBusy] = useState(false);
   if (!rights.contexts.read) return null;
 
-  const look = async () => {
-    const number = Number(id.replace(/^#/, "").trim());
+  const attempt = async (act: () => Promise<void>) => {
     setError(undefined);
     setFindings(undefined);
     setBusy(true);
     try {
-      setFindings({ id: number, list: await explain(number, query, hits) });
+      await act();
     } catch (failure) {
       setError(asApiError(failure));
     }
     setBusy(false);
   };
+  const look = (id: number) =>
+    attempt(async () => {
+      const list = await explain(id, query, hits);
+      setCandidates(undefined);
+      setFindings({ id, list });
+    });
+  const number = /^\s*#?(\d+)\s*$/.exec(wanted)?.[1];
+  // By its words, one chooses it among the best that have them.
+  const choose = () => attempt(async () => setCandidates((await api.search("hybrid", { query: wanted, limit: CANDIDATES })).results));
   return (
     <details class="more missing">
       <summary>An entry is missing here?</summary>
@@ -38,17 +49,35 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
         class="row"
         onSubmit={(event) => {
           event.preventDefault();
-          if (/^#?\d+$/.test(id.trim())) void look();
+          if (number !== undefined) void look(Number(number));
+          else if (wanted.trim() !== "") void choose();
         }}
       >
-        <label class="field inline">
-          <span class="name">Its number</span>
-          <input inputMode="numeric" value={id} onInput={(event) => setId(inputValue(event))} placeholder="42" />
+        <label class="field inline long">
+          <span class="name">Its number, or some of its words</span>
+          <input value={wanted} maxLength={1000} onInput={(event) => setWanted(inputValue(event))} placeholder="42" />
         </label>
-        <Button type="submit" disabled={busy || !/^#?\d+$/.test(id.trim())}>
+        <Button type="submit" disabled={busy || wanted.trim() === ""}>
           Find out why
         </Button>
       </form>
+      {candidates && (
+        <div role="status">
+          <p>{candidates.length === 0 ? "No entry has these words." : "Which one is it?"}</p>
+          <ul class="items">
+            {candidates.map((hit) => (
+              <li key={hit.id}>
+                <button type="button" class="candidate" onClick={() => void look(hit.id)}>
+                  <span class="facts">
+                    #{hit.id} · {hit.thread_id}
+                  </span>
+                  <span class="preview">{hit.text_content}</span>
+                </button>
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
       {error && <Trouble error={error} />}
       {findings && (
         <div role="status">

@@ -115,7 +115,7 @@ export function Search({ route }: { route: Route }) {
             </Button>
           )}
         </div>
-        {KINDS.flatMap(({ kind, label }) => {
+        {!found.value?.warnings?.length && KINDS.flatMap(({ kind, label }) => {
           const why = unavailable(kind, statistics.value);
           return why !== undefined && kind !== "hybrid" ? [<p key={kind} class="note">{`“${label}” is off: ${why}`}</p>] : [];
         })}
