@@ -1,5 +1,7 @@
 """Rules that the OpenAPI document cannot express for schemathesis."""
 
+import json
+
 import schemathesis
 
 INT64_MAX = 2**63 - 1
@@ -30,6 +32,18 @@ def filter_query(_context, query):
     if not isinstance(query, dict):
         return True
     return not any(value == {} or value == [] for value in query.values()) and not isinstance(query.get("ids"), int)
+
+
+@schemathesis.check
+def stream_begins_with_opened(_context, response, case):
+    """The first event of a stream says where it starts, and has a cursor unless a snapshot follows."""
+    if case.path == "/v1/watch" and response.status_code == 200:
+        pause, opened = (dict(line.split(": ", 1) for line in block.splitlines()) for block in response.text.strip().split("\n\n"))
+        assert pause == {"retry": "1000"}, pause
+        assert opened["event"] == "opened" and json.loads(opened["data"])["revision"] >= 0, opened
+        begins_again = "Last-Event-ID" not in (case.headers or {})
+        wants_snapshot = str((case.query or {}).get("snapshot")).lower() == "true"
+        assert ("id" in opened) != (begins_again and wants_snapshot), opened
 
 
 def _between(least, value, most):
