@@ -26,6 +26,10 @@ openapi:
     mv openapi/openapi.json.new openapi/openapi.json
     scripts/test spectral
 
+# Builds the page at / into services/server/ui/dist.
+ui:
+    cd services/server/ui && npm ci --ignore-scripts --no-audit --no-fund && npm run check && npm run build
+
 # Lints the protocol buffers.
 proto:
     scripts/test proto

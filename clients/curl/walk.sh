@@ -189,6 +189,104 @@ call GET /v1/statistics
 expect "statistics" 200
 same "statistics: full text is available" true "$(json 'body["fts"]["available"]')"
 
+# --- changes: a list, a long poll, a stream -----------------------------------------------
+# until_true WHAT COMMAND... : waits up to 20 s for the command to succeed.
+until_true() {
+    local what=$1 deadline=$((SECONDS + 20))
+    shift
+    checks=$((checks + 1))
+    until "$@"; do
+        ((SECONDS < deadline)) || { fail "not within 20 s: $what"; return 1; }
+        sleep 0.05
+    done
+}
+
+waits() { curl --silent --max-time 30 "$BASE/metrics" | grep -q '^context_waiting_lists [1-9]'; }
+
+# events FILE EXPRESSION : prints a Python expression over the frames of a stream, called
+# `events`: (event, id, data) each. A frame that is not complete is left out.
+events() {
+    python3 -c '
+import json, sys
+events = []
+for block in open(sys.argv[1], encoding="utf-8").read().split("\n\n")[:-1]:
+    fields = dict(line.split(": ", 1) for line in block.splitlines())
+    if "event" in fields:
+        events.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+value = eval(sys.argv[2])
+print(value if isinstance(value, str) else json.dumps(value))' "$1" "$2" 2>/dev/null || echo "not there"
+}
+
+has_events() { [[ $(events "$1" "$2") == true ]]; }
+
+changed="thread_id=$THREAD&preview_chars=40"
+call GET '/v1/changes?cursor=now'
+expect "changes: from now on" 200
+same "changes: none yet" '[]' "$(json 'body["changes"]')"
+cursor=$(json 'body["next_cursor"]')
+call GET "/v1/changes?cursor=$cursor&wait_ms=50"
+expect "changes: the end of a wait is a normal reply" 200
+same "changes: nothing came" '[[], false]' "$(json '[body["changes"], body["has_more"]]')"
+
+curl --silent --max-time 40 "$BASE/v1/changes?cursor=$cursor&wait_ms=25000&$changed" >"$WORK/waited" &
+waiting=$!
+until_true "the list waits" waits
+send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "A change to wait for.", "tags": ["watched"]}'
+expect "changes: store while a list waits" 201
+watched=$(json 'body["context_id"]')
+wait "$waiting"
+mv "$WORK/waited" "$WORK/body"
+same "changes: the list that waited has it" '[["created", "context", "'"$watched"'", 1, true, "A change to wait for."]]' \
+    "$(json '[[c[k] for k in ("operation", "entity", "id", "version", "commit_end", "preview")] for c in body["changes"]]')"
+after=$(json 'body["next_cursor"]')
+
+curl --silent --no-buffer --max-time 60 --dump-header "$WORK/headers" \
+    "$BASE/v1/watch?snapshot=true&tag=watched&$changed" >"$WORK/stream" &
+stream=$!
+until_true "the snapshot ends" has_events "$WORK/stream" 'events[-1][0] == "snapshot_end"'
+same "watch: content type" text/event-stream "$(header content-type)"
+same "watch: the snapshot, without ids before its end" \
+    '[["opened", null], ["entry", "'"$watched"'", null], ["snapshot_end", true]]' \
+    "$(events "$WORK/stream" '[[e[0], e[1]] if e[0] == "opened" else [e[0], e[2]["id"], e[1]] if e[0] == "entry" else [e[0], bool(e[1])] for e in events]')"
+send PATCH "/v1/contexts/$watched" '{"text": "Changed while watched."}'
+expect "watch: change it" 200
+send PATCH "/v1/contexts/$watched" '{"tags": []}'
+expect "watch: change its tags" 200
+until_true "the stream has both changes" has_events "$WORK/stream" 'len(events) == 5'
+kill "$stream"
+wait "$stream" 2>/dev/null
+same "watch: a change, and that it left" '[["change", "updated", 2], ["left", "left", 3]]' \
+    "$(events "$WORK/stream" '[[e[0], e[2]["operation"], e[2]["version"]] for e in events[3:]]')"
+# The id of an event continues after it, also on another stream.
+curl --silent --no-buffer --max-time 60 --header "Last-Event-ID: $(events "$WORK/stream" 'events[2][1]')" \
+    "$BASE/v1/watch?$changed" >"$WORK/again" &
+stream=$!
+until_true "a later stream has both changes" has_events "$WORK/again" 'len(events) == 3'
+kill "$stream"
+wait "$stream" 2>/dev/null
+same "watch: it continues without loss" "$(events "$WORK/stream" '[[e[2]["revision"]] for e in events[3:]]')" \
+    "$(events "$WORK/again" '[[e[2]["revision"]] for e in events[1:]]')"
+call GET "/v1/changes?cursor=$after&$changed"
+same "changes: the list has the same" "$(events "$WORK/again" '[[e[2]["revision"], e[2]["operation"]] for e in events[1:]]')" \
+    "$(json '[[c["revision"], c["operation"]] for c in body["changes"]]')"
+
+for query in cursor=garbled "cursor=${after%?}" "cursor=${after}A"; do
+    call GET "/v1/changes?$query"
+    problem "changes: $query" 400 CURSOR_INVALID
+    call GET "/v1/watch?$query"
+    problem "watch: $query" 400 CURSOR_INVALID
+done
+for query in limit=0 limit=1001 wait_ms=25001 preview_chars=1001 entity=thread min_revision=-1 surprise=1 metadata_filters=x; do
+    call GET "/v1/changes?$query"
+    problem "changes: $query" 400 INVALID_ARGUMENT
+done
+for query in 'cursor=now&snapshot=true' limit=1 wait_ms=1 entity=thread include_body=maybe; do
+    call GET "/v1/watch?$query"
+    problem "watch: $query" 400 INVALID_ARGUMENT
+done
+call GET /v1/watch --header "Last-Event-ID: garbled"
+problem "watch: a garbled Last-Event-ID" 400 CURSOR_INVALID
+
 # --- delete ---------------------------------------------------------------------------
 call DELETE "/v1/contexts/$id"
 expect "delete" 200

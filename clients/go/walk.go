@@ -1,4 +1,5 @@
-// Stores, finds, changes and deletes entries through the generated client, and reads the errors of invalid calls.
+// Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors of
+// invalid calls.
 // README.md says how to build it.
 //
 //	walk [127.0.0.1:7420]
@@ -181,6 +182,71 @@ func walk(ctx context.Context, contexts contextv1.ContextServiceClient) {
 	check(len(left.Results) == 0, left)
 }
 
+// follow checks the list of changes, with a wait for the next one, and the stream of them.
+func follow(ctx context.Context, contexts contextv1.ContextServiceClient, changes contextv1.ChangeServiceClient) {
+	thread := fmt.Sprintf("go-changes-%d", os.Getpid())
+	onlyThread := &contextv1.Filter{ThreadId: proto.String(thread)}
+
+	// A list that waits returns the next change.
+	now := must(changes.ListChanges(ctx, &contextv1.ListChangesRequest{Cursor: proto.String("now")}))
+	check(len(now.Changes) == 0 && !now.HasMore && now.Revision > 0, now)
+	waited := make(chan *contextv1.ListChangesResponse)
+	go func() {
+		waited <- must(changes.ListChanges(ctx, &contextv1.ListChangesRequest{
+			Cursor: &now.NextCursor, WaitMs: proto.Int64(25_000), Filter: onlyThread, PreviewChars: proto.Int64(100),
+		}))
+	}()
+	stored := must(contexts.StoreContext(ctx, &contextv1.StoreContextRequest{ThreadId: thread, Source: "user", Text: "Wake the reader."}))
+	page := <-waited
+	check(len(page.Changes) == 1, page)
+	change := page.Changes[0]
+	check(change.Revision == stored.Revision && change.Operation == "created" && change.CommitEnd, change)
+	check(change.Entity == "context" && change.Id == fmt.Sprint(stored.ContextId), change)
+	check(change.GetPreview() == "Wake the reader." && change.Context == nil, change)
+	// The end of the wait is a normal reply.
+	empty := must(changes.ListChanges(ctx, &contextv1.ListChangesRequest{
+		Cursor: &page.NextCursor, WaitMs: proto.Int64(50), Filter: onlyThread,
+	}))
+	check(len(empty.Changes) == 0, empty)
+
+	// A stream: what there is, then what is committed.
+	streaming, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	stream := must(changes.Watch(streaming, &contextv1.WatchRequest{
+		Snapshot: proto.Bool(true), Filter: onlyThread, IncludeBody: proto.Bool(true),
+	}))
+	opened := must(stream.Recv())
+	check(opened.GetOpened() != nil && opened.Cursor == "", opened)
+	entry := must(stream.Recv())
+	check(entry.GetEntry().GetContext().GetTextContent() == "Wake the reader." && entry.Cursor == "", entry)
+	end := must(stream.Recv())
+	check(end.GetSnapshotEnd().GetRevision() >= stored.Revision && end.Cursor != "", end)
+	gone := must(contexts.DeleteContext(ctx, &contextv1.DeleteContextRequest{ThreadId: proto.String(thread)}))
+	deleted := must(stream.Recv())
+	check(deleted.GetChange().GetOperation() == "deleted" && deleted.GetChange().GetRevision() == gone.Revision, deleted)
+	check(deleted.GetChange().Context == nil, deleted)
+	// The cursor of any frame continues after it.
+	stream = must(changes.Watch(streaming, &contextv1.WatchRequest{Cursor: &end.Cursor, Filter: onlyThread}))
+	check(must(stream.Recv()).GetOpened() != nil)
+	again := must(stream.Recv())
+	check(again.Cursor == deleted.Cursor && again.GetChange().GetRevision() == gone.Revision, again)
+	cancel()
+	_, err := stream.Recv()
+	check(status.Code(err) == codes.Canceled, err)
+
+	for _, cursor := range []string{"garbled", end.Cursor + "A", end.Cursor[1:]} {
+		_, err = changes.ListChanges(ctx, &contextv1.ListChangesRequest{Cursor: proto.String(cursor)})
+		refused(err, codes.InvalidArgument, "CURSOR_INVALID")
+		// The error of a stream arrives with its first frame.
+		stream = must(changes.Watch(ctx, &contextv1.WatchRequest{Cursor: proto.String(cursor)}))
+		_, err = stream.Recv()
+		refused(err, codes.InvalidArgument, "CURSOR_INVALID")
+	}
+	_, err = changes.ListChanges(ctx, &contextv1.ListChangesRequest{Limit: proto.Int64(1001)})
+	refused(err, codes.InvalidArgument, "INVALID_ARGUMENT")
+	check(strings.Contains(violations(err)["limit"], "1000"), violations(err))
+}
+
 // authenticate checks what the key allows, and that a call without a key is refused.
 func authenticate(ctx context.Context, address string, connection *grpc.ClientConn) {
 	caller := must(contextv1.NewApiKeyServiceClient(connection).GetCaller(ctx, &contextv1.GetCallerRequest{}))
@@ -235,10 +301,12 @@ func main() {
 	if key != "" {
 		authenticate(ctx, address, connection)
 	}
-	walk(ctx, contextv1.NewContextServiceClient(connection))
+	contexts := contextv1.NewContextServiceClient(connection)
+	walk(ctx, contexts)
+	follow(ctx, contexts, contextv1.NewChangeServiceClient(connection))
 	how := "without a key"
 	if key != "" {
 		how = "with an API key"
 	}
-	fmt.Printf("go: stored, found, changed and deleted through the generated client, %s\n", how)
+	fmt.Printf("go: stored, found, changed, deleted and followed through the generated client, %s\n", how)
 }

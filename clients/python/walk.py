@@ -1,5 +1,5 @@
-"""Stores, finds, changes and deletes entries through the generated client, and reads
-the errors of invalid calls.
+"""Stores, finds, changes and deletes entries through the generated client, follows
+their changes, and reads the errors of invalid calls.
 
     clients/python/generate python3 stubs
     PYTHONPATH=stubs python3 clients/python/walk.py [127.0.0.1:7420]
@@ -12,7 +12,7 @@ import sys
 import errors
 import grpc
 import values
-from context.v1 import context_pb2, context_service_pb2 as pb, context_service_pb2_grpc, value_pb2
+from context.v1 import change_service_pb2, change_service_pb2_grpc, context_pb2, context_service_pb2 as pb, context_service_pb2_grpc, value_pb2
 
 TIMEOUT_S = 30
 
@@ -126,11 +126,69 @@ def walk(contexts):
     assert not contexts.SearchContext(pb.SearchContextRequest(filter=only_thread), timeout=TIMEOUT_S).results
 
 
+def follow(contexts, changes):
+    thread = f"python-changes-{os.getpid()}"
+    only_thread = context_pb2.Filter(thread_id=thread)
+
+    # A list that waits returns the next change.
+    request = change_service_pb2.ListChangesRequest(cursor="now")
+    now = changes.ListChanges(request, timeout=TIMEOUT_S)
+    assert not now.changes and not now.has_more and now.revision > 0, now
+    request = change_service_pb2.ListChangesRequest(cursor=now.next_cursor, wait_ms=25_000, filter=only_thread, preview_chars=100)
+    waiting = changes.ListChanges.future(request, timeout=TIMEOUT_S)
+    stored = contexts.StoreContext(pb.StoreContextRequest(thread_id=thread, source="user", text="Wake the reader."), timeout=TIMEOUT_S)
+    page = waiting.result()
+    (change,) = page.changes
+    assert (change.revision, change.operation, change.entity, change.id) == (stored.revision, "created", "context", str(stored.context_id)), page
+    assert change.commit_end and change.preview == "Wake the reader." and not change.HasField("context"), page
+    # The end of the wait is a normal reply.
+    request = change_service_pb2.ListChangesRequest(cursor=page.next_cursor, wait_ms=50, filter=only_thread)
+    assert not changes.ListChanges(request, timeout=TIMEOUT_S).changes
+
+    # A stream: what there is, then what is committed.
+    request = change_service_pb2.WatchRequest(snapshot=True, filter=only_thread, include_body=True)
+    stream = changes.Watch(request, timeout=TIMEOUT_S)
+    opened, entry, end = (next(stream) for _ in range(3))
+    assert opened.HasField("opened") and not opened.cursor, opened
+    assert entry.entry.context.text_content == "Wake the reader." and not entry.cursor, entry
+    assert end.snapshot_end.revision >= stored.revision and end.cursor, end
+    changed = contexts.UpdateContext(pb.UpdateContextRequest(context_id=stored.context_id, text="Wake it again."), timeout=TIMEOUT_S)
+    update = next(stream)
+    assert (update.change.operation, update.change.revision) == ("updated", changed.revision), update
+    assert update.change.context.text_content == "Wake it again.", update
+    gone = contexts.DeleteContext(pb.DeleteContextRequest(context_ids=pb.IdList(values=[stored.context_id])), timeout=TIMEOUT_S)
+    delete = next(stream)
+    assert (delete.change.operation, delete.change.revision) == ("deleted", gone.revision), delete
+    assert not delete.change.HasField("context"), delete
+    stream.cancel()
+    # The cursor of any frame continues after it: here after the snapshot, and bodies are those of now.
+    request = change_service_pb2.WatchRequest(cursor=end.cursor, filter=only_thread, include_body=True)
+    stream = changes.Watch(request, timeout=TIMEOUT_S)
+    again = [next(stream) for _ in range(3)]
+    assert again[0].HasField("opened") and not again[1].change.HasField("context"), again
+    assert [frame.cursor for frame in again[1:]] == [update.cursor, delete.cursor], again
+    stream.cancel()
+
+    for cursor in ("garbled", end.cursor[:-1], end.cursor + "A"):
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, "CURSOR_INVALID"):
+            changes.ListChanges(change_service_pb2.ListChangesRequest(cursor=cursor), timeout=TIMEOUT_S)
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, "CURSOR_INVALID"):
+            next(changes.Watch(change_service_pb2.WatchRequest(cursor=cursor), timeout=TIMEOUT_S))
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT") as caught:
+        changes.ListChanges(change_service_pb2.ListChangesRequest(limit=1001, wait_ms=25_001), timeout=TIMEOUT_S)
+    assert set(errors.violations(caught[0])) == {"limit", "wait_ms"}, errors.violations(caught[0])
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT") as caught:
+        next(changes.Watch(change_service_pb2.WatchRequest(cursor="now", snapshot=True), timeout=TIMEOUT_S))
+    assert set(errors.violations(caught[0])) == {"snapshot"}, errors.violations(caught[0])
+
+
 def main():
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7420"
     with grpc.insecure_channel(address) as channel:
-        walk(context_service_pb2_grpc.ContextServiceStub(channel))
-    print("python: stored, found, changed and deleted through the generated client")
+        contexts = context_service_pb2_grpc.ContextServiceStub(channel)
+        walk(contexts)
+        follow(contexts, change_service_pb2_grpc.ChangeServiceStub(channel))
+    print("python: stored, found, changed, deleted and followed through the generated client")
 
 
 if __name__ == "__main__":

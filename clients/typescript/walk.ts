@@ -1,4 +1,4 @@
-// Stores, finds, changes and deletes an entry over REST. The types come from the
+// Stores, finds, changes, follows and deletes an entry over REST. The types come from the
 // service's OpenAPI document, so a wrong field does not compile.
 //
 //   npm install && npm run generate && npm start [URL]
@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 
 import createClient from "openapi-fetch";
 
+import { events } from "./events.js";
 import type { components, paths } from "./openapi.d.ts";
 
 const baseUrl = process.argv[2] ?? "http://127.0.0.1:7420";
@@ -74,6 +75,42 @@ assert.deepEqual(
   ["limit"],
 );
 
+// Changes: a list waits for the next one.
+const query = { thread_id: thread, preview_chars: 100 };
+const now = await client.GET("/v1/changes", { params: { query: { cursor: "now" } } });
+assert.deepEqual(now.data?.changes, []);
+const waiting = client.GET("/v1/changes", {
+  params: { query: { ...query, cursor: now.data.next_cursor, wait_ms: 25_000 } },
+});
+const budget = await client.PATCH("/v1/contexts/{context_id}", {
+  params: { path },
+  body: { text: "Retries have a budget." },
+});
+const page = await waiting;
+assert.deepEqual(
+  page.data?.changes.map(({ revision, operation, id, preview }) => [revision, operation, id, preview]),
+  [[budget.data?.revision, "updated", `${id}`, "Retries have a budget."]],
+);
+const garbled = await client.GET("/v1/changes", { params: { query: { cursor: "garbled" } } });
+assert.equal(garbled.error?.reason, "CURSOR_INVALID");
+
+// A stream, as Server-Sent Events: what there is, then what is committed.
+const stop = new AbortController();
+const stream = await client.GET("/v1/watch", {
+  params: { query: { ...query, snapshot: true } },
+  parseAs: "stream",
+  signal: stop.signal,
+});
+assert.equal(stream.response.headers.get("content-type"), "text/event-stream");
+assert(stream.data);
+const frames = events(stream.data);
+assert.equal((await frames.next()).value?.event, "opened");
+const present = (await frames.next()).value;
+assert.deepEqual([present?.event, present?.id, present?.data.preview], ["entry", undefined, "Retries have a budget."]);
+const end = (await frames.next()).value;
+assert.equal(end?.event, "snapshot_end");
+assert(end?.id, "the end of a snapshot has a cursor");
+
 // Delete it.
 const deleted = await client.DELETE("/v1/contexts/{context_id}", { params: { path } });
 assert.equal(deleted.data?.deleted_count, 1);
@@ -81,4 +118,12 @@ const gone = await client.GET("/v1/contexts/{context_id}", { params: { path } })
 assert.equal(gone.response.status, 404);
 assert.equal(gone.error?.reason, "CONTEXT_NOT_FOUND");
 
-console.log("typescript: stored, found, changed and deleted an entry");
+// The stream says so.
+const last = (await frames.next()).value;
+assert.deepEqual(
+  [last?.event, last?.data.operation, last?.data.id, last?.data.revision],
+  ["change", "deleted", `${id}`, deleted.data?.revision],
+);
+stop.abort();
+
+console.log("typescript: stored, found, changed, followed and deleted an entry");

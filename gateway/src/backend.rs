@@ -14,6 +14,7 @@ use bytes::Bytes;
 use context_model::{Error, Reason, shown_url};
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
+use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use http_body::{Frame, SizeHint};
 use hyper_util::rt::TokioIo;
@@ -191,6 +192,14 @@ impl Backend {
     #[must_use]
     pub fn artifacts(&self) -> ArtifactServiceClient<CountedChannel> {
         ArtifactServiceClient::new(CountedChannel(self.channel.clone()))
+            .max_decoding_message_size(self.max_message_bytes)
+            .max_encoding_message_size(self.max_message_bytes)
+    }
+
+    /// A client for the changes. Cheap, because it shares the channel.
+    #[must_use]
+    pub fn changes(&self) -> ChangeServiceClient<CountedChannel> {
+        ChangeServiceClient::new(CountedChannel(self.channel.clone()))
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }

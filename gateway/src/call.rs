@@ -16,6 +16,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use crate::backend::{Backend, ConnectionFailure, connection_failure};
+use crate::brief;
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
 use crate::reply::Reply;
@@ -27,10 +28,18 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_factor(6.0)
     .with_max_times(2);
 
-/// The operation behind the tool with this name. `None` for operations on API keys: they are not tools.
+/// Characters of each text that the tool `changes_since` shows unless the call says otherwise.
+const PREVIEW_CHARS: i64 = 120;
+/// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
+const THREADS: i64 = 50;
+
+/// The operation behind the tool with this name. `None` for operations that are not tools: those on API keys, and
+/// streams.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
-    Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
+    Operation::parse(name).filter(|operation| {
+        operation.resource() != Resource::ApiKey && *operation != Operation::Watch
+    })
 }
 
 /// Maximum duration of a call of this operation.
@@ -86,7 +95,16 @@ impl Call<'_> {
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
     /// service is unreachable.
-    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
+    pub async fn run(&self, mut arguments: JsonObject) -> model::Result<Reply> {
+        if self.operation == Operation::ListChanges {
+            // An agent should see what a change is about without a second call.
+            arguments
+                .entry("preview_chars")
+                .or_insert_with(|| PREVIEW_CHARS.into());
+        }
+        if self.operation == Operation::ListThreads {
+            arguments.entry("limit").or_insert(THREADS.into());
+        }
         /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
         /// and in the protocol.
         macro_rules! operations {
@@ -108,7 +126,8 @@ impl Call<'_> {
                         });
                         self.to_reply::<model::Statistics, _>(sending.await)
                     }
-                    Operation::CreateApiKey
+                    Operation::Watch
+                    | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey
                     | Operation::UpdateApiKey
@@ -133,6 +152,7 @@ impl Call<'_> {
             FtsSearchContext: contexts.fts_search_context(FtsSearchContextRequest) -> FtsSearchContextReply,
             HybridSearchContext: contexts.hybrid_search_context(HybridSearchContextRequest) -> HybridSearchContextReply,
             ListThreads: contexts.list_threads(ListThreadsRequest) -> ListThreadsReply,
+            ListChanges: changes.list_changes(ListChangesRequest) -> ListChangesReply,
             CreateArtifact: artifacts.create_artifact(CreateArtifactRequest) -> CreateArtifactReply,
             ListArtifacts: artifacts.list_artifacts(ListArtifactsRequest) -> ListArtifactsReply,
             SearchArtifacts: artifacts.search_artifacts(SearchArtifactsRequest) -> SearchArtifactsReply,
@@ -193,8 +213,10 @@ impl Call<'_> {
         };
         let message = response.map_err(failure)?.into_inner();
         let reply = M::try_from(message).map_err(Into::<Error>::into)?;
+        let mut structured = serde_json::to_value(reply).map_err(Error::internal)?;
+        brief::shorten(self.operation, &mut structured);
         Ok(Reply {
-            structured: serde_json::to_value(reply).map_err(Error::internal)?,
+            structured,
             text_key: list_field(self.operation),
         })
     }

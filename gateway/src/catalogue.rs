@@ -12,7 +12,7 @@ use context_model::nearest;
 use rmcp::model::Tool;
 
 /// The files, in listing order.
-const FILES: [&str; 23] = [
+const FILES: [&str; 24] = [
     include_str!("../tools/store_context.json"),
     include_str!("../tools/search_context.json"),
     include_str!("../tools/get_context_by_ids.json"),
@@ -35,17 +35,17 @@ const FILES: [&str; 23] = [
     include_str!("../tools/list_artifact_versions.json"),
     include_str!("../tools/get_artifact_version.json"),
     include_str!("../tools/restore_artifact_version.json"),
+    include_str!("../tools/changes_since.json"),
     include_str!("../tools/diff_artifact_versions.json"),
 ];
 
-/// How many of [`FILES`], from the front, are the documented tools. The rest is listed only in the
-/// full set.
-const DOCUMENTED: usize = 22;
+/// How many of [`FILES`], from the front, are listed by default. The rest is listed only in the full set.
+const DEFAULT: usize = 23;
 
 /// Which tools are listed. Each listed tool takes space in every agent's context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ToolSet {
-    /// The documented tools
+    /// The documented tools and changes_since
     #[default]
     Default,
     /// Every tool
@@ -146,7 +146,7 @@ impl Catalogue {
     #[must_use]
     pub fn listed(&self, set: ToolSet) -> &[Tool] {
         match set {
-            ToolSet::Default => &self.tools[..DOCUMENTED],
+            ToolSet::Default => &self.tools[..DEFAULT],
             ToolSet::Full => &self.tools,
         }
     }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_are_asked_for_once_until_the_service_was_away() {
+    fn statistics_are_requested_once_until_the_service_was_unreachable() {
         let features = Features::default();
         assert!(features.should_ask());
         assert!(!features.should_ask());

@@ -19,6 +19,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
+use crate::brief::Told;
 use crate::call::{Call, deadline, list_field, too_late, tool_operation};
 use crate::catalogue::{Catalogue, Selection};
 use crate::features::Features;
@@ -73,6 +74,8 @@ pub struct Gateway {
     credentials: Credentials,
     features: Arc<Features>,
     tools: Selection,
+    /// What the conversation was told, on stdio.
+    told: Told,
     /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
 }
@@ -96,6 +99,7 @@ impl Gateway {
             credentials,
             features,
             tools,
+            told: Told::default(),
             stamp: MetaObject(stamp),
         })
     }
@@ -123,6 +127,11 @@ impl Gateway {
         self.tools
             .find(Operation::GetContextByIds.as_str())
             .is_some()
+    }
+
+    /// Whether several clients share this gateway, as over HTTP. On stdio there is one, with one conversation.
+    const fn is_shared(&self) -> bool {
+        matches!(self.credentials, Credentials::Callers)
     }
 
     fn stamp(&self) -> Option<MetaObject> {
@@ -221,8 +230,11 @@ impl Gateway {
             Err(error) => Err(error),
         };
         Some(match outcome {
-            Ok(reply) => {
+            Ok(mut reply) => {
                 tracing::debug!(tool = operation.as_str(), "Tool call succeeded");
+                if !self.is_shared() {
+                    self.told.remove_repeated(&mut reply.structured);
+                }
                 reply.into_result()
             }
             Err(error) => {
@@ -354,9 +366,10 @@ impl ServerHandler for Gateway {
             .call(tool, operation, arguments, &context)
             .await
             .ok_or_else(cancelled)?;
-        // Many clients share a gateway over HTTP. Its log is enough for its operator.
-        let is_shared = matches!(self.credentials, Credentials::Callers);
-        if !is_shared && let Some(warning) = self.backend.notice().take() {
+        // Over HTTP the log is enough for the operator.
+        if !self.is_shared()
+            && let Some(warning) = self.backend.notice().take()
+        {
             result.content.push(ContentBlock::text(warning));
         }
         Ok(result.with_meta(self.stamp()).into())

@@ -16,6 +16,7 @@
 
 pub mod backend;
 pub mod batch;
+pub mod brief;
 pub mod call;
 pub mod catalogue;
 pub mod cli;

@@ -130,7 +130,7 @@ impl LocalService {
         match self.try_connect().await {
             Ok(stream) if self.is_known(&stream) => Ok(stream),
             Ok(stream) => {
-                // Open, it would count as another client of the service.
+                // While it is open, this connection counts as another client of the service.
                 drop(stream);
                 self.start_and_connect().await
             }
@@ -224,7 +224,8 @@ impl LocalService {
     /// Compares the settings of this process with those of the service behind `stream`, which another process started.
     async fn compare(&self, stream: UnixStream, has_lock: bool) -> io::Result<Compared> {
         let service = peer(&stream);
-        // With its connection this gateway would count as a client of the service. Without the lock it stops none.
+        // An open connection counts as a client, and a service with a client does not stop. Without the lock this
+        // gateway stops no service, so its connection may stay open.
         let stream = (!has_lock).then_some(stream);
         let may_stop = !self.has_stopped_one.load(Ordering::Relaxed);
         let how = if has_lock && may_stop {
@@ -257,7 +258,7 @@ impl LocalService {
         let mut command = self.program.command();
         command
             .arg("--auto-started")
-            // Not for a comparison: a default is not a setting that an operator's service should have.
+            // Only for a start. In a comparison, the default of DB_PATH must not count as a setting of this gateway.
             .env("DB_PATH", &self.db_path)
             .stdout(log.try_clone()?)
             .stderr(log);

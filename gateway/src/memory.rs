@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_gets_a_little_and_then_nobody_gets_more_than_half() {
+    fn a_newcomer_gets_a_little_and_then_no_caller_gets_more_than_half() {
         let budget = budget();
         let first = budget.enter(A).unwrap();
         first.grow(1500).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_callers_share_a_sixteenth_and_keep_nobody_from_anything() {
+    fn unknown_callers_share_a_sixteenth_and_block_no_other_caller() {
         let budget = budget();
         let unknown = budget.enter(Caller::Unknown).unwrap();
         unknown.grow(100).unwrap();

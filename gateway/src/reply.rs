@@ -4,6 +4,8 @@ use context_model::Error;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+use crate::brief;
+
 /// A successful reply: a JSON object, and which part of it is the text.
 #[derive(Debug)]
 pub struct Reply {
@@ -42,19 +44,13 @@ pub fn documented_failure(error: &Error, in_list: bool) -> CallToolResult {
 /// call.
 #[must_use]
 pub fn failure(error: &Error) -> CallToolResult {
-    let mut text = json!({
-        "error": error.message,
-        "reason": error.reason.as_str(),
-        "violations": error.violations,
-    });
-    if let Some(after) = error.retry_after {
-        text["retry_after_seconds"] = json!(after.as_secs().max(1));
-    }
-    CallToolResult::error(vec![ContentBlock::text(text.to_string())])
+    CallToolResult::error(vec![ContentBlock::text(brief::error(error).to_string())])
 }
 
 #[cfg(test)]
 mod tests {
+    use context_model::Reason;
+
     use super::*;
 
     fn text(result: &CallToolResult) -> Value {
@@ -62,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_text_alone_and_names_every_violation() {
+    fn an_error_is_text_alone_names_every_violation_and_says_nothing_twice() {
         let result = failure(&Error::invalid(
             "limit",
             "`limit` is 500; the allowed range is 1 to 100",
@@ -72,7 +68,17 @@ mod tests {
         assert_eq!(
             text(&result),
             json!({"error": "`limit` is 500; the allowed range is 1 to 100", "reason": "INVALID_ARGUMENT",
-                "violations": [{"field": "limit", "description": "`limit` is 500; the allowed range is 1 to 100"}]})
+                "violations": [{"field": "limit"}]})
+        );
+        let mut error = Error::new(Reason::ContextNotFound, "context 7 not found");
+        assert_eq!(
+            text(&failure(&error)),
+            json!({"error": "context 7 not found", "reason": "CONTEXT_NOT_FOUND"})
+        );
+        error.violations = Error::invalid("a", "something else").violations;
+        assert_eq!(
+            text(&failure(&error))["violations"],
+            json!([{"field": "a", "description": "something else"}])
         );
     }
 

@@ -1,19 +1,27 @@
 """Rules that the OpenAPI document cannot express for schemathesis."""
 
+import json
+
 import schemathesis
 
 INT64_MAX = 2**63 - 1
+# How long a list may wait for a change, and how long it waits here.
+MAX_WAIT_MS = 25_000
+WAIT_MS = 5
 
 
 @schemathesis.hook
 def before_call(_context, case, _kwargs):
-    """Replaces a valid `min_revision` by one that is already reached.
+    """Replaces a valid `min_revision` by one that is already reached, and a valid
+    `wait_ms` by a short one. Invalid ones stay.
 
     The service refuses a revision that no reply has returned. That is correct, but
-    here it would count as a fault. An invalid one stays."""
+    here it would count as a fault."""
     for values in (case.query, case.body):
-        if isinstance(values, dict) and _future(values.get("min_revision")):
+        if isinstance(values, dict) and _between(1, values.get("min_revision"), INT64_MAX):
             values["min_revision"] = 0
+        if isinstance(values, dict) and _between(WAIT_MS, values.get("wait_ms"), MAX_WAIT_MS):
+            values["wait_ms"] = WAIT_MS
 
 
 @schemathesis.hook
@@ -26,8 +34,20 @@ def filter_query(_context, query):
     return not any(value == {} or value == [] for value in query.values()) and not isinstance(query.get("ids"), int)
 
 
-def _future(value):
+@schemathesis.check
+def stream_begins_with_opened(_context, response, case):
+    """The first event of a stream says where it starts, and has a cursor unless a snapshot follows."""
+    if case.path == "/v1/watch" and response.status_code == 200:
+        pause, opened = (dict(line.split(": ", 1) for line in block.splitlines()) for block in response.text.strip().split("\n\n"))
+        assert pause == {"retry": "1000"}, pause
+        assert opened["event"] == "opened" and json.loads(opened["data"])["revision"] >= 0, opened
+        begins_again = "Last-Event-ID" not in (case.headers or {})
+        wants_snapshot = str((case.query or {}).get("snapshot")).lower() == "true"
+        assert ("id" in opened) != (begins_again and wants_snapshot), opened
+
+
+def _between(least, value, most):
     try:
-        return not isinstance(value, (bool, float)) and 0 < int(value) <= INT64_MAX
+        return not isinstance(value, (bool, float)) and least <= int(value) <= most
     except (TypeError, ValueError):
         return False

@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [
             "context/v1/context_service.proto",
             "context/v1/artifact_service.proto",
+            "context/v1/change_service.proto",
             "context/v1/api_key_service.proto",
         ],
         [&root],

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_kept_lives_until_the_last_part_is_dropped() {
+    async fn what_is_held_lives_until_the_last_part_is_dropped() {
         let permits = Arc::new(Semaphore::new(1));
         let held = Arc::new(permits.clone().acquire_owned().await.unwrap());
         let body = until_sent(Body::from(vec![7; STEP + 1]), held);

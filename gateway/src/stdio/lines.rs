@@ -1,5 +1,5 @@
-//! JSON-RPC messages and batches, one per line, with limits. A line that must not be parsed gets a response
-//! without building its value. While the client leaves too much output unread, no further input is read.
+//! JSON-RPC messages and batches, one per line, with limits. A line beyond a limit is refused without being parsed.
+//! While the client leaves too much output unread, no further input is read.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -31,7 +31,7 @@ const STEP: usize = 64 * 1024;
 const REUSED_CAPACITY: usize = 1024 * 1024;
 const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// The transport.
+/// An MCP transport over two byte streams, such as stdin and stdout.
 pub struct Lines<R, W> {
     reader: BufReader<R>,
     max_line_bytes: usize,
@@ -44,7 +44,8 @@ pub struct Lines<R, W> {
     has_batches: bool,
     /// Messages of a batch that are not handed over yet. They are handed over before the next line is read.
     queued: VecDeque<Queued>,
-    /// Responses to unreadable lines that are being written.
+    /// Responses that are being written and do not come from the MCP server: to unreadable lines, and to batches that
+    /// were waiting only for a cancelled request.
     answers: JoinSet<io::Result<()>>,
 }
 
@@ -147,7 +148,8 @@ impl Batch {
 }
 
 impl Slot {
-    /// Ends the request of this slot, with its response or without one. Returns the array if it was the last.
+    /// Ends the request of this slot, with its response or without one. Returns the array of responses when the batch
+    /// is complete and has any.
     fn end(&self, response: Option<Collected>) -> Option<Vec<u8>> {
         {
             let mut responses = self.batch.responses();
@@ -232,7 +234,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         ended
     }
 
-    /// Queues a response, or keeps it until its batch is complete.
+    /// Queues a message. The response to a request of a batch is stored until the batch is complete: `None` until then.
     fn respond(
         &self,
         message: TxJsonRpcMessage<RoleServer>,
@@ -335,7 +337,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     /// What a complete line holds.
     async fn parse(&mut self) -> Parsed {
         let refused = |scan: &Scan, why: &str| {
-            // A message without an id gets no response. A batch has none of its own.
+            // A message without an id gets no response. A refused batch gets one with the id null.
             let id = scan.id().or_else(|| scan.is_array().then_some(Value::Null));
             id.map_or(Parsed::Nothing, |id| {
                 Parsed::Answer(envelope::error(&id, -32600, why))
@@ -368,7 +370,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// Prepares a message for the protocol: counts a request among the running ones, and ends a cancelled one.
+    /// Returns the message for the MCP server. A request is registered as running and carries its lease. The request
+    /// that a notification cancels is ended.
     fn hand_over(
         &mut self,
         mut message: RxJsonRpcMessage<RoleServer>,

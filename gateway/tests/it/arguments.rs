@@ -73,7 +73,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         (
             "hybrid_search_context",
             with(
-                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, "min_relevance": 0.5}),
+                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, "min_relevance": 0.5, "highlight": true}),
             ),
             json!({"query": "q"}),
         ),
@@ -105,7 +105,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ),
         (
             "update_artifact",
-            json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "expected_version": 2,
+            json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "expected_version": 2, "return_content": false,
                 "edits": [{"old_str": "x", "new_str": ""}, {"insert_line": 0, "new_str": "y"}]}),
             json!({"artifact_id": "a", "title": "t"}),
         ),
@@ -130,6 +130,12 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
             json!({"artifact_id": "a", "version_number": 1}),
         ),
         (
+            "changes_since",
+            json!({"cursor": "c", "limit": 5, "wait_ms": 100, "thread_id": "t", "source": "user", "tags": ["a"],
+                "entity": "context", "preview_chars": 40}),
+            json!({"preview_chars": 0}),
+        ),
+        (
             "diff_artifact_versions",
             json!({"artifact_id": "a", "from_version": 1, "to_version": 2}),
             json!({"artifact_id": "a", "from_version": 1}),
@@ -137,7 +143,16 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// The request that the service should receive: the given parameters and nothing else, with ids as numbers.
+/// The request that the service should receive: the arguments, and where MCP has another default than the service, it.
+fn expected_request(tool: &str, arguments: &Value) -> Value {
+    let mut expected = arguments.clone();
+    if tool == "list_threads" && arguments.get("limit").is_none() {
+        expected["limit"] = json!(50);
+    }
+    expected
+}
+
+/// The request that the service received: the given parameters and nothing else, with ids as numbers.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -217,7 +232,7 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
                 assert_eq!(seen[calls - 1].operation, tool);
                 assert_eq!(
                     without_nulls(&seen[calls - 1].request),
-                    arguments,
+                    expected_request(tool, &arguments),
                     "{era:?}"
                 );
             }
@@ -237,7 +252,7 @@ async fn each_call_is_one_request_that_carries_everything_over_stdio() {
                 check(tool, &result);
                 assert_eq!(
                     without_nulls(&setup.fake.seen().pop().unwrap().request),
-                    arguments,
+                    expected_request(tool, &arguments),
                     "{era:?} {tool}"
                 );
             }

@@ -11,6 +11,7 @@ use context_gateway::handler::{Credentials, Gateway};
 use context_model as model;
 use context_proto::v1 as pb;
 use context_proto::v1::artifact_service_server::{ArtifactService, ArtifactServiceServer};
+use context_proto::v1::change_service_server::{ChangeService, ChangeServiceServer};
 use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -111,6 +112,7 @@ impl Fake {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let artifacts = ArtifactServiceServer::new(self.clone());
+        let changes = ChangeServiceServer::new(self.clone());
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,6 +126,7 @@ impl Fake {
                     .add_service(health)
                     .add_service(service)
                     .add_service(artifacts)
+                    .add_service(changes)
                     .serve_with_incoming(incoming);
                 tokio::select! {
                     outcome = serving => outcome.unwrap(),
@@ -255,32 +258,35 @@ pub fn sample(operation: &str) -> Value {
             json!({"success": true, "deleted_count": 1, "criteria_used": ["source"], "message": "deleted", "revision": 9})
         }
         "search_context" => {
-            json!({"results": [hit(Value::Null)], "count": 1, "stats": stats, "revision": 9})
+            json!({"results": [hit(Value::Null)], "count": 1, "has_more": false, "stats": stats, "revision": 9})
         }
         "semantic_search_context" => {
             let scores = json!({"semantic_distance": 0.5, "semantic_rank": null});
             let mut hit = hit(scores);
             hit["relevance"] = json!(0.25);
-            json!({"query": "q", "model": "m", "results": [hit], "count": 1, "stats": stats, "warnings": ["w"],
+            hit["snippet"] = json!("...x...");
+            json!({"query": "q", "model": "m", "results": [hit], "count": 1, "has_more": false, "stats": stats, "warnings": ["w"],
                 "revision": 9})
         }
         "fts_search_context" => {
             let mut hit = hit(json!({"fts_score": 1.5, "fts_rank": null, "rerank_score": 0.5}));
             hit["highlighted"] = json!("<mark>x</mark>");
             json!({"query": "q", "mode": "match", "language": "english", "fts_available": true, "results": [hit], "count": 1,
-                "stats": stats, "warnings": ["w"], "revision": 9})
+                "has_more": false, "stats": stats, "warnings": ["w"], "revision": 9})
         }
         "hybrid_search_context" => {
             let scores = json!({"rrf": 0.1, "fts_rank": 1, "semantic_rank": null, "fts_score": 1.5, "semantic_distance": null, "rerank_score": null});
             let mut hit = hit(scores);
             hit["relevance"] = json!(0.75);
+            hit["snippet"] = json!("...x...");
+            hit["highlighted"] = json!("<mark>x</mark>");
             json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 1, "semantic_count": 0,
-                "results": [hit], "count": 1, "stats": stats, "warnings": ["w"], "revision": 9})
+                "results": [hit], "count": 1, "has_more": false, "stats": stats, "warnings": ["w"], "revision": 9})
         }
         "list_threads" => {
             json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},
             "multimodal_count": 1, "first_entry": "2026-11-21T10:00:00.000000Z", "last_entry": "2026-11-21T10:00:01.000000Z", "last_id": 42}],
-            "total_threads": 1, "revision": 9})
+            "total_threads": 1, "has_more": false, "revision": 9})
         }
         "get_statistics" => {
             json!({"total_entries": 1, "by_source": {"user": 0, "agent": 1}, "by_content_type": {"text": 0, "multimodal": 1},
@@ -300,11 +306,11 @@ pub fn sample(operation: &str) -> Value {
         }
         "list_artifacts" => {
             json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "created_at": CREATED,
-            "updated_at": UPDATED}], "total": 1, "next_cursor": null, "revision": 9})
+            "updated_at": UPDATED}], "total": 2, "has_more": true, "next_cursor": "c", "revision": 9})
         }
         "search_artifacts" => {
             json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {},
-            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "revision": 9})
+            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "has_more": false, "revision": 9})
         }
         "get_artifact" => {
             json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
@@ -319,13 +325,18 @@ pub fn sample(operation: &str) -> Value {
         }
         "list_artifact_versions" => {
             json!({"artifact_id": ARTIFACT, "current_version": 2, "total_edits": 1, "recent_versions": [
-            {"version": 1, "title": "S", "updated_at": CREATED, "changes": []}], "revision": 9})
+            {"version": 1, "title": "S", "updated_at": CREATED, "changes": []}], "has_more": false, "revision": 9})
         }
         "get_artifact_version" => {
             json!({"version": 1, "title": "S", "content": "# S", "metadata": {}, "updated_at": CREATED, "revision": 9})
         }
         "restore_artifact_version" => {
             json!({"success": true, "message": "Artifact restored to version 1", "current_version": 3, "title": "S", "revision": 9})
+        }
+        "changes_since" => {
+            json!({"changes": [{"revision": 9, "time": CREATED, "operation": "updated", "entity": "context", "id": "42",
+            "thread_id": "t", "version": 3, "commit_end": true, "key_id": "k", "preview": "Ünïcode"}],
+            "next_cursor": "c", "has_more": false, "revision": 9, "compacted_before": 1})
         }
         "diff_artifact_versions" => {
             json!({"artifact_id": ARTIFACT, "from_version": 1, "to_version": 2, "changes": ["content"], "diff": "-a\n+b\n", "revision": 9})
@@ -396,4 +407,28 @@ artifact_operations! {
     get_artifact_version GetArtifactVersionRequest GetArtifactVersionResponse GetArtifactVersionReply,
     restore_artifact_version RestoreArtifactVersionRequest RestoreArtifactVersionResponse RestoreArtifactVersionReply,
     diff_artifact_versions DiffArtifactVersionsRequest DiffArtifactVersionsResponse DiffArtifactVersionsReply,
+}
+
+#[tonic::async_trait]
+impl ChangeService for Fake {
+    type WatchStream = tokio_stream::Empty<Result<pb::WatchResponse, Status>>;
+
+    async fn watch(
+        &self,
+        _: Request<pb::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("the gateway opens no streams"))
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<pb::ListChangesRequest>,
+    ) -> Result<Response<pb::ListChangesResponse>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        let request: model::ListChangesRequest = message.try_into().unwrap();
+        let request = serde_json::to_value(request).unwrap();
+        let reply = self.handle("changes_since", request, metadata).await?;
+        let reply: model::ListChangesReply = serde_json::from_value(reply).unwrap();
+        Ok(Response::new(reply.try_into().unwrap()))
+    }
 }

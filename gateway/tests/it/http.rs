@@ -161,7 +161,7 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
 }
 
 #[tokio::test]
-async fn the_callers_authorization_reaches_the_service_and_nobody_elses_does() {
+async fn the_callers_authorization_reaches_the_service_and_no_other_does() {
     let setup = setup(Credentials::Callers);
     let call = LEGACY.request(
         1,

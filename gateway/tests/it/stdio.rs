@@ -13,7 +13,7 @@ async fn every_revision_lists_tools_prompts_and_resources_without_the_service() 
         setup.server.kill();
         let mut pipe = Pipe::open(&setup, era).await;
         for (method, key, count) in [
-            ("tools/list", "tools", 22),
+            ("tools/list", "tools", 23),
             ("prompts/list", "prompts", 2),
             ("resources/list", "resources", 0),
             ("resources/templates/list", "resourceTemplates", 1),
@@ -115,7 +115,7 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
             .map(|tool| tool["name"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 22);
+    assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 23);
     // Only the gateway itself requests statistics here, after the first response.
     setup.fake.behave(Behaviour::Features(true, false, false));
     pipe.start(
@@ -130,7 +130,7 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
         "{both:?}"
     );
     let listed = names(pipe.request("tools/list", json!({})).await);
-    assert_eq!(listed.len(), 20);
+    assert_eq!(listed.len(), 21);
     for hidden in ["semantic_search_context", "hybrid_search_context"] {
         assert!(!listed.contains(&hidden.to_owned()), "{hidden}");
     }

@@ -129,11 +129,11 @@ def image_of(stage, root):
 
 def too_new(image):
     """75 if the binaries were linked on a machine with a newer libc than the image's."""
-    asked = start(
+    process = start(
         image.root, [*image.entrypoint, "--version"], env=image.env, user=image.user,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    output, _ = asked.communicate()
-    if asked.returncode == 0:
+    output, _ = process.communicate()
+    if process.returncode == 0:
         return 0
     print(output, file=sys.stderr)
     return 75 if "GLIBC_" in output else 1

@@ -59,12 +59,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path != "/v1/embeddings" or self.headers["authorization"] != f"Bearer {KEY}":
             return self.reply(401, b"{}")
-        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-        data = [{"index": at, "embedding": embedding(text, asked.get("dimensions", 64))} for at, text in enumerate(texts)]
-        self.reply(200, json.dumps({"model": asked["model"], "data": data}).encode())
+        texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+        dimensions = request.get("dimensions", 64)
+        data = [{"index": at, "embedding": embedding(text, dimensions)} for at, text in enumerate(texts)]
+        self.reply(200, json.dumps({"model": request["model"], "data": data}).encode())
 
     def do_GET(self):
         prefix = "/sentence-transformers/all-MiniLM-L6-v2/resolve/main/"

@@ -47,9 +47,9 @@ def loopback():
 def call(method, url, body=None, headers=None):
     """The status and the JSON body of a response."""
     data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(url, data, {"content-type": "application/json", **(headers or {})}, method=method)
+    request = urllib.request.Request(url, data, {"content-type": "application/json", **(headers or {})}, method=method)
     try:
-        with OPENER.open(asked, timeout=60) as response:
+        with OPENER.open(request, timeout=60) as response:
             status, text = response.status, response.read()
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read()
@@ -87,8 +87,8 @@ def use(thread):
     listed = {entry["name"] for entry in mcp("tools/list", {})["tools"]}
     assert {"store_context", "semantic_search_context"} <= listed, listed
     tool("store_context", {"thread_id": f"{thread}-mcp", "source": "agent", "text": TEXT})
-    asked = {"query": QUERY, "thread_id": f"{thread}-mcp"}
-    hits = until("the gateway finds it", lambda: tool("semantic_search_context", asked)["results"])
+    arguments = {"query": QUERY, "thread_id": f"{thread}-mcp"}
+    hits = until("the gateway finds it", lambda: tool("semantic_search_context", arguments)["results"])
     assert hits[0]["text_content"] == TEXT, hits
 
 

@@ -14,6 +14,7 @@ import sys
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
@@ -22,6 +23,8 @@ from . import mutations
 from .tally import Tally, arguments
 
 TIMEOUT_S = 30
+# The method that sends a stream of messages.
+WATCH = "/context.v1.ChangeService/Watch"
 # Status codes that mean a fault of the server.
 SERVER_FAULTS = {"2": "UNKNOWN", "13": "INTERNAL", "15": "DATA_LOSS"}
 NASTY_HEADERS = [
@@ -169,7 +172,13 @@ class Channel:
                 self.stream.sendall(self.h2.data_to_send())
                 self.close()
                 return {"abandoned": True}
+            is_stream = (":path", WATCH) in headers
             while not answer.get("done"):
+                if is_stream and "message" in answer:
+                    # It does not end.
+                    self.h2.reset_stream(stream_id, h2.errors.ErrorCodes.CANCEL)
+                    self.stream.sendall(self.h2.data_to_send())
+                    return answer
                 if not self._receive(stream_id, answer):
                     self.close()
                     return answer if answer else None
@@ -204,6 +213,8 @@ class Channel:
                 return False
             if isinstance(event, h2.events.DataReceived):
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                if event.stream_id == stream_id:
+                    answer["message"] = True
             if getattr(event, "stream_id", None) != stream_id:
                 continue
             if isinstance(event, (h2.events.ResponseReceived, h2.events.TrailersReceived)):

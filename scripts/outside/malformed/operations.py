@@ -32,6 +32,15 @@ ARTIFACT = {"content": "# a text\n\nto be spoilt", "title": "a title", "metadata
 EDITS = {"edits": [{"old_str": "a", "new_str": "b"}, {"insert_line": 0, "new_str": "c"}], "metadata": {}, "expected_version": 1}
 NOWHERE = "123e4567-e89b-12d3-a456-426614174000"
 
+FEED = {
+    "cursor": "now",
+    "thread_id": "malformed",
+    "source": "agent",
+    "entity": "context",
+    "preview_chars": 10,
+}
+FEED_FILTERS = {name: FILTERS[name] for name in ("content_type", "metadata", "metadata_filters", "start_date", "end_date")}
+
 # Tool name to arguments. The REST bodies have the same shape.
 TOOLS = {
     "store_context": ENTRY,
@@ -47,6 +56,7 @@ TOOLS = {
     "hybrid_search_context": {"query": "text", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, **FILTERS},
     "list_threads": {"limit": 10, "offset": 0},
     "get_statistics": {},
+    "changes_since": {**FEED, "tags": ["a", "b"], "limit": 5, "wait_ms": 1},
     "create_artifact": ARTIFACT,
     "list_artifacts": {"limit": 10, "offset": 0},
     "search_artifacts": {"query": "100% _a", "limit": 5},
@@ -74,6 +84,11 @@ ROUTES = [
     ("PATCH", f"/v1/artifacts/{NOWHERE}", EDITS),
     ("POST", f"/v1/artifacts/{NOWHERE}/versions/1/restore", {}),
 ]
+# Routes whose parameters are in the query string: path to parameters.
+QUERY_ROUTES = {
+    "/v1/changes": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "limit": 5, "wait_ms": 1, "include_body": True},
+    "/v1/watch": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "include_body": True},
+}
 PLAIN_ROUTES = [
     "/v1/contexts/1",
     "/v1/contexts?ids=1,2",

@@ -2,11 +2,14 @@
 
 import json
 import re
+import urllib.parse
 
 from . import mutations, raw_http
-from .operations import PLAIN_ROUTES, ROUTES
+from .operations import PLAIN_ROUTES, QUERY_ROUTES, ROUTES
 from .tally import Tally, arguments
 
+# Cursors: of the right length, with another alphabet or padding, cut, and no text at all.
+NASTY_CURSORS = ["", "now", "NOW", "A" * 44, "_" * 44, "AQ" + "A" * 42, "A" * 43 + "=", "+/" * 22, "A" * 43, "x" * 5000, "\xff"]
 NASTY_HEADERS = [
     ("Content-Type", ["", "text/plain", "application/json; charset=latin-1", "application/grpc", "application/json, text/xml", "x" * 300, "multipart/form-data"]),
     ("If-Match", ['"', '"x"', "1", "*", 'W/"1"', '"1", "2"', '"-1"', '"9999999999999999999999"', "\xff"]),
@@ -21,6 +24,7 @@ NASTY_HEADERS = [
     ("traceparent", ["00-zz-zz-01", "x" * 600]),
     ("Range", ["bytes=9-1", "bytes=a"]),
     ("Upgrade", ["websocket", "h2c"]),
+    ("Last-Event-ID", NASTY_CURSORS),
     ("Host", ["", "a b", "evil.example", "[::1", "127.0.0.1:99999"]),
 ]
 NASTY_PATH_PARTS = ["0", "-1", "1.5", "9" * 40, "1e3", "%00", "%ff", "%2e%2e", "..", "%zz", "%", "1%20", "a/b", "\xff\xfe", "x" * 9000, "", "1;x", "🙂".encode().decode("latin-1")]
@@ -58,20 +62,42 @@ def framing(rng, host):
     )()
 
 
+def query_of(rng, parameters):
+    """A query string made from spoilt parameters. Objects and lists of objects are JSON."""
+    if rng.random() < 0.2:
+        parameters = {**parameters, "cursor": rng.choice(NASTY_CURSORS)}
+    else:
+        parameters = mutations.spoil_value(rng, parameters)
+    pairs = []
+    for name, value in parameters.items() if isinstance(parameters, dict) else [("x", parameters)]:
+        for one in value if name == "tag" and isinstance(value, list) else [value]:
+            text = one if isinstance(one, str) else json.dumps(one)
+            pairs.append((name.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")))
+    rng.shuffle(pairs)
+    query = urllib.parse.urlencode(pairs * rng.choice([1, 1, 1, 1, 2, 40]))
+    return query if rng.random() < 0.9 else query.replace("%", rng.choice(["", "%%", "%2"]), 1)
+
+
 def routed(rng, host):
     """A well-framed request with invalid contents: `(method, bytes)`."""
     method, path, body = rng.choice(ROUTES)
     headers = {"Host": host, "Content-Type": "application/json"}
     kind = rng.random()
-    if kind < 0.65:
+    if kind < 0.6:
         data = mutations.spoil(rng, body)
-    elif kind < 0.8:
+    elif kind < 0.75:
         data = mutations.to_bytes(body)
         for name, values in rng.sample(NASTY_HEADERS, rng.choice([1, 1, 2])):
             headers[name] = rng.choice(values)
-    elif kind < 0.9:
+    elif kind < 0.82:
         part = rng.choice(NASTY_PATH_PARTS)
         method, path, data = rng.choice([("GET", f"/v1/contexts/{part}", b""), ("DELETE", f"/v1/contexts/{part}", b""), ("PATCH", f"/v1/contexts/{part}", b'{"text": "x"}'), ("GET", f"/{part}", b"")])
+    elif kind < 0.94:
+        method, data = "GET", b""
+        path, parameters = rng.choice(list(QUERY_ROUTES.items()))
+        path += "?" + query_of(rng, parameters)
+        if rng.random() < 0.2:
+            headers["Last-Event-ID"] = rng.choice(NASTY_CURSORS)
     elif kind < 0.97:
         method, data = "GET", b""
         path = rng.choice(PLAIN_ROUTES).split("?")[0] + rng.choice(NASTY_QUERIES)

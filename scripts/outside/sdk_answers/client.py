@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import REQUEST_TIMEOUT, JSONRPCRequest, Request
 from pydantic import TypeAdapter
 
-PATIENCE = 60
+TIMEOUT = 60
 # The error that the SDK invents when a reply has no JSON-RPC message.
 STAND_IN = "Server returned an error response"
 
@@ -87,7 +87,7 @@ async def transport(kind, key, holder):
     if kind == "http":
         headers = {"Authorization": f"Bearer {key}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+            httpx2.AsyncClient(headers=headers, timeout=TIMEOUT) as http,
             streamable_http_client(os.environ["GATEWAY_URL"], http_client=http) as (read, write),
         ):
             holder.append(Exchanging(write))
@@ -118,7 +118,7 @@ async def answer(client, stream, case):
     stream.case, stream.sent = members, False
     try:
         request = Request[dict, str](method=method, params=likeness)
-        result = await asyncio.wait_for(client.session.send_request(request, TypeAdapter(dict)), PATIENCE)
+        result = await asyncio.wait_for(client.session.send_request(request, TypeAdapter(dict)), TIMEOUT)
     except MCPError as error:
         if error.error.code == REQUEST_TIMEOUT:
             return "nothing", None, "no answer in time"

@@ -4,13 +4,14 @@
 //! caller's scope, validates the request and reports all violations at once, calls the [`Store`],
 //! and builds the reply. It does not use status codes or connections.
 //!
-//! [`Engine`] consists of five components. Each has only what it needs. They depend on each other in
-//! one direction: `contexts → background → retrieval → access`, `artifacts → access`.
+//! [`Engine`] consists of six components. Each has only what it needs. They depend on each other in
+//! one direction: `contexts → background → retrieval → access`, `artifacts → access`, `changes → contexts, artifacts`.
 //!
 //! | component | contents |
 //! |---|---|
 //! | [`contexts`](Engine::contexts) | storing, updating, fetching and deleting entries; threads |
 //! | [`artifacts`](Engine::artifacts) | artifacts and their versions |
+//! | [`changes`](Engine::changes) | the feed of changes |
 //! | [`retrieval`](Engine::retrieval) | the four searches, the embedding model, reranking |
 //! | [`access`](Engine::access) | callers, API keys, tokens, quotas, idempotency keys |
 //! | [`background`](Engine::background) | late embeddings, summaries, checksums, re-embedding |
@@ -18,6 +19,7 @@
 mod access;
 mod artifacts;
 mod background;
+mod changes;
 mod clock;
 mod config;
 mod contexts;
@@ -36,6 +38,7 @@ pub use access::{
 };
 pub use artifacts::Artifacts;
 pub use background::{Background, Reembedded, Reembedding, Summaries};
+pub use changes::{Changes, MAX_WAIT, Step, Watch};
 pub use clock::{Clock, SystemClock};
 pub use config::{
     EmbeddingConfig, EngineConfig, OnFailure, RerankConfig, SearchConfig, StartError,
@@ -59,6 +62,8 @@ pub struct Engine {
     pub contexts: Contexts,
     /// Artifacts and their versions.
     pub artifacts: Artifacts,
+    /// The feed of changes.
+    pub changes: Changes,
     /// The searches.
     pub retrieval: Retrieval,
     /// API keys, authentication, and the operator's commands.
@@ -110,6 +115,7 @@ impl Engine {
         Ok(Self {
             contexts,
             artifacts: Artifacts::new(store.clone(), writes.clone(), max_reply_bytes),
+            changes: Changes::new(store.clone()),
             retrieval,
             access,
             background,

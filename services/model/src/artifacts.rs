@@ -75,6 +75,8 @@ pub struct ListArtifactsReply {
     pub result: Vec<ArtifactSummary>,
     /// Total number of artifacts.
     pub total: i64,
+    /// Whether more artifacts follow this page.
+    pub has_more: bool,
     /// Cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
@@ -121,6 +123,8 @@ pub struct SearchArtifactsRequest {
 pub struct SearchArtifactsReply {
     /// The artifacts.
     pub result: Vec<ArtifactHit>,
+    /// Whether more artifacts match than `limit`. How many is not counted.
+    pub has_more: bool,
     /// The owner's revision that this reply shows.
     pub revision: i64,
 }
@@ -209,6 +213,9 @@ pub struct UpdateArtifactRequest {
     /// The version that the caller read; the update is refused if the artifact changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
+    /// Whether the reply has the content; default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_content: Option<bool>,
 }
 
 /// Changes to an artifact. At least one of title, content, metadata and edits is required.
@@ -229,6 +236,8 @@ pub struct UpdateArtifactBody {
     pub edits: Option<Vec<ArtifactEdit>>,
     /// The version that the caller read. It has the same effect as `If-Match`.
     pub expected_version: Option<i64>,
+    /// Whether the reply has the content; default: true.
+    pub return_content: Option<bool>,
 }
 
 impl UpdateArtifactBody {
@@ -241,6 +250,7 @@ impl UpdateArtifactBody {
             metadata,
             edits,
             expected_version,
+            return_content,
         } = self;
         UpdateArtifactRequest {
             artifact_id,
@@ -249,6 +259,7 @@ impl UpdateArtifactBody {
             metadata,
             edits,
             expected_version,
+            return_content,
         }
     }
 }
@@ -273,9 +284,23 @@ pub struct ArtifactEdit {
 /// The artifact after an update.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct UpdateArtifactReply {
-    /// The artifact.
-    #[serde(flatten)]
-    pub artifact: Artifact,
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Its title, given or generated.
+    pub title: String,
+    /// Its content; absent if `return_content` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its newest version was created.
+    pub updated_at: Timestamp,
+    /// The number of its newest version, from 1; the `ETag` is this number in quotes.
+    pub version: i64,
     /// What happened, as a sentence.
     pub message: String,
     /// The owner's revision after the write.
@@ -327,6 +352,8 @@ pub struct ListArtifactVersionsReply {
     pub total_edits: i64,
     /// Earlier versions, newest first, at most 50, without the current one.
     pub recent_versions: Vec<ArtifactVersionSummary>,
+    /// Whether there are earlier versions than these. get_artifact_version returns each by its number.
+    pub has_more: bool,
     /// The owner's revision that this reply shows.
     pub revision: i64,
 }

@@ -35,6 +35,8 @@ pub struct Error {
     pub violations: Vec<Violation>,
     /// How long to wait before a retry, if a retry can help.
     pub retry_after: Option<Duration>,
+    /// The cursor before the oldest change that is kept, if the given cursor is older.
+    pub oldest_cursor: Option<Box<str>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -46,6 +48,7 @@ impl Error {
             message: message.into(),
             violations: Vec::new(),
             retry_after: None,
+            oldest_cursor: None,
             source: None,
         }
     }

@@ -17,8 +17,11 @@
 //! assert_eq!(filter.thread_id.unwrap().as_str(), "t1");
 //! ```
 
+#[macro_use]
+mod search;
 mod artifact;
 mod artifacts;
+mod changes;
 mod contexts;
 mod decode;
 mod entry;
@@ -35,7 +38,6 @@ mod object_text;
 mod operation;
 mod reason;
 mod scope;
-mod search;
 mod secret;
 mod shown_url;
 mod statistics;
@@ -44,12 +46,14 @@ mod thread;
 mod thread_set;
 mod time;
 mod variables;
+pub mod warnings;
 
 pub use artifact::{
     ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS,
     MAX_TITLE_CHARS, NewArtifact, TitleChange, check_content, invalid_input,
 };
 pub use artifacts::*;
+pub use changes::*;
 pub use contexts::*;
 pub use decode::{decode, decode_slice, unknown_field};
 pub use entry::*;

@@ -80,6 +80,32 @@ names! {
     }
 }
 
+names! {
+    /// What happened to an entry or an artifact.
+    ChangeOperation {
+        /// It was created.
+        Created "created",
+        /// It was updated.
+        Updated "updated",
+        /// It was deleted.
+        Deleted "deleted",
+        /// An earlier version of an artifact was restored.
+        Restored "restored",
+        /// It no longer satisfies the filters, or is gone. The caller may never have seen it.
+        Left "left",
+    }
+}
+
+names! {
+    /// What was changed.
+    ChangedEntity {
+        /// A context entry.
+        Context "context",
+        /// An artifact.
+        Artifact "artifact",
+    }
+}
+
 /// Declares the schema of a name in a reply: one of the names of an enum, or any other string, because a later version
 /// of the service may add names. Clients that are generated from this schema also read those.
 macro_rules! or_later {
@@ -108,6 +134,8 @@ macro_rules! or_later {
 }
 
 or_later! {
+    ChangeOperationOrLater: ChangeOperation,
+    ChangedEntityOrLater: ChangedEntity,
     FtsModeOrLater: FtsMode,
     FusionMethodOrLater: FusionMethod,
     OnlyOrLater: Only,

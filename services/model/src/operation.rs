@@ -9,6 +9,8 @@ pub enum Resource {
     Context,
     /// Artifacts and their versions.
     Artifact,
+    /// Changes of entries and artifacts.
+    Change,
     /// API keys, and information about the caller.
     ApiKey,
 }
@@ -123,6 +125,10 @@ operations! {
     RestoreArtifactVersion "restore_artifact_version" Artifact WRITE, Write;
     /// Compares two versions.
     DiffArtifactVersions "diff_artifact_versions" Artifact READ, Read;
+    /// Lists changes of entries and artifacts.
+    ListChanges "changes_since" Change READ, Read;
+    /// Follows changes of entries and artifacts.
+    Watch "watch" Change READ, Read;
     /// Creates an API key.
     CreateApiKey "create_api_key" ApiKey MANAGE, Write;
     /// Lists API keys.
@@ -163,6 +169,7 @@ impl Operation {
         match self.resource() {
             Resource::Context => "context.v1.ContextService",
             Resource::Artifact => "context.v1.ArtifactService",
+            Resource::Change => "context.v1.ChangeService",
             Resource::ApiKey => "context.v1.ApiKeyService",
         }
     }

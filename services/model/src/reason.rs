@@ -19,6 +19,12 @@ pub enum Reason {
     VersionMismatch,
     /// The idempotency key was already used with a different request.
     IdempotencyKeyReused,
+    /// The cursor is garbled or belongs to another owner.
+    CursorInvalid,
+    /// Changes after the cursor are no longer kept.
+    CursorCompacted,
+    /// The cursor does not belong to the history of this database, as after a restore or a failover.
+    ResyncRequired,
     /// The feature is turned off or cannot work in this installation.
     FeatureUnavailable,
     /// The reply would be larger than the message limit.
@@ -67,7 +73,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -75,6 +81,9 @@ impl Reason {
         Self::ApiKeyNotFound,
         Self::VersionMismatch,
         Self::IdempotencyKeyReused,
+        Self::CursorInvalid,
+        Self::CursorCompacted,
+        Self::ResyncRequired,
         Self::FeatureUnavailable,
         Self::ResultTooLarge,
         Self::RequestTooLarge,
@@ -110,6 +119,9 @@ impl Reason {
             Self::ApiKeyNotFound => "API_KEY_NOT_FOUND",
             Self::VersionMismatch => "VERSION_MISMATCH",
             Self::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
+            Self::CursorInvalid => "CURSOR_INVALID",
+            Self::CursorCompacted => "CURSOR_COMPACTED",
+            Self::ResyncRequired => "RESYNC_REQUIRED",
             Self::FeatureUnavailable => "FEATURE_UNAVAILABLE",
             Self::ResultTooLarge => "RESULT_TOO_LARGE",
             Self::RequestTooLarge => "REQUEST_TOO_LARGE",

@@ -89,7 +89,7 @@ macro_rules! search_request {
 }
 
 /// Reads the name of a parameter and returns its index in the list of known parameters.
-struct OneOf(&'static [&'static str]);
+pub(crate) struct OneOf(pub(crate) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for OneOf {
     type Value = usize;
@@ -178,6 +178,9 @@ search_request!(
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(minimum = 0, maximum = 1)]
         min_relevance: Option<f64>,
+        /// Whether each result has `highlighted`; default: false.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        highlight: Option<bool>,
     }
 );
 
@@ -222,6 +225,10 @@ pub struct SearchHit {
     /// A snippet with `<mark>` around the best hits; absent unless `highlight` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highlighted: Option<String>,
+    /// At most 300 characters of the text around what matches the query best, if `text_content` is cut and does not have
+    /// it; only in semantic and hybrid search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
 }
 
 /// The scores of one result. Which keys exist depends on the search; a key that exists may be null.
@@ -315,6 +322,8 @@ pub struct SearchContextReply {
     pub results: Vec<SearchHit>,
     /// Number of entries in `results`.
     pub count: i64,
+    /// Whether more entries follow this page. How many is not counted.
+    pub has_more: bool,
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
@@ -338,6 +347,8 @@ pub struct FtsSearchContextReply {
     pub results: Vec<SearchHit>,
     /// Number of entries in `results`.
     pub count: i64,
+    /// Whether more entries follow this page. How many is not counted.
+    pub has_more: bool,
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
@@ -359,6 +370,8 @@ pub struct SemanticSearchContextReply {
     pub results: Vec<SearchHit>,
     /// Number of entries in `results`.
     pub count: i64,
+    /// Whether more entries follow this page. How many is not counted.
+    pub has_more: bool,
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,
@@ -388,6 +401,8 @@ pub struct HybridSearchContextReply {
     pub results: Vec<SearchHit>,
     /// Number of entries in `results`.
     pub count: i64,
+    /// Whether more entries follow this page. How many is not counted.
+    pub has_more: bool,
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<QueryStats>,

@@ -92,6 +92,8 @@ pub struct ListThreadsReply {
     pub threads: Vec<Thread>,
     /// Total number of threads.
     pub total_threads: i64,
+    /// Whether more threads follow this page.
+    pub has_more: bool,
     /// The owner's revision that this reply shows.
     pub revision: i64,
 }

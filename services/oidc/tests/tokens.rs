@@ -241,7 +241,7 @@ async fn a_rotated_key_is_found_at_once_and_the_old_one_is_forgotten() {
 }
 
 #[tokio::test]
-async fn unknown_keys_make_nobody_ask_the_issuer_without_end() {
+async fn unknown_keys_cause_a_bounded_number_of_fetches() {
     let key = Key::rsa("r");
     let server = TestIssuer::start(&[&key]).await;
     let issuer = issuer(&server);
@@ -351,7 +351,7 @@ async fn keys_that_cannot_be_read_verify_nothing_and_replace_nothing() {
 }
 
 #[tokio::test]
-async fn a_discovery_document_of_somebody_else_is_not_followed() {
+async fn a_discovery_document_of_another_issuer_is_not_followed() {
     let key = Key::rsa("r");
     let server = TestIssuer::start(&[&key]).await;
     let keys = format!("{}/keys", server.url());

@@ -132,6 +132,7 @@ impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
             metadata,
             edits,
             expected_version,
+            return_content,
         } = request;
         let metadata = metadata
             .map(|m| object_from_pb(m, "metadata"))
@@ -143,6 +144,7 @@ impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
             metadata,
             edits: edits.map(|list| all(list.edits)),
             expected_version,
+            return_content,
         })
     }
 }
@@ -156,6 +158,7 @@ impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
             metadata,
             edits,
             expected_version,
+            return_content,
         } = request;
         let edits = edits.map(|edits| pb::ArtifactEditList { edits: all(edits) });
         Self {
@@ -165,6 +168,7 @@ impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
             metadata: metadata.as_ref().map(Object::from),
             edits,
             expected_version,
+            return_content,
         }
     }
 }
@@ -249,12 +253,27 @@ impl TryFrom<pb::GetArtifactResponse> for GetArtifactReply {
 impl From<UpdateArtifactReply> for pb::UpdateArtifactResponse {
     fn from(reply: UpdateArtifactReply) -> Self {
         let UpdateArtifactReply {
-            artifact,
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            version,
             message,
             revision,
         } = reply;
+        let artifact = pb::Artifact {
+            id,
+            title,
+            content: content.unwrap_or_default(),
+            metadata: Some(Object::from(&metadata)),
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            version,
+        };
         Self {
-            artifact: Some(artifact.into()),
+            artifact: Some(artifact),
             message,
             revision,
         }
@@ -270,8 +289,24 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
             message,
             revision,
         } = reply;
+        let Artifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            version,
+        } = artifact(updated)?;
         Ok(Self {
-            artifact: artifact(updated)?,
+            id,
+            title,
+            // No content is blank, so this one was not asked for.
+            content: Some(content).filter(|content| !content.is_empty()),
+            metadata,
+            created_at,
+            updated_at,
+            version,
             message,
             revision,
         })
@@ -327,12 +362,14 @@ impl From<ListArtifactsReply> for pb::ListArtifactsResponse {
         let ListArtifactsReply {
             result,
             total,
+            has_more,
             next_cursor,
             revision,
         } = reply;
         Self {
             artifacts: all(result),
             total,
+            has_more,
             next_cursor,
             revision,
         }
@@ -346,12 +383,14 @@ impl TryFrom<pb::ListArtifactsResponse> for ListArtifactsReply {
         let pb::ListArtifactsResponse {
             artifacts,
             total,
+            has_more,
             next_cursor,
             revision,
         } = reply;
         Ok(Self {
             result: try_all(artifacts)?,
             total,
+            has_more,
             next_cursor,
             revision,
         })
@@ -409,9 +448,14 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
 
 impl From<SearchArtifactsReply> for pb::SearchArtifactsResponse {
     fn from(reply: SearchArtifactsReply) -> Self {
-        let SearchArtifactsReply { result, revision } = reply;
+        let SearchArtifactsReply {
+            result,
+            has_more,
+            revision,
+        } = reply;
         Self {
             artifacts: all(result),
+            has_more,
             revision,
         }
     }
@@ -423,10 +467,12 @@ impl TryFrom<pb::SearchArtifactsResponse> for SearchArtifactsReply {
     fn try_from(reply: pb::SearchArtifactsResponse) -> Result<Self> {
         let pb::SearchArtifactsResponse {
             artifacts,
+            has_more,
             revision,
         } = reply;
         Ok(Self {
             result: try_all(artifacts)?,
+            has_more,
             revision,
         })
     }
@@ -475,6 +521,7 @@ impl From<ListArtifactVersionsReply> for pb::ListArtifactVersionsResponse {
             current_version,
             total_edits,
             recent_versions,
+            has_more,
             revision,
         } = reply;
         Self {
@@ -482,6 +529,7 @@ impl From<ListArtifactVersionsReply> for pb::ListArtifactVersionsResponse {
             current_version,
             total_edits,
             recent_versions: all(recent_versions),
+            has_more,
             revision,
         }
     }
@@ -496,6 +544,7 @@ impl TryFrom<pb::ListArtifactVersionsResponse> for ListArtifactVersionsReply {
             current_version,
             total_edits,
             recent_versions,
+            has_more,
             revision,
         } = reply;
         Ok(Self {
@@ -503,6 +552,7 @@ impl TryFrom<pb::ListArtifactVersionsResponse> for ListArtifactVersionsReply {
             current_version,
             total_edits,
             recent_versions: try_all(recent_versions)?,
+            has_more,
             revision,
         })
     }

@@ -14,6 +14,7 @@ pub mod v1 {
 #[macro_use]
 mod reply;
 mod artifacts;
+mod changes;
 mod keys;
 mod object;
 mod request;

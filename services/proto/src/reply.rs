@@ -191,6 +191,7 @@ impl TryFrom<SearchHit> for pb::ContextHit {
             scores,
             highlighted,
             relevance,
+            snippet,
         } = hit;
         Ok(Self {
             id,
@@ -213,6 +214,7 @@ impl TryFrom<SearchHit> for pb::ContextHit {
             }),
             highlighted,
             relevance,
+            snippet,
         })
     }
 }
@@ -238,6 +240,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             scores,
             highlighted,
             relevance,
+            snippet,
         } = hit;
         Ok(Self {
             id,
@@ -260,6 +263,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             }),
             highlighted,
             relevance,
+            snippet,
         })
     }
 }
@@ -353,8 +357,9 @@ macro_rules! search_reply {
             type Error = Error;
 
             fn try_from(reply: $model) -> Result<Self> {
-                let $model { $($field,)* results, count, stats, revision } = reply;
-                Ok(Self { $($field,)* results: try_all(results)?, count, stats: stats.map(Into::into), revision })
+                let $model { $($field,)* results, count, has_more, stats, revision } = reply;
+                let (results, stats) = (try_all(results)?, stats.map(Into::into));
+                Ok(Self { $($field,)* results, count, has_more, stats, revision })
             }
         }
 
@@ -362,8 +367,9 @@ macro_rules! search_reply {
             type Error = Error;
 
             fn try_from(reply: pb::$pb) -> Result<Self> {
-                let pb::$pb { $($field,)* results, count, stats, revision } = reply;
-                Ok(Self { $($field,)* results: try_all(results)?, count, stats: stats.map(Into::into), revision })
+                let pb::$pb { $($field,)* results, count, has_more, stats, revision } = reply;
+                let (results, stats) = (try_all(results)?, stats.map(Into::into));
+                Ok(Self { $($field,)* results, count, has_more, stats, revision })
             }
         }
     )*};
@@ -433,11 +439,13 @@ impl From<ListThreadsReply> for pb::ListThreadsResponse {
         let ListThreadsReply {
             threads,
             total_threads,
+            has_more,
             revision,
         } = reply;
         Self {
             threads: all(threads),
             total_threads,
+            has_more,
             revision,
         }
     }
@@ -450,11 +458,13 @@ impl TryFrom<pb::ListThreadsResponse> for ListThreadsReply {
         let pb::ListThreadsResponse {
             threads,
             total_threads,
+            has_more,
             revision,
         } = reply;
         Ok(Self {
             threads: try_all(threads)?,
             total_threads,
+            has_more,
             revision,
         })
     }

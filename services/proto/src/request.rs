@@ -306,7 +306,7 @@ impl From<DeleteContextBatchRequest> for pb::DeleteContextBatchRequest {
     }
 }
 
-fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
+pub(crate) fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
     let pb::Filter {
         thread_id,
         source,
@@ -352,7 +352,7 @@ fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
     })
 }
 
-fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
+pub(crate) fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
     if filters == FilterInput::default() {
         return None;
     }
@@ -424,7 +424,7 @@ macro_rules! search_request {
 search_request!(SearchContextRequest, {});
 search_request!(SemanticSearchContextRequest, { query, min_relevance });
 search_request!(FtsSearchContextRequest, { query, mode, highlight });
-search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, fusion_method, rrf_k, min_relevance });
+search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, fusion_method, rrf_k, min_relevance, highlight });
 
 impl From<pb::ListThreadsRequest> for ListThreadsRequest {
     fn from(request: pb::ListThreadsRequest) -> Self {

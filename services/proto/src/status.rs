@@ -7,16 +7,19 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 const DOMAIN: &str = "context-service";
+/// The key of the oldest cursor in the metadata of ErrorInfo.
+const OLDEST_CURSOR: &str = "oldest_cursor";
 
 /// The status of an error. The server decides which code a reason has.
 #[must_use]
 pub fn status_from_error(error: &Error, code: Code) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(
-        error.reason.as_str(),
-        DOMAIN,
-        HashMap::<String, String>::new(),
-    );
+    let metadata: HashMap<String, String> = error
+        .oldest_cursor
+        .iter()
+        .map(|cursor| (OLDEST_CURSOR.to_owned(), cursor.to_string()))
+        .collect();
+    details.set_error_info(error.reason.as_str(), DOMAIN, metadata);
     for violation in &error.violations {
         details.add_bad_request_violation(&violation.field, &violation.description);
     }
@@ -59,6 +62,10 @@ pub fn error_from_status(status: &Status) -> Error {
             })
             .collect();
     }
+    error.oldest_cursor = details
+        .error_info()
+        .and_then(|info| info.metadata.get(OLDEST_CURSOR))
+        .map(|cursor| cursor.as_str().into());
     error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
     error
 }
@@ -73,19 +80,22 @@ mod tests {
         let mut error = Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100")
             .with_retry_after(Duration::from_secs(2));
         error.reason = Reason::RateLimited;
+        error.oldest_cursor = Some("abc".into());
         let back = error_from_status(&status_from_error(&error, Code::ResourceExhausted));
         assert_eq!(
             (
                 back.reason,
                 &back.message,
                 &back.violations,
-                back.retry_after
+                back.retry_after,
+                back.oldest_cursor
             ),
             (
                 error.reason,
                 &error.message,
                 &error.violations,
-                error.retry_after
+                error.retry_after,
+                error.oldest_cursor
             )
         );
     }

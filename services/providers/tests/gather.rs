@@ -190,10 +190,10 @@ async fn a_bad_text_fails_its_caller_alone() {
         }
     }
     finish(first).await;
-    let asked = server.count() - 1 - SLOTS;
+    let requests = server.count() - 1 - SLOTS;
     assert!(
-        (3..=11).contains(&asked),
-        "28 callers, one of them bad: {asked} requests"
+        (3..=11).contains(&requests),
+        "28 callers, one of them bad: {requests} requests"
     );
 }
 

@@ -400,7 +400,7 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
 }
 
 #[tokio::test]
-async fn a_text_that_the_server_fails_at_keeps_nobody_from_asking() {
+async fn a_text_that_the_server_fails_at_does_not_block_other_calls() {
     let fails = |request: &Seen, _| match request.body["input"][0].as_str() {
         Some(text) if text.contains("poison") => {
             Reply::Status(500, &[], json!({"error": "json: unsupported value: NaN"}))
@@ -467,9 +467,9 @@ async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
             _ => Reply::Truncated,
         })
         .await;
-        let asked = embedder.embed(texts(1), Role::Query);
-        let answered = tokio::time::timeout(Duration::from_secs(10), asked).await;
-        let error = answered.expect("three attempts in time").unwrap_err();
+        let embedding = embedder.embed(texts(1), Role::Query);
+        let outcome = tokio::time::timeout(Duration::from_secs(10), embedding).await;
+        let error = outcome.expect("three attempts in time").unwrap_err();
         assert!(error.may_pass(), "{fault}: {error}");
         assert_eq!(server.count(), 4, "{fault}: three attempts");
     }

@@ -188,8 +188,8 @@ async fn overload_is_tried_again_after_the_pause_the_server_asks_for() {
 #[tokio::test]
 async fn several_requests_of_a_call_fail_and_come_back_as_one() {
     let is_back = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&is_back);
-    let server = Server::start(move |request, _| match asked.load(Ordering::SeqCst) {
+    let answers = Arc::clone(&is_back);
+    let server = Server::start(move |request, _| match answers.load(Ordering::SeqCst) {
         false => Reply::Status(
             503,
             &[],

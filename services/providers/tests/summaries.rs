@@ -45,7 +45,7 @@ fn recorded(dialect: SummaryDialect, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_and_read_as_it_documents() {
+async fn every_provider_gets_the_request_that_it_documents_and_its_response_is_read() {
     for dialect in DIALECTS {
         let server =
             Server::start(move |_, _| Reply::Json(recorded(dialect, " Two boats met.\n\0"))).await;

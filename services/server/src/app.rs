@@ -16,6 +16,7 @@ use context_model::{Error, Limits, Operation, Reason, Result};
 use context_oidc::Issuer;
 use context_store::call::Turn;
 use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Admission, Holder, Slot};
 use crate::config::{Auth, Config};
@@ -44,6 +45,10 @@ pub struct App {
     pub public: Arc<Admission>,
     /// Authenticates callers; `None` if authentication is off.
     pub authenticator: Option<Authenticator>,
+    /// Slots for streams of changes.
+    pub streams: Arc<Admission>,
+    /// Cancelled when the service begins to stop.
+    pub drain: CancellationToken,
     admission: Arc<Admission>,
     request_timeout: Duration,
 }
@@ -83,6 +88,8 @@ impl App {
             request_log: Arc::default(),
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
+            streams: Admission::new(count(load.watch_max_streams), 0, shared),
+            drain: CancellationToken::new(),
             admission: Admission::new(
                 count(load.max_concurrent_requests),
                 count(load.request_queue),

@@ -1,12 +1,12 @@
 //! Authenticates a request by its headers.
 
-use context_engine::Authenticated;
+use context_engine::{Authenticated, Caller};
 use context_model::{Operation, Reason, Result};
 use http::{HeaderMap, header};
 
 use crate::app::App;
 use crate::logging;
-use crate::who::unauthenticated;
+use crate::who::{Who, unauthenticated};
 
 /// The operation in the audit log when a caller exceeds its rate: the rate covers all operations
 /// together.
@@ -46,6 +46,37 @@ pub async fn authenticate(
             .inspect_err(|error| authenticator.denied(&holder, ANY_OPERATION, error.reason))?;
     }
     Ok(Some(holder))
+}
+
+/// The credentials of a request that lasts longer than a key may stay valid.
+pub struct Credentials(Option<String>);
+
+impl Credentials {
+    /// The credentials in these headers.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
+        Self(credentials(headers).map(str::to_owned))
+    }
+
+    /// The caller of this operation with the rights that its credentials have now. It costs a look-up in memory, and a
+    /// read of the key twice a second.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` if they are no longer valid; `SCOPE_MISSING`; the error that prevented the check.
+    pub async fn caller(&self, app: &App, who: &Who, operation: Operation) -> Result<Caller> {
+        let before = who.caller();
+        let Some(authenticator) = &app.authenticator else {
+            return Ok(before.clone());
+        };
+        let header = self.0.as_deref().ok_or_else(unauthenticated)?;
+        let holder = authenticator.authenticate(header).await?;
+        let caller = Caller {
+            memory: before.memory.clone(),
+            ..Caller::clone(&holder.caller)
+        };
+        caller.require(operation)?;
+        Ok(caller)
+    }
 }
 
 /// The value of the `Authorization` header; `None` if it is missing or sent twice.

@@ -82,6 +82,7 @@ impl Places {
     pub fn banner(&self) -> String {
         let mut text = format!("context-service {} is ready\n", env!("CARGO_PKG_VERSION"));
         if let Some(address) = self.address {
+            let _ = writeln!(text, "  page      http://{address}/");
             let _ = writeln!(
                 text,
                 "  REST      http://{address}/v1   (explorer: http://{address}/docs)"

@@ -216,8 +216,10 @@ async fn question(stream: UnixStream) -> Option<(hmac::Key, Answer)> {
     let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
     let key = key_of(&nonce)?;
     let body = serde_json::to_string(&Question { nonce }).ok()?;
-    let asked = ask(stream, SETTINGS_ROUTE, &body);
-    let answer = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await.ok()?;
+    let response = ask(stream, SETTINGS_ROUTE, &body);
+    let answer = tokio::time::timeout(RESPONSE_TIMEOUT, response)
+        .await
+        .ok()?;
     Some((key, serde_json::from_str(&answer.ok()?).ok()?))
 }
 
@@ -227,8 +229,8 @@ async fn stop(config: &Config) -> bool {
     let Ok(stream) = UnixStream::connect(&socket).await else {
         return true;
     };
-    let asked = ask(stream, STOP_UNUSED_ROUTE, "");
-    let Ok(Ok(_)) = tokio::time::timeout(RESPONSE_TIMEOUT, asked).await else {
+    let response = ask(stream, STOP_UNUSED_ROUTE, "");
+    let Ok(Ok(_)) = tokio::time::timeout(RESPONSE_TIMEOUT, response).await else {
         return false;
     };
     let deadline = Instant::now() + STOP_TIMEOUT;

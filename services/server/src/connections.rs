@@ -123,6 +123,7 @@ impl Connections {
     pub fn new(app: Arc<App>, limits: ConnectionLimits) -> Self {
         let per_listener = limits.per_listener.min(Semaphore::MAX_PERMITS);
         Self {
+            drain: app.drain.clone(),
             app,
             limits: ConnectionLimits {
                 per_listener,
@@ -130,7 +131,6 @@ impl Connections {
             },
             tracker: TaskTracker::new(),
             open: watch::Sender::new(0),
-            drain: CancellationToken::new(),
             cut: CancellationToken::new(),
         }
     }

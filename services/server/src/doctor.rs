@@ -547,7 +547,7 @@ async fn ports(config: &Config, found: &mut Examination) {
             Err(error) => found.line(
                 false,
                 "port",
-                format_args!("{address} cannot be listened on ({error}); set {setting}"),
+                format_args!("cannot listen on {address}: {error}; set {setting}"),
             ),
         }
     }

@@ -150,7 +150,9 @@ async fn admit(
         // With authentication on, the socket serves every owner, not only the operator.
         _ if peer == Some(Peer::Unix) && holder.is_none() => Payer::Operator,
         Some(Resource::ApiKey) => Payer::KeysOf(owner),
-        Some(Resource::Context | Resource::Artifact) | None => Payer::Owner(owner),
+        Some(Resource::Context | Resource::Artifact | Resource::Change) | None => {
+            Payer::Owner(owner)
+        }
     };
     let lease = lease(app, &payer, request)?;
     let who = Who::new(holder, peer, operation, lease.clone());

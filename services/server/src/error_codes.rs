@@ -18,6 +18,9 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
+        Reason::CursorInvalid => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
+        Reason::CursorCompacted => (Code::OutOfRange, StatusCode::GONE),
+        Reason::ResyncRequired => (Code::FailedPrecondition, StatusCode::GONE),
         // Not 501: the feature is off by configuration, and a 5xx status would trigger alerts.
         Reason::FeatureUnavailable => (Code::FailedPrecondition, StatusCode::CONFLICT),
         // The request is valid, but its result is too large. 413 would blame the request body.
@@ -59,6 +62,9 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::ApiKeyNotFound => "No such API key",
         Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
+        Reason::CursorInvalid => "The cursor is not one of this owner",
+        Reason::CursorCompacted => "Changes after the cursor are no longer kept",
+        Reason::ResyncRequired => "The cursor does not belong to this history",
         Reason::FeatureUnavailable => "The feature is off",
         Reason::ResultTooLarge => "The result is too large",
         Reason::RequestTooLarge => "The request is too large",
@@ -98,6 +104,11 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::IdempotencyKeyReused => {
             "Use a new key for a new request; a retry must repeat the request exactly."
         }
+        Reason::CursorInvalid => "Use a cursor exactly as a reply gave it to this owner.",
+        Reason::CursorCompacted => {
+            "Read all entries again and continue with a new cursor; `oldest_cursor` lists what is still kept."
+        }
+        Reason::ResyncRequired => "Read all entries again and continue with a new cursor.",
         Reason::FeatureUnavailable => {
             "Turn on the setting that the message names, or use another search."
         }

@@ -67,6 +67,10 @@ pub struct Metrics {
     frequent: Vec<[OnceLock<(Counter, Histogram)>; 2]>,
     /// Operations that are running or waiting for a slot.
     pub in_flight: Gauge,
+    /// Open streams of changes.
+    pub streams: Gauge,
+    /// Lists of changes that wait for the next change.
+    pub waiting_lists: Gauge,
     /// Open connections.
     pub connections: Gauge,
     /// Connections that were refused because their address had reached its limit.
@@ -123,6 +127,11 @@ impl Default for Metrics {
             "requests_in_flight",
             "Operations that are running or waiting for a slot",
         );
+        let streams = gauge("watch_streams", "Open streams of changes");
+        let waiting_lists = gauge(
+            "waiting_lists",
+            "Lists of changes that wait for the next change",
+        );
         let connections = gauge("connections", "Open connections");
         let body_bytes = gauge("body_bytes", "Bytes held by requests and replies");
         let key_verifications = gauge(
@@ -164,6 +173,8 @@ impl Default for Metrics {
             durations,
             frequent: Operation::ALL.iter().map(|_| Default::default()).collect(),
             in_flight,
+            streams,
+            waiting_lists,
             connections,
             refused_connections,
             body_bytes,

@@ -88,6 +88,10 @@ pub struct ProblemBody {
     reason: &'static str,
     /// The invalid fields; empty if the error is not about fields.
     violations: Vec<Violation>,
+    /// The cursor before the oldest change that is kept; only with the reason `CURSOR_COMPACTED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    oldest_cursor: Option<Box<str>>,
 }
 
 impl ProblemBody {
@@ -103,6 +107,7 @@ impl ProblemBody {
             instance: request_id.to_owned(),
             reason: error.reason.as_str(),
             violations: error.violations.clone(),
+            oldest_cursor: error.oldest_cursor.clone(),
         }
     }
 }

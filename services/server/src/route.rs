@@ -7,9 +7,9 @@ use Operation::{
     CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteContext,
     DeleteContextBatch, DiffArtifactVersions, FtsSearchContext, GetApiKey, GetArtifact,
     GetArtifactVersion, GetContextByIds, GetStatistics, HybridSearchContext, ListApiKeys,
-    ListArtifactVersions, ListArtifacts, ListThreads, RestoreArtifactVersion, SearchArtifacts,
-    SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch, UpdateApiKey,
-    UpdateArtifact, UpdateContext, UpdateContextBatch,
+    ListArtifactVersions, ListArtifacts, ListChanges, ListThreads, RestoreArtifactVersion,
+    SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch,
+    UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
 };
 
 /// The REST routes, by method and path template.
@@ -71,6 +71,8 @@ const REST: &[(Method, &str, Operation)] = &[
         "/v1/artifacts/{artifact_id}/diff",
         DiffArtifactVersions,
     ),
+    (Method::GET, "/v1/changes", ListChanges),
+    (Method::GET, "/v1/watch", Watch),
     (Method::POST, "/v1/api-keys", CreateApiKey),
     (Method::GET, "/v1/api-keys", ListApiKeys),
     (Method::GET, "/v1/api-keys/{key_id}", GetApiKey),

@@ -306,7 +306,9 @@ fn serve(
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
     let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES)
         .and(NotForContentType::GRPC)
-        .and(NotForContentType::IMAGES);
+        .and(NotForContentType::IMAGES)
+        // A compressor would hold frames back.
+        .and(NotForContentType::SSE);
     router
         .fallback(unknown)
         .layer(axum::middleware::from_fn_with_state(
@@ -343,6 +345,7 @@ fn cors(origins: &[String]) -> tower::util::Either<CorsLayer, tower::layer::util
                 header::IF_MATCH,
                 header::IF_NONE_MATCH,
                 name("idempotency-key"),
+                name("last-event-id"),
                 name("x-request-id"),
                 name("x-grpc-web"),
                 name("x-user-agent"),

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_nobody_answers_on_is_replaced_and_one_that_is_answered_is_not() {
+    async fn a_socket_without_a_listener_is_replaced_and_one_with_a_listener_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("inner").join("s.sock");
         let (socket, listener) = Socket::bind(&path).await.unwrap();

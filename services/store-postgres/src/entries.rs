@@ -215,10 +215,12 @@ pub(crate) struct Loaded {
     pub entries: Vec<(StoredEntry, f64)>,
     /// The entries that have images, and the number of their images.
     pub with_images: Vec<(i64, i64)>,
+    /// Whether the statement found more entries than were read.
+    pub has_more: bool,
     bytes: u64,
 }
 
-/// Runs a page's statement.
+/// Runs a page's statement, and reads at most `limit` entries.
 ///
 /// # Errors
 /// `RESULT_TOO_LARGE` when two or more entries exceed the byte limit of the selection. Reading stops there.
@@ -226,11 +228,16 @@ pub(crate) async fn load(
     conn: &mut AsyncPgConnection,
     statement: Fragment<'_>,
     selection: &RowSelection,
+    limit: usize,
 ) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
     sql::each_in_order::<PageColumns, PageRow, _>(conn, statement, Failure::Database, |row| {
         loaded.revision = Some(row.revision);
         loaded.matches = row.matches.unwrap_or_default();
+        if loaded.entries.len() == limit {
+            loaded.has_more = true;
+            return Ok(());
+        }
         let Some(Paged {
             entry,
             score,

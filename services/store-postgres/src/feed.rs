@@ -1,7 +1,9 @@
 //! The feed of changes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use context_store::{Change, ChangeRow, ChangeStore, Feed, OwnerId, Read, Result};
+use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -14,14 +16,18 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl ChangeStore for PostgresStore {
-    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32) -> Result<Feed> {
+    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed> {
         let statement_timeout = self.statement_timeout();
         let page = Page {
             from,
             limit,
             statement_timeout,
         };
-        self.read(owner, Read::default(), page).await
+        self.read(owner, read, page).await
+    }
+
+    fn news(&self) -> &Arc<News> {
+        &self.inner.commits.news
     }
 }
 
@@ -95,9 +101,15 @@ impl Reading for Page {
             .get_result(conn)
             .await
             .optional()?;
+        let reached = head.as_ref().map_or(0, |(revision, _)| *revision);
+        let is_behind = reached < self.from && read::is_standby(conn).await?;
         let Some((revision, incarnation)) = head else {
             read::commit(conn).await?;
-            return Ok(None);
+            let feed = Feed {
+                is_behind,
+                ..Feed::of_no_owner()
+            };
+            return Ok(Some((0, feed)));
         };
         let oldest: Option<i64> = of_owner()
             .select(min(changes::revision))
@@ -115,6 +127,7 @@ impl Reading for Page {
             incarnation,
             revision,
             oldest: oldest.unwrap_or(revision + 1),
+            is_behind,
             changes: rows
                 .into_iter()
                 .map(|row| Change::try_from(ChangeRow::from(row)))

@@ -85,7 +85,7 @@ pub(crate) async fn claim<T: Recorded>(
     key: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<Written<T>>, Failure> {
-    let unfinished = (
+    let without_outcome = (
         idempotency::request_hash.eq(&key.request_hash[..]),
         idempotency::outcome.eq(""),
         idempotency::revision.eq(0),
@@ -95,11 +95,11 @@ pub(crate) async fn claim<T: Recorded>(
         .values((
             idempotency::owner_id.eq(owner.as_str()),
             idempotency::key.eq(&key.key),
-            unfinished,
+            without_outcome,
         ))
         .on_conflict((idempotency::owner_id, idempotency::key))
         .do_update()
-        .set(unfinished);
+        .set(without_outcome);
     let claim = diesel::query_dsl::methods::FilterDsl::filter(
         claim,
         idempotency::at.le(Idempotency::forgotten_up_to(now)),

@@ -27,6 +27,7 @@ mod fts;
 mod idempotency;
 mod images;
 mod keys;
+mod news;
 mod open;
 mod owners;
 mod pg;

@@ -60,6 +60,7 @@ impl Reading for Get {
     fn empty(&self) -> SearchPage {
         SearchPage {
             entries: Vec::new(),
+            has_more: false,
             revision: 0,
             plan: Vec::new(),
         }
@@ -71,11 +72,13 @@ impl Reading for Get {
         owner: &OwnerId,
     ) -> Result<Option<(i64, SearchPage)>, Failure> {
         // One statement sees one state. Only reading images takes a second statement.
-        let mut loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
+        let mut loaded =
+            entries::load(conn, self.statement(owner), &self.selection, usize::MAX).await?;
         if self.selection.images {
             if !loaded.with_images.is_empty() {
                 begin(conn, self.statement_timeout).await?;
-                loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
+                loaded =
+                    entries::load(conn, self.statement(owner), &self.selection, usize::MAX).await?;
                 entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
                 commit(conn).await?;
             } else {
@@ -154,6 +157,7 @@ impl Reading for Search {
     fn empty(&self) -> SearchPage {
         SearchPage {
             entries: Vec::new(),
+            has_more: false,
             revision: 0,
             plan: Vec::new(),
         }
@@ -176,7 +180,8 @@ impl Reading for Search {
         } else {
             Vec::new()
         };
-        let mut loaded = entries::load(conn, statement, &self.selection).await?;
+        let mut loaded =
+            entries::load(conn, statement, &self.selection, self.page.limit as usize).await?;
         if self.selection.images {
             entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
         }
@@ -197,7 +202,7 @@ impl Search {
              ON e.owner_id = o.owner_id WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC",
             entries::page_columns(&self.selection),
             filter::compile(&self.filter, owner.as_str(), &self.indexed),
-            limits(self.page),
+            limits(self.page.and_one()),
             Bind::text(owner.as_str()),
         )
         .cached()
@@ -216,12 +221,13 @@ fn limits(page: Page) -> Fragment<'static> {
 }
 
 fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
-    let revision = loaded.revision?;
+    let (revision, has_more) = (loaded.revision?, loaded.has_more);
     let entries = loaded.entries.into_iter().map(|(entry, _)| entry).collect();
     Some((
         revision,
         SearchPage {
             entries,
+            has_more,
             revision,
             plan,
         },
@@ -238,6 +244,7 @@ impl Reading for Ranked {
     fn empty(&self) -> FtsPage {
         FtsPage {
             entries: Vec::new(),
+            has_more: false,
             used_fallback: false,
             capped_at: None,
             revision: 0,
@@ -257,13 +264,16 @@ impl Reading for Ranked {
             self.statement_timeout,
         )
         .await?;
+        let limit = self.page.limit as usize;
         let mut query = &self.search.query.query;
-        let mut loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
+        let mut loaded =
+            entries::load(conn, self.statement(owner, query), &self.selection, limit).await?;
         let mut used_fallback = false;
         if let (0, Some(fallback)) = (loaded.matches, &self.search.query.fallback) {
             query = fallback;
             used_fallback = true;
-            loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
+            loaded =
+                entries::load(conn, self.statement(owner, query), &self.selection, limit).await?;
         }
         let plan = if self.selection.explain {
             sql::explain(conn, &self.statement(owner, query)).await?
@@ -290,6 +300,7 @@ impl Reading for Ranked {
             revision,
             FtsPage {
                 entries,
+                has_more: loaded.has_more,
                 used_fallback,
                 capped_at,
                 revision,
@@ -306,7 +317,7 @@ impl Ranked {
             query,
             &self.filter,
             owner.as_str(),
-            self.page,
+            self.page.and_one(),
             &self.indexed,
             &self.language,
         );

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::delete_entries::DeleteEntries;
 use crate::fts::{self, Language};
 use crate::idempotency::{CountBytes, IsRecorded};
+use crate::news::{self, Commits, Server};
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::Ids;
 use crate::pg::connection::AsyncPgConnection;
@@ -61,10 +62,13 @@ const STATEMENTS_OF_A_WRITE: u32 = 4;
 /// A PostgreSQL database, shared by any number of services.
 pub struct PostgresStore {
     pub(crate) inner: Arc<Inner>,
+    /// Exchanges news of commits with the other services.
+    exchanging: tokio::task::AbortHandle,
 }
 
 pub(crate) struct Inner {
     pub pool: Pool,
+    pub commits: Commits,
     ids: Ids,
     pub vectors: VectorState,
     /// Records damage reported by the server. Writes are rejected from then on.
@@ -104,8 +108,14 @@ impl PostgresStore {
             source,
         };
         let pool = Pool::new(&config, &opened.tls).map_err(schema)?;
+        let server = Server {
+            target: config.target.clone(),
+            tls: opened.tls.clone(),
+            timeout: config.connect_timeout,
+        };
         let inner = Inner {
             pool,
+            commits: Commits::default(),
             ids: Ids::default(),
             vectors: VectorState::new(opened.has_vectors, config.ef_search),
             soundness: Soundness::default(),
@@ -130,8 +140,14 @@ impl PostgresStore {
             .await
             .map_err(|error| schema(error.into()))?;
         lease.give_back();
+        let inner = Arc::new(inner);
+        let of_task = Arc::clone(&inner);
+        let exchanging = tokio::spawn(async move {
+            news::exchange(&of_task.commits, &server, &of_task.pool).await;
+        });
         Ok(Self {
-            inner: Arc::new(inner),
+            inner,
+            exchanging: exchanging.abort_handle(),
         })
     }
 
@@ -150,6 +166,9 @@ impl PostgresStore {
         let running = Running::new(&inner);
         let writing = tokio::spawn(async move {
             let written = inner.write(lease, &owner, &options, &work).await;
+            if let Ok(written) = &written {
+                inner.commits.announce(&owner, written.revision);
+            }
             drop(running);
             written
         });
@@ -737,10 +756,17 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) {
+        self.exchanging.abort();
         self.inner.pool.close();
         let mut running = self.inner.running.subscribe();
         let _ =
             tokio::time::timeout(CLOSE_TIMEOUT, running.wait_for(|running| *running == 0)).await;
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.exchanging.abort();
     }
 }
 

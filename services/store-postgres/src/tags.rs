@@ -30,7 +30,7 @@ pub(crate) async fn add(
     Ok(())
 }
 
-/// Removes the entries and their tags from the index.
+/// Removes these pairs of an entry's id and a tag from the index.
 pub(crate) async fn remove(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

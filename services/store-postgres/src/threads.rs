@@ -133,9 +133,9 @@ pub(crate) async fn write(
     owner: &OwnerId,
     rows: &[&ThreadState],
 ) -> Result<(), Failure> {
-    let (kept, gone): (Vec<&ThreadState>, Vec<&ThreadState>) =
+    let (remaining, deleted): (Vec<&ThreadState>, Vec<&ThreadState>) =
         rows.iter().partition(|row| row.entry_count > 0);
-    if let [row] = kept.as_slice() {
+    if let [row] = remaining.as_slice() {
         let update = diesel::update(threads::table.find((owner.as_str(), &row.thread_id))).set((
             threads::entry_count.eq(row.entry_count),
             threads::user_count.eq(row.user_count),
@@ -148,8 +148,9 @@ pub(crate) async fn write(
             threads::last_hash.eq(row.last_hash),
         ));
         fixed!(update).send(conn).await?;
-    } else if !kept.is_empty() {
-        let ints = |value: fn(&ThreadState) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
+    } else if !remaining.is_empty() {
+        let ints =
+            |value: fn(&ThreadState) -> i64| Bind::ints(remaining.iter().map(|row| value(row)));
         // Raw SQL for `unnest`: one text for any number of rows.
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
                       multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \
@@ -159,7 +160,8 @@ pub(crate) async fn write(
                       WHERE t.owner_id = ? AND t.thread_id = n.thread_id";
         let binds = vec![
             Bind::Texts(
-                kept.iter()
+                remaining
+                    .iter()
                     .map(|row| row.thread_id.as_str().into())
                     .collect(),
             ),
@@ -171,7 +173,8 @@ pub(crate) async fn write(
             ints(|row| row.last_entry),
             ints(|row| row.last_id),
             Bind::Texts(
-                kept.iter()
+                remaining
+                    .iter()
                     .map(|row| row.last_source.as_str().into())
                     .collect(),
             ),
@@ -180,8 +183,8 @@ pub(crate) async fn write(
         ];
         sql::send(conn, Fragment::prepared(update, binds)).await?;
     }
-    if !gone.is_empty() {
-        let names: Vec<&str> = gone.iter().map(|row| row.thread_id.as_str()).collect();
+    if !deleted.is_empty() {
+        let names: Vec<&str> = deleted.iter().map(|row| row.thread_id.as_str()).collect();
         let delete = diesel::delete(
             threads::table
                 .filter(threads::owner_id.eq(owner.as_str()))

@@ -1,4 +1,4 @@
-//! Writing the rows of changes.
+//! Writes the rows of `changes`, the owner's change feed.
 
 use context_model::Source;
 use context_store::{Change, Changed};

@@ -72,8 +72,8 @@ impl ContextWindows {
             return Ok(String::new());
         }
         let key = (position.owner, position.thread_id.to_owned());
-        let kept = self.young.remove(&key).or_else(|| self.old.remove(&key));
-        let mut turns = match (kept, newest) {
+        let cached = self.young.remove(&key).or_else(|| self.old.remove(&key));
+        let mut turns = match (cached, newest) {
             (_, None) => VecDeque::new(),
             // A different newest row means that a request was undone or that an entry was deleted. A later time means
             // that the cached entry was stored with a wrong clock.

@@ -1,7 +1,9 @@
 //! The feed of changes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use context_store::{Change, ChangeRow, ChangeStore, Feed, OwnerId, Read, Result};
+use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -57,21 +59,20 @@ impl From<Row> for ChangeRow {
 
 #[async_trait]
 impl ChangeStore for SqliteStore {
-    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32) -> Result<Feed> {
-        self.read(
-            &self.points,
-            owner,
-            Read::default(),
-            move |conn, owner| match owner {
-                Some(owner) => read(conn, owner, from, limit),
-                None => Ok(Feed::of_no_owner()),
-            },
-        )
+    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed> {
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => page(conn, owner, from, limit),
+            None => Ok(Feed::of_no_owner()),
+        })
         .await
+    }
+
+    fn news(&self) -> &Arc<News> {
+        &self.news
     }
 }
 
-fn read(conn: &mut SqliteConnection, owner: &Owner, from: i64, limit: u32) -> Result<Feed> {
+fn page(conn: &mut SqliteConnection, owner: &Owner, from: i64, limit: u32) -> Result<Feed> {
     let of_owner = || changes::table.filter(changes::owner.eq(owner.owner));
     let incarnation = owners::table
         .find(owner.owner)
@@ -93,6 +94,7 @@ fn read(conn: &mut SqliteConnection, owner: &Owner, from: i64, limit: u32) -> Re
         incarnation,
         revision: owner.revision,
         oldest: oldest.unwrap_or(owner.revision + 1),
+        is_behind: false,
         changes: rows
             .into_iter()
             .map(|row| Change::try_from(ChangeRow::from(row)))

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn gathering_ends_with_enough_items_with_its_patience_and_with_the_queue() {
+    fn gathering_ends_with_enough_items_at_its_timeout_and_when_the_queue_closes() {
         const FOREVER: Duration = Duration::from_secs(3600);
         let queue = Queue::new(10, 1000);
         queue.push(Item(1)).unwrap();

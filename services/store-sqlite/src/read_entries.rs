@@ -46,6 +46,7 @@ pub(crate) fn get(
     entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
     Ok(SearchPage {
         entries,
+        has_more: false,
         revision: owner.revision,
         plan: Vec::new(),
     })
@@ -93,8 +94,16 @@ pub(crate) fn search(
     indexed: &[MetadataPath],
     selection: &RowSelection,
 ) -> Result<SearchPage, StoreError> {
-    let selected = filter::select(conn, filter, owner.owner, page, indexed, owner.entry_count)
-        .map_err(store_error)?;
+    let mut selected = filter::select(
+        conn,
+        filter,
+        owner.owner,
+        page.and_one(),
+        indexed,
+        owner.entry_count,
+    )
+    .map_err(store_error)?;
+    let has_more = page.cut(&mut selected.row_ids);
     let entries = entries::load(conn, owner.owner, &selected.row_ids, selection)?;
     let plan = if selection.explain {
         selected.statement.explain(conn).map_err(store_error)?
@@ -103,6 +112,7 @@ pub(crate) fn search(
     };
     Ok(SearchPage {
         entries,
+        has_more,
         revision: owner.revision,
         plan,
     })
@@ -119,11 +129,13 @@ pub(crate) fn ranked(
     selection: &RowSelection,
 ) -> Result<FtsPage, StoreError> {
     let Found {
-        rows,
+        mut rows,
         used_fallback,
         capped_at,
         statement,
-    } = fts::search(conn, search, filter, owner.owner, page, indexed).map_err(store_error)?;
+    } = fts::search(conn, search, filter, owner.owner, page.and_one(), indexed)
+        .map_err(store_error)?;
+    let has_more = page.cut(&mut rows);
     let row_ids: Vec<i64> = rows.iter().map(|(row_id, _)| *row_id).collect();
     let scores: HashMap<i64, f64> = rows
         .into_iter()
@@ -142,6 +154,7 @@ pub(crate) fn ranked(
     });
     Ok(FtsPage {
         entries: scored.collect(),
+        has_more,
         used_fallback,
         capped_at,
         revision: owner.revision,

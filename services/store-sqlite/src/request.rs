@@ -1,6 +1,6 @@
 //! A write request: its work, its idempotency key and its reply.
 
-use context_store::{OwnerId, Recorded, StoreError, WriteOptions, Written};
+use context_store::{News, OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
@@ -23,6 +23,8 @@ pub(crate) struct Request<T, W> {
     pub work: W,
     pub reply: oneshot::Sender<Result<Written<T>, StoreError>>,
     pub outcome: Option<Result<Written<T>, StoreError>>,
+    /// Whether it deleted the owner.
+    pub erased: bool,
 }
 
 impl<T, W> Weight for Request<T, W> {
@@ -75,6 +77,7 @@ where
         let outcome = (self.work)(&mut transaction)?;
         transaction.end_commit()?;
         let erased = transaction.erased;
+        self.erased = erased;
         let owner = transaction.owner;
         let written = Written {
             outcome,
@@ -94,6 +97,13 @@ where
 
     fn reject(&mut self, error: StoreError) {
         self.outcome = Some(Err(error));
+    }
+
+    fn announce(&self, news: &News) {
+        if let Some(Ok(written)) = &self.outcome {
+            let revision = if self.erased { 0 } else { written.revision };
+            news.announce(&self.owner, revision);
+        }
     }
 
     fn answer(self: Box<Self>) {

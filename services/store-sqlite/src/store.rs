@@ -9,7 +9,7 @@ use context_model::{
 };
 use context_store::{
     ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch,
-    Idempotency, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
+    Idempotency, KeyStore, News, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
     SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore,
     ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
@@ -53,6 +53,8 @@ pub struct SqliteStore {
     pub(crate) indexed: Arc<[MetadataPath]>,
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
+    /// Announces commits.
+    pub(crate) news: Arc<News>,
     /// Records damage reported by the database. Writes are rejected after that.
     soundness: Arc<Soundness>,
     /// Connections for lookups that are certainly short.
@@ -141,6 +143,7 @@ impl SqliteStore {
 
         let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
         let counters = Arc::new(Counters::default());
+        let news = Arc::new(News::default());
         let writer = Writer {
             conn: Some(conn),
             settings: opened.settings,
@@ -156,6 +159,7 @@ impl SqliteStore {
                 vectors: open_vectors,
             },
             counters: Arc::clone(&counters),
+            news: Arc::clone(&news),
             soundness: Arc::clone(&soundness),
             lock: opened.lock,
             group_window: GroupWindow::default(),
@@ -173,6 +177,7 @@ impl SqliteStore {
             indexed: opened.indexed.into(),
             writes,
             counters,
+            news,
             soundness,
             inline,
             points: points.handle(),
@@ -229,6 +234,7 @@ impl SqliteStore {
             work,
             reply,
             outcome: None,
+            erased: false,
         };
         self.push(Box::new(request))?;
         answer.await.unwrap_or(Err(StoreError::Closed))
@@ -533,6 +539,7 @@ impl Store for SqliteStore {
                 }
                 None => Ok(FtsPage {
                     entries: Vec::new(),
+                    has_more: false,
                     used_fallback: false,
                     capped_at: None,
                     revision: 0,
@@ -732,6 +739,7 @@ fn reaches(read: Read, owner: Option<&Owner>) -> bool {
 fn no_entries() -> SearchPage {
     SearchPage {
         entries: Vec::new(),
+        has_more: false,
         revision: 0,
         plan: Vec::new(),
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use context_store::{Soundness, StoreError};
+use context_store::{News, Soundness, StoreError};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -50,6 +50,8 @@ pub(crate) trait Job: Weight + Send {
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
     /// Stores the error of a request that was undone, until the others are committed.
     fn reject(&mut self, error: StoreError);
+    /// Announces what was committed.
+    fn announce(&self, _news: &News) {}
     /// Sends the reply.
     fn answer(self: Box<Self>);
 }
@@ -89,6 +91,7 @@ pub(crate) struct Writer {
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
+    pub news: Arc<News>,
     /// Records damage reported by the database.
     pub soundness: Arc<Soundness>,
     /// Released when the writer ends.
@@ -212,6 +215,7 @@ impl Writer {
             Ordering::Relaxed,
         );
         for job in jobs {
+            job.announce(&self.news);
             job.answer();
         }
     }

@@ -6,11 +6,12 @@ pub const K1: f64 = 1.2;
 /// Length normalisation, at its usual value.
 pub const B: f64 = 0.75;
 /// Number of words added to the length of every text. Conversation turns have about ten or forty words, and the longer
-/// ones answer more questions. In long conversations the padding increases the evidence found among the first ten
-/// results by .03, or by .05 with context keywords. It changes nothing for abstracts (docs/benchmarks.md).
+/// ones answer more questions. In long conversations the padding raises recall@10 by .03, or by .05 with context
+/// keywords. It changes nothing for abstracts (docs/benchmarks.md).
 pub const PADDING: f64 = 60.0;
-/// Up to this many words of an entry's own, its context keywords have their full weight. The weight falls with the
-/// square of the length beyond it: a short turn lacks the words of the question before it, a long message does not.
+/// Maximum number of an entry's own words with which its context keywords have their full weight. Beyond it the weight
+/// falls with the square of the length: a short turn lacks the words of the question before it, a long message does
+/// not.
 pub const CONTEXT_WORDS: f64 = 50.0;
 
 /// The weight of the context keywords of an entry with this many words of its own.

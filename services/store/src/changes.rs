@@ -1,9 +1,11 @@
 //! The feed of committed changes of each owner.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use context_model::{Source, Timestamp};
 
-use crate::{OwnerId, Result, StoreError};
+use crate::{News, OwnerId, Read, Result, StoreError};
 
 /// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -165,6 +167,8 @@ pub struct Feed {
     pub revision: i64,
     /// The first revision that is kept. The revision after the owner's when no change is kept.
     pub oldest: i64,
+    /// Whether the database is a standby that has not reached the first requested revision, so that it may still arrive.
+    pub is_behind: bool,
     /// The changes, in the order of their revisions, without gaps.
     pub changes: Vec<Change>,
 }
@@ -177,6 +181,7 @@ impl Feed {
             incarnation: String::new(),
             revision: 0,
             oldest: 1,
+            is_behind: false,
             changes: Vec::new(),
         }
     }
@@ -189,5 +194,8 @@ pub trait ChangeStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32) -> Result<Feed>;
+    async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed>;
+
+    /// Tells when an owner has new changes.
+    fn news(&self) -> &Arc<News>;
 }

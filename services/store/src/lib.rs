@@ -18,6 +18,7 @@ mod context_window;
 mod error;
 mod keys;
 mod memory;
+mod news;
 mod owner;
 mod read;
 mod record;
@@ -37,6 +38,7 @@ pub use context_window::ContextWindow;
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};
+pub use news::{News, Subscription};
 pub use owner::OwnerId;
 pub use read::{
     FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics,

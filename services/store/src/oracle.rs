@@ -36,11 +36,18 @@ pub fn matches(filter: &Filter, entry: &StoredEntry) -> bool {
         && created_from.is_none_or(|from| from <= entry.created_at)
         && created_to.is_none_or(|to| entry.created_at <= to)
         && (conditions.is_empty()
-            || entry.metadata.to_object().is_ok_and(|metadata| {
-                conditions
-                    .iter()
-                    .all(|condition| holds(condition, &metadata))
-            }))
+            || entry
+                .metadata
+                .to_object()
+                .is_ok_and(|metadata| all_hold(conditions, &metadata)))
+}
+
+/// Whether all conditions hold for this metadata.
+#[must_use]
+pub fn all_hold(conditions: &[Condition], metadata: &JsonObject) -> bool {
+    conditions
+        .iter()
+        .all(|condition| holds(condition, metadata))
 }
 
 fn holds(condition: &Condition, metadata: &JsonObject) -> bool {

@@ -30,6 +30,24 @@ pub struct Page {
     pub offset: u64,
 }
 
+impl Page {
+    /// The same page with one row more, which shows whether other rows follow.
+    #[must_use]
+    pub const fn and_one(self) -> Self {
+        Self {
+            limit: self.limit.saturating_add(1),
+            offset: self.offset,
+        }
+    }
+
+    /// Removes the rows beyond this page. Returns whether there were any.
+    pub fn cut<T>(self, rows: &mut Vec<T>) -> bool {
+        let has_more = rows.len() > self.limit as usize;
+        rows.truncate(self.limit as usize);
+        has_more
+    }
+}
+
 /// The parts of each row to read.
 #[derive(Debug, Clone)]
 pub struct RowSelection {
@@ -82,6 +100,8 @@ pub struct StoredEntry {
 pub struct SearchPage {
     /// The entries, in order.
     pub entries: Vec<StoredEntry>,
+    /// Whether more entries follow the page. Always false in a read by ids.
+    pub has_more: bool,
     /// The owner's revision when the page was read.
     pub revision: i64,
     /// The query plan, one line per element. Empty unless requested.
@@ -104,6 +124,8 @@ pub struct FtsSearch {
 pub struct FtsPage {
     /// The entries with their scores, best first.
     pub entries: Vec<ScoredEntry>,
+    /// Whether more ranked entries follow the page.
+    pub has_more: bool,
     /// Whether the fallback query was used.
     pub used_fallback: bool,
     /// The cap, if more entries matched than were ranked.

@@ -112,8 +112,8 @@ fn loses_marks(c: char) -> bool {
 /// Appends at most `max_chars` characters of the word in lower case and composed form (NFC). Compatibility characters,
 /// such as full-width letters, are replaced by the plain ones.
 ///
-/// A compatibility form that contains spaces or symbols (`½`, `ﷺ`) is kept unchanged, so that the result is still one
-/// word.
+/// A character whose compatibility form contains spaces or symbols (`½`, `ﷺ`) stays as it is, so that the result is
+/// still one word.
 pub(crate) fn lower_into(word: &str, language: Language, max_chars: usize, out: &mut String) {
     if word.chars().all(is_simple) && language != Language::Turkish {
         out.extend(word.chars().take(max_chars).map(simple_lower));

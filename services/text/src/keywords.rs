@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gist_has_each_content_word_once_and_no_more_than_wanted() {
+    fn context_keywords_have_each_content_word_once_and_no_more_than_wanted() {
         assert_eq!(
             english("the running fox runs to the foxes and a dog", 9),
             "run fox dog"

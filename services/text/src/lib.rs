@@ -10,6 +10,7 @@
 //!   entries after it.
 //! - [`guess_language`] says in which language a text is probably written.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
+//! - [`evidence`] returns the sentences of a text that match a query best, if its opening does not.
 //!
 //! This crate performs no I/O and does not depend on a database.
 //!
@@ -35,6 +36,7 @@
 mod analyzer;
 mod boolean;
 mod chars;
+mod evidence;
 mod fold;
 mod guess;
 mod keywords;
@@ -51,6 +53,7 @@ mod stop_words;
 mod window;
 
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
+pub use evidence::evidence;
 pub use fold::fold;
 pub use guess::guess_language;
 pub use keywords::{CONTEXT_KEYWORDS_BYTES, context_keywords};

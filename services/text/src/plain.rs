@@ -131,10 +131,10 @@ fn spread(queries: Vec<Query>, max: usize) -> Vec<Query> {
     if count <= max {
         return queries;
     }
-    let kept = |at: &usize| at * max / count != (at + 1) * max / count;
+    let is_selected = |at: &usize| at * max / count != (at + 1) * max / count;
     let queries = queries.into_iter().enumerate();
     queries
-        .filter(|(at, _)| kept(at))
+        .filter(|(at, _)| is_selected(at))
         .map(|(_, query)| query)
         .collect()
 }

@@ -56,8 +56,8 @@ pub struct Parsed {
 
 impl Parsed {
     /// The query for any of the [`MAX_TERMS`] rarest candidates, in the order of the input. `frequencies` are the
-    /// numbers of texts with each candidate. Candidates that no text has are left out. Between equally frequent ones
-    /// the first are kept. Returns the query unchanged when it has no candidates, or no text has any of them.
+    /// numbers of texts with each candidate. Candidates that no text has are left out. Of equally frequent ones the
+    /// first are chosen. Returns the query unchanged when it has no candidates, or no text has any of them.
     #[must_use]
     pub fn rarest(self, frequencies: &[u64]) -> Self {
         let mut found: Vec<(u64, usize)> = (0..self.candidates.len())
@@ -65,11 +65,11 @@ impl Parsed {
             .filter(|(frequency, _)| *frequency > 0)
             .collect();
         found.sort_unstable();
-        let mut kept: Vec<usize> = found.iter().take(MAX_TERMS).map(|(_, at)| *at).collect();
-        kept.sort_unstable();
-        let kept = kept.into_iter().map(|at| self.candidates[at].clone());
+        let mut rarest: Vec<usize> = found.iter().take(MAX_TERMS).map(|(_, at)| *at).collect();
+        rarest.sort_unstable();
+        let rarest = rarest.into_iter().map(|at| self.candidates[at].clone());
         Self {
-            query: Query::any(kept.collect()).unwrap_or(self.query),
+            query: Query::any(rarest.collect()).unwrap_or(self.query),
             fallback: self.fallback,
             candidates: Vec::new(),
         }

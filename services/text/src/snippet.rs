@@ -7,7 +7,7 @@ use crate::mark::write_marked;
 use crate::window::{BestWindow, Hit, widen};
 use crate::{Analyzer, Query, Term, Token, fold};
 
-const ELLIPSIS: &str = "...";
+pub(crate) const ELLIPSIS: &str = "...";
 
 /// Cuts a window of at most `max_chars` visible characters around the best hits of `query` in `text`. `...` at the cuts
 /// counts as visible, marks and entities do not. The best window has the most distinct words, then the most hits, then

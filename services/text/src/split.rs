@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_the_last_sentence_that_fits_the_overlap() {
+    fn adjacent_chunks_share_the_last_sentence_that_fits_the_overlap() {
         assert_eq!(
             split("a b c d. e f. g h i j k", 6, 6, 2),
             ["a b c d. e f.", "e f. g h i j", "i j k"]

@@ -1,21 +1,21 @@
 //! A random rotation.
 //!
-//! After it the values of any vector are about normally distributed, whatever the dimensions of the model mean. That is
-//! what the codes are made for. A rotation changes no inner product.
+//! After it the values of any vector are about normally distributed, whatever the dimensions of the model mean. The
+//! codes assume this distribution. A rotation changes no inner product.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
-/// Number of rounds, each with random signs of its own. One would spread a single dimension over all. The second also
-/// spreads the few vectors that the first one concentrates.
+/// Number of rounds, each with random signs of its own. The first round spreads the value of a single dimension over
+/// all dimensions. The second also spreads the few vectors that the first one concentrates.
 const ROUNDS: usize = 2;
 /// The seed of the signs. Codes are never stored, so it may change.
 const SEED: u64 = 0x5EED_0F51_6E73_0001;
 
 /// A rotation of vectors of one length.
 ///
-/// Each round multiplies by random signs. Then, in as many steps as it takes until each value depends on all, it
-/// rotates pairs of values by 45 degrees. The pairs are a value of the first half and one of the second, and the
-/// results become neighbours. For a power of two this is the Hadamard transform, in another order.
+/// Each round multiplies by random signs. Then it replaces pairs of values `a`, `b` by `(a + b) / √2` and
+/// `(a - b) / √2`, in as many steps as it takes until each value depends on all. `a` is of the first half, `b` of the
+/// second, and the two results become adjacent. For a power of two this is the Hadamard transform, in another order.
 #[derive(Debug, Clone)]
 pub(crate) struct Rotation {
     /// Factors 1 and -1, for each round and dimension.
@@ -24,7 +24,7 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// The rotation of vectors of this length. It is always the same.
+    /// The rotation of vectors of this length. The seed is fixed, so every call returns the same rotation.
     pub fn new(dimensions: usize) -> Self {
         let mut state = SEED;
         let mut sign = || {
@@ -63,7 +63,7 @@ impl Rotation {
     }
 }
 
-/// The loop uses a counter, for the reason given at `exact::LANES`.
+/// One step of a round, from one buffer to the other. The loop uses a counter, for the reason given at `exact::LANES`.
 #[inline(always)]
 fn mix(from: &[f32], to: &mut [f32]) {
     let half = from.len() / 2;

@@ -64,7 +64,7 @@ impl Connection {
         self.request(self.grpc_request(path, key), false).await
     }
 
-    /// Like [`grpc`](Self::grpc), with a body that may be compressed.
+    /// Like [`grpc`](Self::grpc), with messages that may be compressed with gzip.
     pub async fn compressed_grpc(&self, path: &str, key: Option<&str>) -> Stream {
         let mut request = self.grpc_request(path, key);
         request
@@ -91,7 +91,7 @@ impl Connection {
         request.body(()).expect("a request")
     }
 
-    /// Sends any request.
+    /// Sends any request. `end` says that it has no body.
     ///
     /// # Panics
     /// The connection is closed.

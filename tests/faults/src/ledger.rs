@@ -65,8 +65,8 @@ impl Ledger {
     /// Compares the stored entries with the acknowledged ones, and determines the outcome of the request in flight.
     ///
     /// # Errors
-    /// Every acknowledged entry that is missing or different, every deleted entry that is back, every entry that was
-    /// never sent, and every atomic batch that was applied in part.
+    /// One sentence for each acknowledged entry that is missing or different, each deleted entry that is back, each
+    /// entry that was never sent, and each atomic batch that was applied in part.
     pub fn settle(&mut self, stored: &BTreeMap<i64, Entry>) -> Result<(), Vec<String>> {
         let mut stored: BTreeMap<i64, Known> = stored
             .values()
@@ -181,7 +181,7 @@ impl Ledger {
         }
         if atomic && done > 0 && done < total {
             wrong.push(format!(
-                "an atomic batch of {total} updates was made in part: {done}"
+                "an atomic batch of {total} updates was applied in part: {done} updates"
             ));
         }
     }

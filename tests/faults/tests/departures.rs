@@ -56,7 +56,7 @@ fn batch(client: u64) -> StoreContextBatchRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
+async fn cancelled_calls_leave_nothing_half_done_and_harm_no_other_call() {
     let home = Home::new().with("SQLITE_BUSY_TIMEOUT_MS", "600000");
     let service = home.start().await;
     let grpc = Grpc::of(&home);

@@ -65,14 +65,14 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
             break;
         }
     }
-    assert!(disk.is_cut(), "the writers ended before the power went");
+    assert!(disk.is_cut(), "the writers ended before the power cut");
     Aftermath {
         ledgers: written,
         cut: disk.cut_now(random.clone()),
     }
 }
 
-/// Everything that is wrong when the power is back.
+/// Writes the files as the disk left them, opens the database, and returns every fault found.
 async fn inspect(aftermath: &mut Aftermath) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     aftermath
@@ -119,7 +119,7 @@ async fn a_power_cut_loses_no_acknowledged_entry_and_leaves_no_half_one() {
     eprintln!("{acknowledged} acknowledged writes, {unsynced} unsynced changes at the cuts");
     assert!(
         acknowledged > 0 && unsynced > 0,
-        "the test had something to lose"
+        "there were acknowledged writes and unsynced changes"
     );
 }
 
@@ -170,7 +170,8 @@ async fn a_disk_that_ignores_syncs_is_caught_losing_entries() {
     panic!("without syncs, 30 power cuts lost nothing: the test above proves nothing");
 }
 
-/// Stores entries from eight concurrent tasks. Returns the trace's result for each acknowledgement.
+/// Stores entries from eight concurrent tasks. Returns, for each acknowledgement, whether the disk's trace shows that
+/// its transaction was synced before.
 async fn trace(disk: &Arc<Disk>, directory: &Path) -> Vec<Result<(), String>> {
     let store = Embedded::open(config(directory)).expect("the database opens");
     let tasks = (0..WRITERS).map(|writer| {

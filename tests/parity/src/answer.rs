@@ -5,12 +5,13 @@ use serde_json::{Map, Value, json};
 pub enum Answer {
     /// The reply.
     Ok(Value),
-    /// The error: `{"error", "reason", "violations"}`.
+    /// The error: `{"error", "reason", "violations"}`; no `violations` if there are none.
     Err(Value),
 }
 
 /// Keys whose values depend on the time or the machine.
-const REDACTED: [&str; 8] = [
+const REDACTED: [&str; 9] = [
+    "time",
     "created_at",
     "updated_at",
     "first_entry",
@@ -32,12 +33,11 @@ impl Answer {
     /// An error.
     #[must_use]
     pub fn err(error: &str, reason: &str, violations: Value) -> Self {
-        let violations = if violations.is_null() {
-            json!([])
-        } else {
-            violations
-        };
-        Self::Err(json!({"error": error, "reason": reason, "violations": violations}))
+        let mut fields = json!({"error": error, "reason": reason});
+        if violations.as_array().is_some_and(|all| !all.is_empty()) {
+            fields["violations"] = violations;
+        }
+        Self::Err(fields)
     }
 }
 

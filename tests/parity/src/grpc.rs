@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use context_model::{Error, decode};
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
+use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::{error_from_status, v1 as pb};
 use context_test_support::grpc::{Key, Keyed, LARGEST, at};
@@ -14,6 +15,7 @@ use crate::process::{Service, Storage};
 pub struct Grpc {
     client: ContextServiceClient<Keyed>,
     artifacts: ArtifactServiceClient<Keyed>,
+    changes: ChangeServiceClient<Keyed>,
     service: Option<Service>,
 }
 
@@ -55,7 +57,8 @@ impl Grpc {
         let (channel, key) = (at(address), Key::new(key));
         let client = ContextServiceClient::with_interceptor(channel.clone(), key.clone());
         Self {
-            artifacts: ArtifactServiceClient::with_interceptor(channel, key),
+            artifacts: ArtifactServiceClient::with_interceptor(channel.clone(), key.clone()),
+            changes: ChangeServiceClient::with_interceptor(channel, key),
             client: client
                 .max_decoding_message_size(LARGEST)
                 .max_encoding_message_size(LARGEST),
@@ -179,6 +182,12 @@ impl Grpc {
                 }
                 Err(status) => return failure(&error_from_status(&status)),
             },
+            "changes_since" => rpc!(
+                changes.list_changes,
+                m::ListChangesRequest,
+                pb::ListChangesRequest,
+                m::ListChangesReply
+            ),
             "create_artifact" => {
                 rpc!(
                     artifacts.create_artifact,

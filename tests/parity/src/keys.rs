@@ -147,7 +147,10 @@ impl KeyedService {
             ("CONTEXT_TOOLS", "full".to_owned()),
         ]);
         vec![
-            ("gRPC", Client::Grpc(Grpc::connect(address, Some(key)))),
+            (
+                "gRPC",
+                Client::Grpc(Box::new(Grpc::connect(address, Some(key)))),
+            ),
             ("REST", Client::Rest(Rest::connect(address, key))),
             (
                 "MCP over HTTP",

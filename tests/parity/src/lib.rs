@@ -1,9 +1,10 @@
 //! Runs one scenario through every client of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
 //!
 //! Each client gets its own fresh database and processes, and makes the same calls in the same order. The [`Answer`]s
-//! must be equal key by key, except for times. The scenario says what they must contain.
+//! must be equal key by key, except for times and for what MCP leaves out ([`Brief`]). The scenario says what they must contain.
 
 mod answer;
+mod brief;
 mod grpc;
 pub mod keys;
 mod mcp;
@@ -13,6 +14,7 @@ mod rest;
 mod scenario;
 
 pub use answer::Answer;
+pub use brief::Brief;
 pub use names::Names;
 pub use process::Storage;
 pub use scenario::{Scenario, Step, substitute};
@@ -22,7 +24,7 @@ use serde_json::Value;
 /// A client of the operations.
 pub enum Client {
     /// The generated gRPC client.
-    Grpc(grpc::Grpc),
+    Grpc(Box<grpc::Grpc>),
     /// HTTP and JSON.
     Rest(rest::Rest),
     /// Tool calls over streamable HTTP.
@@ -35,7 +37,10 @@ impl Client {
     /// Starts a fresh service for every client, and a gateway where the client needs one.
     pub async fn open_all(storage: Storage) -> Vec<(&'static str, Self)> {
         vec![
-            ("gRPC", Self::Grpc(grpc::Grpc::start(storage).await)),
+            (
+                "gRPC",
+                Self::Grpc(Box::new(grpc::Grpc::start(storage).await)),
+            ),
             ("REST", Self::Rest(rest::Rest::start(storage).await)),
             (
                 "MCP over HTTP",
@@ -55,7 +60,7 @@ impl Client {
 
     /// Starts a service with these settings and a gRPC client.
     pub async fn open_grpc_with(settings: &[(&str, &str)]) -> Self {
-        Self::Grpc(grpc::Grpc::start_with(settings).await)
+        Self::Grpc(Box::new(grpc::Grpc::start_with(settings).await))
     }
 
     /// Starts a service with these settings and a gateway on stdio.
@@ -77,6 +82,30 @@ impl Client {
     #[must_use]
     pub const fn is_json(&self) -> bool {
         !matches!(self, Self::Grpc(_))
+    }
+
+    /// How its answers are shorter than on the other transports. `None` if they are not.
+    #[must_use]
+    pub fn brief(&self) -> Option<Brief> {
+        match self {
+            Self::Grpc(_) | Self::Rest(_) => None,
+            Self::McpHttp(_) => Some(Brief::default()),
+            Self::McpStdio(_) => Some(Brief::on_stdio()),
+        }
+    }
+
+    /// The text of a tool's reply, unchanged.
+    ///
+    /// # Panics
+    /// If it is not a client on stdio.
+    pub async fn text(&mut self, tool: &str, arguments: &Value) -> String {
+        let Self::McpStdio(client) = self else {
+            panic!("only tools have texts");
+        };
+        let result = client.result(tool, arguments).await;
+        let text = result["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{tool}: {result}"))
+            .to_owned()
     }
 
     /// Calls an operation by its tool name.

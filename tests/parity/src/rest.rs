@@ -99,6 +99,19 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
                 .collect();
             ("GET", format!("/v1/threads?{}", query.join("&")), None)
         }
+        "changes_since" => {
+            let mut arguments = arguments.clone();
+            let tags = arguments
+                .as_object_mut()
+                .and_then(|arguments| arguments.remove("tags"));
+            let tags: String = tags
+                .iter()
+                .flat_map(|tags| tags.as_array().into_iter().flatten())
+                .map(|tag| format!("&tag={}", text(tag)))
+                .collect();
+            let path = query("/v1/changes".to_owned(), &arguments, &[]);
+            ("GET", format!("{path}{tags}"), None)
+        }
         "get_statistics" => ("GET", "/v1/statistics".to_owned(), None),
         "create_artifact" => post("/v1/artifacts"),
         "list_artifacts" => (

@@ -1,7 +1,7 @@
 //! Equal calls return equal results on every client.
 
 use context_parity::keys::{Gateway, KeyedService};
-use context_parity::{Answer, Client, Names, Scenario, Step, Storage, substitute};
+use context_parity::{Answer, Brief, Client, Names, Scenario, Step, Storage, substitute};
 use serde_json::{Value, json};
 
 /// Checks that `actual` contains everything in `expected`.
@@ -20,15 +20,23 @@ fn contains(actual: &Value, expected: &Value) -> bool {
     }
 }
 
-fn check(step: &Step, answer: &Answer, storage: Storage) -> Result<(), String> {
+fn check(
+    step: &Step,
+    answer: &Answer,
+    storage: Storage,
+    brief: Option<&Brief>,
+) -> Result<(), String> {
     let (actual, expected) = match (answer, &step.gives, &step.fails) {
         (Answer::Ok(actual), Some(expected), None) => (actual, expected),
         (Answer::Ok(_), None, None) => return Ok(()),
         (Answer::Err(actual), None, Some(expected)) => (actual, expected),
         _ => return Err(format!("the other kind of answer was expected: {answer:?}")),
     };
-    let expected = substitute(expected);
-    let expected = &of_storage(&expected, storage);
+    let mut expected = of_storage(&substitute(expected), storage);
+    if let Some(brief) = brief {
+        expected = brief.value(&expected);
+    }
+    let expected = &expected;
     if contains(actual, expected) {
         Ok(())
     } else {
@@ -113,7 +121,12 @@ async fn reranked(storage: Storage) {
             "{name}: {found}"
         );
         assert!(hits[0]["highlighted"].is_string(), "{name}: {found}");
-        assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{name}");
+        let first = first.get_or_insert_with(|| found.clone());
+        let expected = match client.brief() {
+            Some(brief) => brief.value(first),
+            None => first.clone(),
+        };
+        assert_eq!(found, expected, "{name}");
     }
 }
 
@@ -122,6 +135,7 @@ async fn play(storage: Storage) {
         .expect("the scenario is JSON of its own shape");
     let mut clients = Client::open_all(storage).await;
     let mut names: Vec<Names> = clients.iter().map(|_| Names::default()).collect();
+    let mut briefs: Vec<Option<Brief>> = clients.iter().map(|(_, client)| client.brief()).collect();
     let mut failures = Vec::new();
     for step in &scenario.steps {
         let arguments = if step.with.is_null() {
@@ -130,7 +144,8 @@ async fn play(storage: Storage) {
             substitute(&step.with)
         };
         let mut first: Option<(&str, Answer)> = None;
-        for ((name, client), names) in clients.iter_mut().zip(&mut names) {
+        for (((name, client), names), brief) in clients.iter_mut().zip(&mut names).zip(&mut briefs)
+        {
             if step.json_only && !client.is_json() {
                 continue;
             }
@@ -138,18 +153,24 @@ async fn play(storage: Storage) {
             let body = answer.body();
             names.save(&step.saves, body);
             *body = names.hide(body);
-            if let Err(problem) = check(step, &answer, storage) {
+            if let Err(problem) = check(step, &answer, storage, brief.as_ref()) {
                 failures.push(format!("{} on {name}: {problem}", step.shows));
             }
-            match &first {
-                None => first = Some((*name, answer)),
-                Some((other, expected)) if *expected != answer => {
-                    failures.push(format!(
-                        "{}: {other} and {name} differ:\n  {expected:?}\n  {answer:?}",
-                        step.shows
-                    ));
-                }
-                Some(_) => {}
+            let Some((other, full)) = &first else {
+                first = Some((*name, answer));
+                continue;
+            };
+            let expected = brief
+                .as_ref()
+                .map_or_else(|| full.clone(), |brief| brief.answer(full));
+            if expected != answer {
+                failures.push(format!(
+                    "{}: {other} and {name} differ:\n  {expected:?}\n  {answer:?}",
+                    step.shows
+                ));
+            }
+            if let Some(brief) = brief {
+                brief.heard(full);
             }
         }
     }

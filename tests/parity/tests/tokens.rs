@@ -150,7 +150,7 @@ async fn tokens_open_every_door_and_bad_ones_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_says_so() {
+async fn an_issuer_without_readable_keys_accepts_no_token_and_an_unreachable_one_is_reported() {
     let key = Key::rsa("rsa");
     let issuer = TestIssuer::start(&[&key]).await;
     issuer.answer(200, "{\"keys\": \"none\"}");

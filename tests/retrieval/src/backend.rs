@@ -82,12 +82,16 @@ pub enum Backend {
 }
 
 /// A result.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Hit {
     /// The entry.
     pub id: i64,
     /// Its relevance, if the search has one.
     pub relevance: Option<f64>,
+    /// The beginning of its text.
+    pub opening: String,
+    /// The part of its text that matches, if there is one.
+    pub snippet: Option<String>,
 }
 
 /// High enough that no request is cut off. The evaluation measures relevance, not speed.
@@ -200,10 +204,12 @@ impl Backend {
                 };
                 Ok(found
                     .map_err(|error| error.message)?
-                    .iter()
+                    .into_iter()
                     .map(|hit| Hit {
                         id: hit.id,
                         relevance: hit.relevance,
+                        opening: hit.text_content,
+                        snippet: hit.snippet,
                     })
                     .collect())
             }
@@ -228,6 +234,11 @@ impl Backend {
                                 Ok(Hit {
                                     id: hit["id"].as_i64().ok_or("a result has no id")?,
                                     relevance: hit["relevance"].as_f64(),
+                                    opening: hit["text_content"]
+                                        .as_str()
+                                        .unwrap_or_default()
+                                        .to_owned(),
+                                    snippet: hit["snippet"].as_str().map(str::to_owned),
                                 })
                             })
                             .collect()

@@ -23,6 +23,12 @@ pub struct Cli {
     /// Measure relevance instead: whether it tells answerable questions from questions about other topics
     #[arg(long)]
     pub relevance: bool,
+    /// Measure evidence instead: whether results of long texts show the answer, for questions that name it
+    #[arg(long, conflicts_with = "relevance")]
+    pub evidence: bool,
+    /// With --evidence: print the questions whose answer is not shown
+    #[arg(long)]
+    pub misses: bool,
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     pub model: Option<PathBuf>,

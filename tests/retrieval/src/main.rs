@@ -15,6 +15,7 @@ mod backend;
 mod cli;
 mod clock;
 mod error;
+mod evidence;
 mod measure;
 mod method;
 mod opened;
@@ -44,6 +45,9 @@ async fn main() -> Result<(), Error> {
     if cli.relevance {
         let embedder = embedder.ok_or("relevance needs a model (--model)")?;
         return relevance::report(&cli, &paths, &embedder).await;
+    }
+    if cli.evidence {
+        return evidence::report(&cli, &paths, embedder.as_ref()).await;
     }
     if paths.len() == 1 && !cli.summary {
         let set = Set::read(&paths[0])?.of(cli.half);

@@ -34,6 +34,9 @@ pub struct Question {
     pub thread_id: Option<String>,
     /// The keys of the relevant entries.
     pub relevant: Vec<String>,
+    /// Words of the relevant entry that answer the question.
+    #[serde(default)]
+    pub answer: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +126,8 @@ impl Set {
     /// Reads JSON lines.
     ///
     /// # Errors
-    /// A sentence with the line number.
+    /// A sentence: the file cannot be read, a line is malformed (with its number), two entries have the same key, or a
+    /// question's relevant entries are missing.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;

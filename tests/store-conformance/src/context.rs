@@ -95,7 +95,7 @@ async fn the_words_before_an_entry_find_it(store: &dyn Store) {
 behaviour!(the_words_before_an_entry_find_it(store));
 
 /// Neither the matches nor a single bit of a score change.
-async fn neighbours_do_not_move_a_search_without_them(store: &dyn Store) {
+async fn a_search_without_the_context_window_ignores_it(store: &dyn Store) {
     let alone = OwnerId::new("alone");
     for (second, text) in (0..).zip([
         "fox and hound",
@@ -124,7 +124,7 @@ async fn neighbours_do_not_move_a_search_without_them(store: &dyn Store) {
         assert_eq!(bits(&together), bits(&apart), "{words}");
     }
 }
-behaviour!(neighbours_do_not_move_a_search_without_them(store));
+behaviour!(a_search_without_the_context_window_ignores_it(store));
 
 /// The window covers at most half an hour, in one thread.
 async fn only_near_entries_of_the_thread_count(store: &dyn Store) {

@@ -1,8 +1,11 @@
 //! The feed of changes: every committed change of an owner, in order, with the end of each commit.
 
+use std::time::Duration;
+
 use context_model::{ArtifactId, Metadata, NewArtifact, Source};
 use context_store::{
-    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Store, WriteOptions,
+    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Store, Subscription,
+    WriteOptions,
 };
 
 use crate::arrange::*;
@@ -11,7 +14,7 @@ use crate::suite::behaviour;
 async fn feed(store: &dyn Store, owner: &OwnerId, from: i64, limit: u32) -> Feed {
     store
         .changes()
-        .feed(owner, from, limit)
+        .feed(owner, from, limit, Read::default())
         .await
         .expect("the feed is read")
 }
@@ -204,3 +207,34 @@ async fn a_large_commit_has_one_end(store: &dyn Store) {
     );
 }
 behaviour!(a_large_commit_has_one_end(store));
+
+/// Waits for an announcement to a subscription.
+async fn woken(subscription: &mut Subscription) {
+    tokio::time::timeout(Duration::from_secs(10), subscription.changed())
+        .await
+        .expect("the commit is announced");
+}
+
+/// The erasure of an owner is one, too: its feed ends.
+async fn a_commit_wakes_those_who_wait_for_changes_of_its_owner(store: &dyn Store) {
+    let owner = OwnerId::new("followed");
+    let mut followed = store.changes().news().subscribe(&owner);
+    for seconds in 0..3 {
+        followed.begin_read();
+        entry(&seconds.to_string())
+            .store_for(store, &owner, seconds)
+            .await;
+        woken(&mut followed).await;
+        assert_eq!(feed(store, &owner, 1, 10).await.revision, seconds + 1);
+    }
+    followed.begin_read();
+    store
+        .keys()
+        .erase_owner(&owner, at(9))
+        .await
+        .expect("erased");
+    woken(&mut followed).await;
+}
+behaviour!(a_commit_wakes_those_who_wait_for_changes_of_its_owner(
+    store
+));

@@ -60,6 +60,26 @@ async fn what_was_stored_is_found_at_once(store: &dyn Store) {
 }
 behaviour!(what_was_stored_is_found_at_once(store));
 
+/// Also when the first query finds nothing and the fallback is used.
+async fn a_page_of_matches_says_whether_more_follow(store: &dyn Store) {
+    for at in 0..3 {
+        entry(&format!("quick fox {at}")).store(store, at).await;
+    }
+    for words in ["fox", "fox wolf"] {
+        for (page, expected) in [
+            (page(2, 0), (2, true)),
+            (page(2, 1), (2, false)),
+            (page(3, 0), (3, false)),
+            (page(1, 3), (0, false)),
+        ] {
+            let found = ranked_for(store, &me(), words, Filter::default(), page).await;
+            let found = (found.entries.len(), found.has_more);
+            assert_eq!(found, expected, "{words} {page:?}");
+        }
+    }
+}
+behaviour!(a_page_of_matches_says_whether_more_follow(store));
+
 /// A word counts once for an entry, in the text and not in the tags, for the owner alone, and up to the maximum.
 async fn the_frequency_of_a_word_is_the_number_of_entries_with_it(store: &dyn Store) {
     let counts = async |owner: &OwnerId, max| {

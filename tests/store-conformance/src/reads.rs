@@ -34,6 +34,39 @@ async fn unknown_and_repeated_ids_are_skipped(store: &dyn Store) {
 }
 behaviour!(unknown_and_repeated_ids_are_skipped(store));
 
+/// The entry that shows that there are more is neither returned nor counted.
+async fn a_page_says_whether_more_entries_follow(store: &dyn Store) {
+    let search = async |page, max_bytes| {
+        let selection = RowSelection {
+            max_bytes,
+            ..EVERYTHING
+        };
+        let filter = Filter::default();
+        let found = store
+            .search_contexts(&me(), filter, page, selection, now())
+            .await;
+        let found = found.expect("one entry is never refused");
+        (found.entries.len(), found.has_more)
+    };
+    assert_eq!(search(page(1, 0), 1_000).await, (0, false));
+    for at in 0..3 {
+        let image = vec![7u8; 900];
+        let text = format!("{at}{}", "x".repeat(900));
+        entry(&text).images(&[&image]).store(store, at).await;
+    }
+    for (page, max_bytes, expected) in [
+        (page(1, 0), 1_000, (1, true)),
+        (page(1, 2), 1_000, (1, false)),
+        (page(2, 0), 100_000, (2, true)),
+        (page(2, 1), 100_000, (2, false)),
+        (page(3, 0), 100_000, (3, false)),
+        (page(3, 3), 100_000, (0, false)),
+    ] {
+        assert_eq!(search(page, max_bytes).await, expected, "{page:?}");
+    }
+}
+behaviour!(a_page_says_whether_more_entries_follow(store));
+
 /// `None` means that images were not requested.
 async fn images_come_only_when_selected(store: &dyn Store) {
     let id = entry("x").images(&[b"1"]).store(store, 0).await.id;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
@@ -87,6 +88,20 @@ impl Request {
         self.try_send().await.expect("a reply")
     }
 
+    /// Sends the request and returns the events of its reply.
+    ///
+    /// # Panics
+    /// When the reply is no stream of events.
+    pub async fn events(self) -> Events {
+        let (parts, body) = self.open().await.expect("a reply").into_parts();
+        assert_eq!(parts.status, StatusCode::OK);
+        assert_eq!(parts.headers["content-type"], "text/event-stream");
+        Events {
+            body,
+            text: String::new(),
+        }
+    }
+
     /// Sends the request and waits for the whole reply. Returns an error if there is none.
     ///
     /// # Errors
@@ -95,12 +110,7 @@ impl Request {
     /// # Panics
     /// When a header cannot be sent.
     pub async fn try_send(self) -> Result<Reply, Error> {
-        let request = self.builder.body(Full::new(self.body)).expect("a request");
-        let client = Client::builder(TokioExecutor::new())
-            .http2_only(self.http2)
-            .set_host(true)
-            .build_http();
-        let (parts, body) = client.request(request).await?.into_parts();
+        let (parts, body) = self.open().await?.into_parts();
         let body = body.collect().await?.to_bytes();
         Ok(Reply {
             status: parts.status,
@@ -108,6 +118,64 @@ impl Request {
             headers: parts.headers,
             body: String::from_utf8_lossy(&body).into_owned(),
         })
+    }
+
+    async fn open(self) -> Result<http::Response<Incoming>, Error> {
+        let request = self.builder.body(Full::new(self.body)).expect("a request");
+        let client = Client::builder(TokioExecutor::new())
+            .http2_only(self.http2)
+            .set_host(true)
+            .build_http();
+        Ok(client.request(request).await?)
+    }
+}
+
+/// A stream of Server-Sent Events.
+#[derive(Debug)]
+pub struct Events {
+    body: Incoming,
+    text: String,
+}
+
+/// One Server-Sent Event.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "each is its name")]
+pub struct Event {
+    pub name: String,
+    pub id: Option<String>,
+    pub data: Value,
+}
+
+impl Events {
+    /// The next event. `None` at the end of the stream.
+    ///
+    /// # Panics
+    /// When the data is not JSON.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                let field = |name: &str| {
+                    block
+                        .lines()
+                        .filter_map(|line| line.split_once(": "))
+                        .find(|(field, _)| *field == name)
+                        .map(|(_, value)| value.to_owned())
+                };
+                if let (Some(name), Some(data)) = (field("event"), field("data")) {
+                    return Some(Event {
+                        name,
+                        id: field("id"),
+                        data: serde_json::from_str(&data).expect("JSON"),
+                    });
+                }
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                self.text.push_str(&String::from_utf8_lossy(&data));
+            }
+        }
     }
 }
 

@@ -124,6 +124,8 @@ impl Caller {
         }
         let is_reached = match (operation.resource(), &self.reach) {
             (_, Reach::All)
+            // Every caller sees the changes of what it reaches.
+            | (Resource::Change, _)
             | (Resource::Context, Reach::Contexts | Reach::Threads(_))
             | (Resource::Artifact, Reach::Artifacts) => true,
             (Resource::Context, Reach::Artifacts)

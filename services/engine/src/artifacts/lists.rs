@@ -5,7 +5,7 @@ use context_model::{
     Operation, Result, SearchArtifactsReply, SearchArtifactsRequest, Timestamp, Violations,
     invalid_input,
 };
-use context_store::{ArtifactPage, ListedArtifact, PageStart, seal};
+use context_store::{ArtifactPage, ListedArtifact, Page, PageStart, seal};
 
 use super::{Artifacts, failed};
 use crate::access::Caller;
@@ -64,21 +64,17 @@ impl Artifacts {
             }),
         };
         violations.finish(()).map_err(invalid_input)?;
-        // One more than requested, to learn whether there is a next page.
-        let page = self.artifact_page(page.limit, start, 1);
+        let wanted = self.artifact_page(page.and_one(), start);
         let read = read::at(min_revision);
         let found = self
             .store
             .artifacts()
-            .list_artifacts(&caller.owner, page, read)
+            .list_artifacts(&caller.owner, wanted, read)
             .await
             .map_err(|error| failed(error, "list artifacts"))?;
         let mut artifacts = found.artifacts;
-        let more = artifacts.len() >= page.limit as usize;
-        if more {
-            artifacts.pop();
-        }
-        let next_cursor = artifacts.last().filter(|_| more).map(cursor_after);
+        let has_more = page.cut(&mut artifacts);
+        let next_cursor = artifacts.last().filter(|_| has_more).map(cursor_after);
         let result = artifacts.into_iter().filter(is_sound).map(|artifact| {
             let ListedArtifact {
                 id,
@@ -101,6 +97,7 @@ impl Artifacts {
         Ok(ListArtifactsReply {
             result: result.collect(),
             total: found.total,
+            has_more,
             next_cursor,
             revision: found.revision,
         })
@@ -139,14 +136,15 @@ impl Artifacts {
         let page = validate::page(limit, None, DEFAULT_LIMIT, MAX_LIMIT, 0, &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(()).map_err(invalid_input)?;
-        let page = self.artifact_page(page.limit, PageStart::Offset(0), 0);
+        let wanted = self.artifact_page(page.and_one(), PageStart::Offset(0));
         let relevance_context = format!("Matched query: '{query}'");
         let found = self
             .store
             .artifacts()
-            .search_artifacts(&caller.owner, query, page, read::at(min_revision))
+            .search_artifacts(&caller.owner, query, wanted, read::at(min_revision))
             .await;
-        let found = found.map_err(|error| failed(error, "search artifacts"))?;
+        let mut found = found.map_err(|error| failed(error, "search artifacts"))?;
+        let has_more = page.cut(&mut found.artifacts);
         let result = found
             .artifacts
             .into_iter()
@@ -174,14 +172,15 @@ impl Artifacts {
             });
         Ok(SearchArtifactsReply {
             result: result.collect(),
+            has_more,
             revision: found.revision,
         })
     }
 
-    fn artifact_page(&self, limit: u32, start: PageStart, more: u32) -> ArtifactPage {
+    fn artifact_page(&self, page: Page, start: PageStart) -> ArtifactPage {
         // Reads one character more than is shown, to detect whether the preview is cut.
         ArtifactPage {
-            limit: limit + more,
+            limit: page.limit,
             start,
             preview_chars: PREVIEW_CHARS as u32 + 1,
             max_bytes: self.max_reply_bytes,

@@ -60,7 +60,7 @@ fn failed(error: StoreError, what: &str) -> Error {
 }
 
 /// Converts an artifact to the form of replies.
-fn full(artifact: StoredArtifact) -> Artifact {
+pub(crate) fn full(artifact: StoredArtifact) -> Artifact {
     let StoredArtifact {
         id,
         title,

@@ -1,8 +1,8 @@
 //! Changing artifacts.
 
 use context_model::{
-    ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, Operation, Result,
-    TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content,
+    Artifact, ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, Operation,
+    Result, TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content,
     invalid_input,
 };
 use context_store::Usage;
@@ -27,6 +27,7 @@ impl Artifacts {
         let options = self
             .writes
             .options(caller, "update_artifact", &request, &write)?;
+        let returns_content = request.return_content.unwrap_or(true);
         let update = update(request)?;
         let bytes = match &update.content {
             Some(ContentChange::Replace(content)) => content.len() as u64,
@@ -43,10 +44,24 @@ impl Artifacts {
             .update_artifact(&caller.owner, update, options)
             .await;
         let written = written.map_err(|error| failed(error, "update artifact"))?;
-        let artifact = full(written.outcome);
-        let message = format!("Updated artifact: {}", artifact.title);
+        let Artifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            version,
+        } = full(written.outcome);
+        let message = format!("Updated artifact: {title}");
         Ok(UpdateArtifactReply {
-            artifact,
+            id,
+            title,
+            content: returns_content.then_some(content),
+            metadata,
+            created_at,
+            updated_at,
+            version,
             message,
             revision: written.revision,
         })
@@ -61,6 +76,7 @@ fn update(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
         metadata,
         edits,
         expected_version,
+        return_content: _,
     } = request;
     let id = ArtifactId::parse(&artifact_id)?;
     let mut violations = Violations::default();

@@ -44,6 +44,7 @@ impl Artifacts {
             current_version,
             earlier,
         } = found.value.ok_or_else(|| Error::artifact_not_found(&id))?;
+        let has_more = (earlier.len() as i64) < current_version - 1;
         let recent_versions = earlier
             .into_iter()
             .filter(|earlier| is_sound(&id, earlier))
@@ -67,6 +68,7 @@ impl Artifacts {
             current_version,
             total_edits: current_version - 1,
             recent_versions: recent_versions.collect(),
+            has_more,
             revision: found.revision,
         })
     }

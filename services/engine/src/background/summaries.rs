@@ -21,9 +21,9 @@ use crate::error::store_error;
 use crate::lock::{self, locked};
 use crate::read;
 
-/// Entries in the queue. If there are more, the database is scanned instead.
+/// Maximum number of entries in the queue. If more wait, the database is scanned instead.
 const REMEMBERED: usize = 1_024;
-/// Entries that are read at a time.
+/// Number of entries that a scan reads at a time.
 const ENTRIES: u32 = 8;
 /// How often all entries are scanned if none is known to wait. Entries that the model refused are
 /// then retried.
@@ -174,8 +174,10 @@ impl Summaries {
         }
     }
 
+    /// Writes the summaries of all entries that lack one.
+    ///
     /// # Errors
-    /// When to retry; the provider or the database is unavailable.
+    /// The provider or the database is unavailable. The value is the pause that the provider asks for, if any.
     async fn summarize_all(&self, summarizer: &dyn Summarizer) -> Result<(), Option<Duration>> {
         let (least, most) = (
             self.config.min_content_length.max(1),
@@ -202,6 +204,8 @@ impl Summaries {
         }
     }
 
+    /// Writes the summary of one entry, if it exists and still lacks one.
+    ///
     /// # Errors
     /// As [`Self::summarize_all`].
     async fn summarize_entry(

@@ -69,7 +69,8 @@ fn refuse_damaged(entries: &[StoredEntry]) -> Result<()> {
     Err(error)
 }
 
-fn full_entry(entry: StoredEntry) -> Entry {
+/// Converts an entry to the form of replies.
+pub(crate) fn full_entry(entry: StoredEntry) -> Entry {
     let StoredEntry {
         id,
         thread_id,

@@ -9,6 +9,8 @@ mod store;
 mod threads;
 mod update;
 
+pub(crate) use get::full_entry;
+
 use std::sync::Arc;
 
 use context_model::Limits;

@@ -47,7 +47,9 @@ impl Contexts {
             )
             .await
             .map_err(store_error)?;
+        let shown = page.offset.saturating_add(found.threads.len() as u64);
         Ok(ListThreadsReply {
+            has_more: !found.threads.is_empty() && shown < found.total.unsigned_abs(),
             threads: found.threads,
             total_threads: found.total,
             revision: found.revision,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use context_model::{Operation, Result, SearchContextReply, SearchContextRequest, Violations};
 
 use super::Retrieval;
-use super::hits::undamaged;
+use super::hits::{Extracts, undamaged};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -67,11 +67,12 @@ impl Retrieval {
         let (entries, _) = undamaged(found.entries);
         let results: Vec<_> = entries
             .into_iter()
-            .map(|entry| self.hit(entry, None, None))
+            .map(|entry| self.hit(entry, None, Extracts::default()))
             .collect();
         let stats = explain.then(|| self.stats(started, filters, results.len(), found.plan, None));
         Ok(SearchContextReply {
             count: results.len() as i64,
+            has_more: found.has_more,
             results,
             stats,
             revision: found.revision,

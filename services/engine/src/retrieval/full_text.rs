@@ -60,6 +60,7 @@ impl Retrieval {
             fts_available: true,
             results: Vec::new(),
             count: 0,
+            has_more: false,
             stats: None,
             warnings: Vec::new(),
             revision: 0,
@@ -92,6 +93,7 @@ impl Retrieval {
         };
         let Found {
             results,
+            has_more,
             warnings,
             mut plan,
             capped_at,
@@ -101,6 +103,7 @@ impl Retrieval {
         reply.count = results.len() as i64;
         reply.stats = explain.then(|| self.stats(started, filters, results.len(), plan, capped_at));
         reply.results = results;
+        reply.has_more = has_more;
         reply.warnings = warnings;
         reply.revision = revision;
         Ok(reply)
@@ -128,6 +131,7 @@ impl Retrieval {
             Mode::Boolean => fts.query.query.wanted_words().join(" ").into(),
             Mode::Match | Mode::Prefix | Mode::Phrase => query.into(),
         };
+        let highlight = highlight.then(|| fts.query.clone());
         let search = RankedSearch {
             query: &query,
             encoded: None,
@@ -149,6 +153,7 @@ impl Retrieval {
         };
         let RankedPage {
             results,
+            has_more,
             ranking,
             warnings,
             plan,
@@ -158,6 +163,7 @@ impl Retrieval {
             .await?;
         Ok(Found {
             results,
+            has_more,
             warnings,
             plan,
             capped_at: ranking.capped_at,
@@ -182,6 +188,7 @@ impl Retrieval {
         let read = read::at(min_revision);
         let FtsPage {
             entries,
+            has_more,
             used_fallback,
             capped_at,
             revision,
@@ -201,11 +208,12 @@ impl Retrieval {
         let scores: HashMap<i64, Scores> = entries.iter().map(scores).collect();
         let entries = entries.into_iter().map(|scored| scored.entry).collect();
         let highlighted = query.map(|query| query.that_ran(used_fallback));
-        let (results, damaged) = self.results(entries, scores, highlighted).await?;
+        let (results, damaged) = self.results(entries, scores, highlighted, None).await?;
         let mut warnings: Vec<String> = capped_at.map(cap_warning).into_iter().collect();
         warnings.extend(damaged);
         Ok(Found {
             results,
+            has_more,
             warnings,
             plan,
             capped_at,
@@ -242,6 +250,7 @@ struct FullTextSearch {
 /// The results of one page.
 struct Found {
     results: Vec<SearchHit>,
+    has_more: bool,
     warnings: Vec<String>,
     plan: Vec<String>,
     capped_at: Option<u32>,

@@ -8,11 +8,18 @@ use context_store::{RowSelection, StoredEntry, seal};
 use context_text::Query;
 
 use super::Retrieval;
-use super::truncate::truncate;
+use super::evidence::{Evidence, SNIPPET_CHARS};
+use super::truncate::{shown_bytes, truncate};
 use crate::access::Caller;
 
-/// Maximum number of characters in a highlighted snippet.
-const SNIPPET_CHARS: usize = 300;
+/// The parts of a text that a result shows beside its opening.
+#[derive(Debug, Default)]
+pub(super) struct Extracts {
+    /// With the words of the query marked.
+    highlighted: Option<String>,
+    /// What matches the query best.
+    snippet: Option<String>,
+}
 
 /// Returns the entries that match their checksums, and a warning for each damaged entry. Damaged entries are logged.
 pub(super) fn undamaged(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
@@ -49,45 +56,52 @@ impl Retrieval {
     }
 
     /// The results of a page, in the order of its entries, and a warning for each damaged entry. With `highlighted`,
-    /// each result has a snippet with the words of this query marked.
+    /// each result has a snippet with the words of this query marked. With `evidence`, results of long texts have a
+    /// snippet of what matches.
     pub(super) async fn results(
         &self,
         entries: Vec<StoredEntry>,
         mut scores: HashMap<i64, Scores>,
         highlighted: Option<Query>,
+        evidence: Option<Evidence>,
     ) -> Result<(Vec<SearchHit>, Vec<String>)> {
         let (entries, damaged) = undamaged(entries);
-        let snippets = match highlighted {
-            Some(query) => self.snippets(&entries, query).await?,
-            None => vec![None; entries.len()],
-        };
-        let hit = |(entry, snippet): (StoredEntry, Option<String>)| {
+        let entries = self.extracts(entries, highlighted, evidence).await?;
+        let hit = |(entry, extracts): (StoredEntry, Extracts)| {
             let scores = scores.remove(&entry.id);
-            self.hit(entry, scores, snippet)
+            self.hit(entry, scores, extracts)
         };
-        let hits = entries.into_iter().zip(snippets).map(hit).collect();
+        let hits = entries.into_iter().map(hit).collect();
         Ok((hits, damaged))
     }
 
-    /// Creates a snippet of each text with the query's words marked. Texts may be long, so this runs outside the async
-    /// workers.
-    async fn snippets(&self, entries: &[StoredEntry], query: Query) -> Result<Vec<Option<String>>> {
+    /// The extracts of each entry's text. Texts may be long, so this runs outside the async workers.
+    async fn extracts(
+        &self,
+        entries: Vec<StoredEntry>,
+        highlighted: Option<Query>,
+        evidence: Option<Evidence>,
+    ) -> Result<Vec<(StoredEntry, Extracts)>> {
+        let shown_chars = self.search.truncation_length;
+        let is_cut = |entry: &StoredEntry| shown_bytes(&entry.text, shown_chars).is_some();
+        let evidence = evidence.filter(|_| entries.iter().any(is_cut));
+        if highlighted.is_none() && evidence.is_none() {
+            let without = |entry| (entry, Extracts::default());
+            return Ok(entries.into_iter().map(without).collect());
+        }
         let analyzer = self.analyzer.clone();
-        let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
-        let mark = move || {
-            texts
-                .iter()
-                .map(|text| {
-                    Some(context_text::highlight(
-                        text,
-                        &query,
-                        &analyzer,
-                        SNIPPET_CHARS,
-                    ))
-                })
-                .collect()
+        let extract = move |entry: StoredEntry| {
+            let extracts = Extracts {
+                highlighted: highlighted.as_ref().map(|query| {
+                    context_text::highlight(&entry.text, query, &analyzer, SNIPPET_CHARS)
+                }),
+                snippet: evidence.as_ref().and_then(|evidence| {
+                    evidence.snippet(entry.id, &entry.text, shown_chars, &analyzer)
+                }),
+            };
+            (entry, extracts)
         };
-        tokio::task::spawn_blocking(mark)
+        tokio::task::spawn_blocking(move || entries.into_iter().map(extract).collect())
             .await
             .map_err(Error::internal)
     }
@@ -97,8 +111,12 @@ impl Retrieval {
         &self,
         entry: StoredEntry,
         scores: Option<Scores>,
-        highlighted: Option<String>,
+        extracts: Extracts,
     ) -> SearchHit {
+        let Extracts {
+            highlighted,
+            snippet,
+        } = extracts;
         let StoredEntry {
             id,
             thread_id,
@@ -133,6 +151,7 @@ impl Retrieval {
             scores,
             highlighted,
             relevance: None,
+            snippet,
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use context_model::warnings::{ONLY_FULL_TEXT_RAN, ONLY_SEMANTIC_RAN};
 use context_model::{
     Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
     Operation, Reason, Result, Scores, SearchMode, Violations,
@@ -81,8 +82,12 @@ impl Retrieval {
             .retrievers(caller, &wanted, &request.query, read::at(min_revision))
             .await?;
         let model_ms = milliseconds(started);
+        let highlight = request.highlight.unwrap_or(false);
+        let words = || fts.as_ref().map(|fts| fts.query.clone());
+        let highlight = highlight.then(|| words().or_else(|| self.any_word(&request.query)));
         let mut search = RankedSearch {
             query: &request.query,
+            highlight: highlight.flatten(),
             encoded,
             rank: RankSearch {
                 fts,
@@ -98,7 +103,6 @@ impl Retrieval {
             model_can_read: cannot_read.is_none(),
             min_revision,
             include_images: request.include_images,
-            highlight: false,
         };
         let combine = |ranking: &Ranking| fuse(ranking, fusion);
         let mut found = self.ranked_page(caller, &search, combine).await;
@@ -113,6 +117,7 @@ impl Retrieval {
         }
         let RankedPage {
             results,
+            has_more,
             ranking,
             warnings: page_warnings,
             mut plan,
@@ -143,6 +148,7 @@ impl Retrieval {
             fts_count: fts_count as i64,
             semantic_count: semantic_count as i64,
             count: results.len() as i64,
+            has_more,
             results,
             stats,
             warnings,
@@ -231,21 +237,27 @@ impl Retrieval {
         query: &str,
         read: Read,
     ) -> Result<(Option<FtsSearch>, Option<String>)> {
-        let parsed = context_text::parse(Mode::Match, query, &self.analyzer);
-        let Some(parsed) = parsed.ok().flatten() else {
+        let Some(parsed) = self.any_word(query) else {
             return Ok((None, None));
         };
-        let (parsed, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
+        let (query, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
         let search = FtsSearch {
-            query: Parsed {
-                query: parsed.loosest().clone(),
-                fallback: None,
-                candidates: Vec::new(),
-            },
+            query,
             ranking_cap: self.search.fts_ranking_cap,
             context_weight: self.search.hybrid_context_weight,
         };
         Ok((Some(search), rarest))
+    }
+
+    /// The query for any of the words. `None` if there are none.
+    fn any_word(&self, query: &str) -> Option<Parsed> {
+        let parsed = context_text::parse(Mode::Match, query, &self.analyzer);
+        let parsed = parsed.ok().flatten()?;
+        Some(Parsed {
+            query: parsed.loosest().clone(),
+            fallback: None,
+            candidates: parsed.candidates,
+        })
     }
 }
 
@@ -278,9 +290,9 @@ fn used(search: &RankSearch) -> Vec<String> {
 /// A warning for each retriever that is unavailable. It says what ran instead.
 fn warnings(unavailable_because: Vec<String>, search: &RankSearch) -> Vec<String> {
     let ran = if search.semantic.is_some() {
-        "only semantic search ran"
+        ONLY_SEMANTIC_RAN
     } else if search.fts.is_some() {
-        "only full-text search ran"
+        ONLY_FULL_TEXT_RAN
     } else {
         "no search ran, because full-text search found no word in the query"
     };

@@ -10,6 +10,7 @@
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
 //!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
 //! - `relevance` says how likely an entry is about the query at all.
+//! - `evidence` finds the part of a long text that answers the query.
 //! - `long_query` selects the terms of a query that has too many for the full-text retriever.
 //! - `hits` converts entries to results, and `truncate` shortens their texts.
 //! - `status` says which searches work, for `get_statistics`.
@@ -17,6 +18,7 @@
 //!   configured reranker.
 
 mod embedding;
+mod evidence;
 mod filter_search;
 mod full_text;
 mod fusion;

@@ -6,10 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use context_model::{Filter, Limits, Result, Scores, SearchHit, Violations};
+use context_model::{Filter, Limits, Reason, Result, Scores, SearchHit, Violations};
 use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
+use context_text::Parsed;
 
 use super::Retrieval;
+use super::evidence::Evidence;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
 use super::relevance::{CLEARLY_RELEVANT, MAX_CONSIDERED};
@@ -22,12 +24,12 @@ use crate::{read, validate};
 const MAX_LIMIT: i64 = 100;
 
 /// The possible depths of a ranking. The first has room for a page and for the candidates of reranking, the next two
-/// are those at which the parts of a fused ranking end, and the last one has room for the last page.
+/// are those at which the parts of a fused ranking end, and the last one has room for the last page and one more entry.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
     DEEP as u32,
-    (Limits::MAX_RANKED_OFFSET + MAX_LIMIT) as u32,
+    (Limits::MAX_RANKED_OFFSET + MAX_LIMIT + 1) as u32,
 ];
 
 /// Maximum number of attempts for one page. The search ranks again if entries of the page changed after the ranking.
@@ -45,15 +47,16 @@ pub(super) struct RankedSearch<'r> {
     pub page: Page,
     /// Entries with a lower relevance are dropped.
     pub min_relevance: Option<f64>,
-    /// Whether results show their relevance, and a warning says when it is low.
+    /// Whether results show their relevance and, of a long text, the part that matches, and a warning says when the
+    /// relevance is low.
     pub shows_relevance: bool,
     /// Whether the embedding model can read the query. If not, the relevance ignores its vectors, and late interaction
     /// does not run.
     pub model_can_read: bool,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
-    /// Whether each result has a snippet with the words of the full-text query marked.
-    pub highlight: bool,
+    /// The words that are marked in a snippet of each result. `None`: no such snippets.
+    pub highlight: Option<Parsed>,
 }
 
 /// An entry in the ranking of a search.
@@ -72,6 +75,8 @@ pub(super) trait RankedHit: Copy {
 pub(super) struct RankedPage {
     /// The results, best first.
     pub results: Vec<SearchHit>,
+    /// Whether more entries follow the page.
+    pub has_more: bool,
     /// What the retrievers found.
     pub ranking: Ranking,
     /// The limitations of the results, one sentence each.
@@ -173,8 +178,11 @@ impl Retrieval {
 
         let shown = in_page(&order, search.page);
         let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
-        let entries = self
-            .entries_in_order(caller, ids, search, ranking.revision)
+        let evidence = search
+            .shows_relevance
+            .then(|| self.evidence(search, &candidates, &ids));
+        let (entries, evidence) = self
+            .entries_in_order(caller, ids, search, ranking.revision, evidence)
             .await?;
         let changed = shown.len() - entries.len();
 
@@ -190,21 +198,19 @@ impl Retrieval {
                 Some((candidate.id, hit.scores(*rerank_score)))
             })
             .collect();
-        let highlighted = match &search.rank.fts {
-            Some(fts) if search.highlight => {
-                Some(fts.query.clone().that_ran(ranking.used_fallback))
-            }
-            _ => None,
-        };
-        let (mut results, damaged) = self.results(entries, scores, highlighted).await?;
+        let highlight = search.highlight.clone();
+        let highlighted = highlight.map(|query| query.that_ran(ranking.used_fallback));
+        let (mut results, damaged) = self.results(entries, scores, highlighted, evidence).await?;
         if search.shows_relevance {
             for hit in &mut results {
                 hit.relevance = relevances.get(&hit.id).copied();
             }
         }
         warnings.extend(damaged);
+        let end = search.page.offset + u64::from(search.page.limit);
         let page = RankedPage {
             results,
+            has_more: order.len() as u64 > end,
             ranking,
             warnings,
             plan,
@@ -311,32 +317,63 @@ impl Retrieval {
         Ok(statistics.revision)
     }
 
-    /// Reads the entries with these ids, in this order. The read omits entries that changed after `revision`. They may
-    /// no longer match the filter, and they differ from the state at the reply's revision.
+    /// What is known about these entries to find the evidence in their texts.
+    fn evidence(
+        &self,
+        search: &RankedSearch<'_>,
+        candidates: &[Candidate],
+        ids: &[i64],
+    ) -> Evidence {
+        let chunk = |candidate: &Candidate| {
+            let is_shown = search.model_can_read && ids.contains(&candidate.id);
+            Some((candidate.id, candidate.best_chunk.filter(|_| is_shown)?))
+        };
+        Evidence {
+            words: context_text::content_words(search.query, &self.analyzer),
+            chunks: candidates.iter().filter_map(chunk).collect(),
+        }
+    }
+
+    /// Reads the entries with these ids, in this order, with as much of their texts as evidence needs. Returns it
+    /// unless so much text would exceed the size of a reply. The read omits entries that changed after `revision`. They
+    /// may no longer match the filter, and they differ from the state at the reply's revision.
     async fn entries_in_order(
         &self,
         caller: &Caller,
         ids: Vec<i64>,
         search: &RankedSearch<'_>,
         revision: i64,
-    ) -> Result<Vec<StoredEntry>> {
+        evidence: Option<Evidence>,
+    ) -> Result<(Vec<StoredEntry>, Option<Evidence>)> {
         if ids.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
-        let text_chars = self.text_chars_to_read(search.highlight);
-        let selection = self.selection(caller, search.include_images, false, text_chars);
-        let read = Read {
-            as_of: Some(revision),
-            ..read::at(Some(revision))
+        let get = async |text_chars| {
+            let selection = self.selection(caller, search.include_images, false, text_chars);
+            let read = Read {
+                as_of: Some(revision),
+                ..read::at(Some(revision))
+            };
+            let found = self
+                .store
+                .get_contexts(&caller.owner, ids.clone(), selection, read)
+                .await;
+            found.map_err(store_error)
         };
-        let mut found = self
-            .store
-            .get_contexts(&caller.owner, ids.clone(), selection, read)
-            .await
-            .map_err(store_error)?
-            .entries;
+        let shown = self.text_chars_to_read(search.highlight.is_some());
+        let wanted = match (shown, &evidence) {
+            (Some(shown), Some(evidence)) => Some(shown.max(evidence.text_chars())),
+            _ => shown,
+        };
+        let (found, evidence) = match get(wanted).await {
+            Err(error) if error.reason == Reason::ResultTooLarge && wanted != shown => {
+                (get(shown).await?, None)
+            }
+            found => (found?, evidence),
+        };
+        let mut found = found.entries;
         found.sort_by_key(|entry| ids.iter().position(|id| *id == entry.id));
-        Ok(found)
+        Ok((found, evidence))
     }
 }
 
@@ -356,12 +393,12 @@ pub(super) fn requested_page(
     )
 }
 
-/// The smallest of [`DEPTHS`] that holds the page and `at_least` entries, so that adjacent pages usually come from the
-/// same ranking.
+/// The smallest of [`DEPTHS`] that holds the page, one entry more and `at_least` entries, so that adjacent pages usually
+/// come from the same ranking.
 pub(super) fn depth(page: Page, at_least: u32) -> u32 {
     let wanted = page
         .offset
-        .saturating_add(u64::from(page.limit))
+        .saturating_add(u64::from(page.and_one().limit))
         .max(u64::from(at_least));
     DEPTHS
         .into_iter()

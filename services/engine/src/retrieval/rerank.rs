@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use context_model::Timestamp;
+use context_model::warnings::NOT_RERANKED;
 use context_providers::{ProviderError, TokenVectors};
 use context_store::{ChunkRange, StoreError, StoredEntry};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
+use super::evidence::character_range;
 use super::fusion::scale;
 use super::hits::milliseconds;
 use crate::access::Caller;
@@ -155,11 +157,11 @@ impl Retrieval {
             Ok(Ok(Some(scored))) => scored,
             Ok(Ok(None)) => return unchanged(None),
             Ok(Err(error)) => {
-                return unchanged(Some(format!("results are not reranked: {error}")));
+                return unchanged(Some(format!("{NOT_RERANKED}: {error}")));
             }
             Err(_) => {
                 return unchanged(Some(format!(
-                    "results are not reranked: it took more than {} ms",
+                    "{NOT_RERANKED}: it took more than {} ms",
                     timeout.as_millis()
                 )));
             }
@@ -304,12 +306,6 @@ fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
 }
 
 /// The characters of a text from `start` to `end`.
-pub(super) fn characters(text: &str, (start, end): (u32, u32)) -> &str {
-    let byte = |character: u32| {
-        text.char_indices()
-            .nth(character as usize)
-            .map_or(text.len(), |(byte, _)| byte)
-    };
-    let (start, end) = (byte(start), byte(end));
-    &text[start.min(end)..end]
+pub(super) fn characters(text: &str, range: (u32, u32)) -> &str {
+    &text[character_range(text, range)]
 }

@@ -65,10 +65,11 @@ impl Retrieval {
             model_can_read: embedded.active.embedder.can_read(&request.query),
             min_revision,
             include_images: request.include_images,
-            highlight: false,
+            highlight: None,
         };
         let RankedPage {
             results,
+            has_more,
             ranking,
             warnings,
             mut plan,
@@ -84,6 +85,7 @@ impl Retrieval {
             query: request.query,
             model: embedded.active.embedder.model().name.clone(),
             count: results.len() as i64,
+            has_more,
             results,
             stats,
             warnings,

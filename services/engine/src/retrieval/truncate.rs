@@ -3,15 +3,20 @@
 /// appended.
 #[must_use]
 pub fn truncate(text: String, max_chars: usize) -> (String, bool) {
-    let Some((end, _)) = text.char_indices().nth(max_chars) else {
-        return (text, false);
-    };
+    match shown_bytes(&text, max_chars) {
+        Some(end) => (format!("{}...", &text[..end]), true),
+        None => (text, false),
+    }
+}
+
+/// Number of bytes of a text that [`truncate`] keeps. `None` if it keeps all.
+pub(super) fn shown_bytes(text: &str, max_chars: usize) -> Option<usize> {
+    let (end, _) = text.char_indices().nth(max_chars)?;
     let cut = &text[..end];
-    let cut = match cut.rfind(' ') {
-        Some(space) if cut[..space].chars().count() * 10 > max_chars * 7 => &cut[..space],
-        _ => cut,
-    };
-    (format!("{cut}..."), true)
+    Some(match cut.rfind(' ') {
+        Some(space) if cut[..space].chars().count() * 10 > max_chars * 7 => space,
+        _ => end,
+    })
 }
 
 #[cfg(test)]

@@ -103,6 +103,8 @@ impl Failed {
 }
 
 impl Client {
+    /// A client for one provider. It does not connect yet.
+    ///
     /// # Errors
     /// A sentence, when the address or the key cannot be used.
     pub fn new(access: &Access, key_header: KeyHeader) -> Result<Self, String> {

@@ -28,6 +28,9 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Requests vectors of the model `name`. `wanted` is the number of dimensions to request; `None` leaves it to the
+    /// model.
+    ///
     /// # Errors
     /// A sentence, when the address or the key cannot be used.
     pub fn new(

@@ -9,8 +9,10 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load and time")]
 pub struct Load {
-    /// Maximum number of connections of one listening address or socket, 1 to 100 000. Further ones wait to be
-    /// accepted.
+    /// Maximum number of connections of one listening address or socket, 1 to 100 000.
+    ///
+    /// For one more, the connection that has been idle longest is closed. If none is idle, one whose requests have no
+    /// valid credentials is closed. Otherwise new connections wait to be accepted.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
@@ -44,6 +46,10 @@ pub struct Load {
     /// After a pause, a sixth of them may arrive at once.
     #[arg(long = "rate-limit-per-minute", env = "CONTEXT_RATE_LIMIT_PER_MINUTE", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000), global = true)]
     pub rate_limit_per_minute: u64,
+
+    /// Maximum number of streams of changes, 1 to 100 000. With authentication on, one owner may have half of them.
+    #[arg(long = "watch-max-streams", env = "WATCH_MAX_STREAMS", value_name = "N", default_value = "1000", value_parser = number(1, 100_000), global = true)]
+    pub watch_max_streams: u64,
 
     /// Seconds that a stopping service waits for running requests, 0 to 3600.
     #[arg(long = "drain-timeout-seconds", env = "CONTEXT_DRAIN_TIMEOUT_SECONDS", value_name = "S", default_value = "10", value_parser = number(0, 3600), global = true)]

@@ -62,9 +62,10 @@ pub struct Models {
     /// The embedding provider: local, ollama, openai, azure, tei, voyage, cohere, none, or auto.
     ///
     /// local is a model inside the service. openai is OpenAI or a compatible server. auto is local when
-    /// EMBEDDING_MODEL_PATH is set or EMBEDDING_MODEL names a model that `fetch-model` downloaded, and ollama when
-    /// OLLAMA_HOST, EMBEDDING_MODEL or EMBEDDING_DIM is set. Otherwise it is the model that `fetch-model` downloaded
-    /// last. Without that model it is ollama when ENABLE_SEMANTIC_SEARCH is true, and else none.
+    /// EMBEDDING_MODEL_PATH is set. Else it is ollama when OLLAMA_HOST is set, when EMBEDDING_DIM is set to a number
+    /// other than 384, or when EMBEDDING_MODEL names a model that `fetch-model` did not download. Otherwise it is the
+    /// model that EMBEDDING_MODEL names, or the one that `fetch-model` downloaded last. Without such a model it is
+    /// ollama when ENABLE_SEMANTIC_SEARCH is true, and else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",
@@ -115,8 +116,9 @@ pub struct Models {
 
     /// A directory with an embedding model that runs inside the service.
     ///
-    /// It has the layout of sentence-transformers (config.json, tokenizer.json, model.safetensors). Default:
-    /// all-MiniLM-L6-v2 in ~/.cache/context-service/models, if it is there.
+    /// It has the layout of sentence-transformers (config.json, tokenizer.json, model.safetensors). Without it, auto
+    /// and local use a model in ~/.cache/context-service/models: the one that EMBEDDING_MODEL names, or the one that
+    /// `fetch-model` downloaded last.
     #[arg(long, env = "EMBEDDING_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub embedding_model_path: Option<PathBuf>,
 

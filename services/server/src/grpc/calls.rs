@@ -40,6 +40,12 @@ impl Calls {
         &self.app.engine
     }
 
+    /// The shared state.
+    #[must_use]
+    pub const fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
     /// Converts a request, runs the operation on it, and converts the reply.
     ///
     /// # Errors
@@ -66,6 +72,17 @@ impl Calls {
             .call(&who, operation, Transport::Grpc, deadline, work)
             .await
             .map_err(|error| status(&error))?;
+        Self::reply(&who, reply)
+    }
+
+    /// Converts the reply of an operation.
+    ///
+    /// # Errors
+    /// The status for a reply that cannot be converted, or for which there is no memory.
+    pub fn reply<T, R>(who: &Who, reply: T) -> Result<Response<R>, Status>
+    where
+        R: TryFrom<T, Error: Into<Error>> + Message,
+    {
         let reply = R::try_from(reply).map_err(|error| status(&error.into()))?;
         let bytes = reply.encoded_len();
         // The size of the encoded reply, plus half of it for the growth of the buffer. With this factor the largest

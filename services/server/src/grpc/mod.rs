@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod calls;
+mod changes;
 mod contexts;
 mod deadline;
 mod fields;
@@ -20,6 +21,7 @@ use axum::response::{IntoResponse as _, Response};
 use context_model::{Error, Reason};
 use context_proto::v1::api_key_service_server::ApiKeyServiceServer;
 use context_proto::v1::artifact_service_server::ArtifactServiceServer;
+use context_proto::v1::change_service_server::ChangeServiceServer;
 use context_proto::v1::context_service_server::ContextServiceServer;
 use http::{HeaderMap, header};
 use tonic::Status;
@@ -28,6 +30,7 @@ use tonic_health::server::HealthReporter;
 
 use artifacts::Artifacts;
 use calls::Calls;
+use changes::Changes;
 use contexts::Contexts;
 use keys::ApiKeys;
 
@@ -48,6 +51,11 @@ pub async fn router(
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let keys = ApiKeyServiceServer::new(ApiKeys::new(calls.clone()));
+    let changes = ChangeServiceServer::new(Changes::new(calls.clone()))
+        .accept_compressed(CompressionEncoding::Gzip)
+        .send_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
     let artifacts = ArtifactServiceServer::new(Artifacts::new(calls))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
@@ -59,6 +67,7 @@ pub async fn router(
     health
         .set_serving::<ArtifactServiceServer<Artifacts>>()
         .await;
+    health.set_serving::<ChangeServiceServer<Changes>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(context_proto::FILE_DESCRIPTOR_SET)
@@ -66,6 +75,7 @@ pub async fn router(
     };
     let router = tonic::service::Routes::new(contexts)
         .add_service(artifacts)
+        .add_service(changes)
         .add_service(keys)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
@@ -116,6 +126,9 @@ pub async fn set_not_serving(health: &HealthReporter) {
         .await;
     health
         .set_not_serving::<ArtifactServiceServer<Artifacts>>()
+        .await;
+    health
+        .set_not_serving::<ChangeServiceServer<Changes>>()
         .await;
     health
         .set_service_status("", tonic_health::ServingStatus::NotServing)

@@ -222,7 +222,7 @@ pub async fn update_artifact(
     let reply = app
         .call(&who, Operation::UpdateArtifact, Transport::Rest, None, work)
         .await?;
-    let tag = etag(reply.artifact.version);
+    let tag = etag(reply.version);
     let mut response = json(&who, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)

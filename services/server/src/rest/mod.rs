@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod body;
+mod changes;
 mod conditional;
 mod contexts;
 mod docs;
@@ -9,6 +10,7 @@ mod health;
 mod keys;
 mod openapi;
 mod overview;
+mod page;
 mod query;
 mod routes;
 mod search;
@@ -30,6 +32,7 @@ pub fn router() -> Router<Arc<App>> {
     let (router, _) = routes::documented().split_for_parts();
     router
         .merge(docs::routes())
+        .merge(page::routes())
         .method_not_allowed_fallback(method_not_allowed)
 }
 

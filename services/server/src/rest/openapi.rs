@@ -25,6 +25,7 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
     tags(
         (name = "contexts", description = "Storing, fetching, changing and deleting entries"),
         (name = "artifacts", description = "Documents that keep every version"),
+        (name = "changes", description = "Following what changes"),
         (name = "api-keys", description = "The owner's own keys"),
         (name = "search", description = "Finding entries"),
         (name = "overview", description = "Threads and statistics"),

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use axum::extract::{FromRequestParts, RawPathParams};
 use context_model::{Error, Violations};
 use http::request::Parts;
+use serde::de::DeserializeOwned;
 
 use crate::problem::Problem;
 
@@ -96,6 +97,21 @@ impl Query {
                 self.violations.push(
                     name,
                     format!("`{name}` is `{}`; it must be true or false", start(other)),
+                );
+                None
+            }
+        }
+    }
+
+    /// A parameter in JSON.
+    pub fn json<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
+        let text = self.one(name)?;
+        match context_model::decode_slice(text.as_bytes()) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.violations.push(
+                    name,
+                    format!("`{name}` is not the JSON expected here: {}", error.message),
                 );
                 None
             }
@@ -300,6 +316,15 @@ mod tests {
         let mut query = query("ids=1,2&ids=%33").await;
         assert_eq!(query.integers("ids"), [1, 2, 3]);
         query.finish().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_parameter_in_json_is_read_or_named() {
+        let mut query = query("a=%5B1%2C2%5D&b=%7B").await;
+        assert_eq!(query.json::<Vec<i64>>("a"), Some(vec![1, 2]));
+        assert_eq!(query.json::<Vec<i64>>("b"), None);
+        let error = query.finish().unwrap_err();
+        assert_eq!(error.violations[0].field, "b");
     }
 
     #[tokio::test]

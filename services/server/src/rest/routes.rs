@@ -5,7 +5,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{artifacts, contexts, health, keys, overview, search, versions};
+use super::{artifacts, changes, contexts, health, keys, overview, search, versions};
 use crate::app::App;
 
 /// The routes together with their documentation.
@@ -46,6 +46,8 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(versions::get_artifact_version))
         .routes(routes!(versions::restore_artifact_version))
         .routes(routes!(versions::diff_artifact_versions))
+        .routes(routes!(changes::changes_since))
+        .routes(routes!(changes::watch))
         .routes(routes!(keys::create_api_key, keys::list_api_keys))
         .routes(routes!(keys::get_api_key, keys::update_api_key))
         .routes(routes!(keys::deactivate_api_key))

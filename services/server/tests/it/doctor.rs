@@ -303,7 +303,7 @@ async fn a_port_that_another_program_has_is_named_with_its_setting() {
     let address = other.local_addr().unwrap().to_string();
     let report = faults(with(&home, &[("CONTEXT_LISTEN", &address)])).await;
     assert!(
-        report.contains(&format!("✘ port       {address} cannot be listened on"))
+        report.contains(&format!("✘ port       cannot listen on {address}"))
             && report.contains("set CONTEXT_LISTEN"),
         "{report}"
     );

@@ -300,7 +300,7 @@ async fn what_was_stored_is_there_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_drains_a_service_over_tcp() {
+async fn a_service_cannot_be_drained_over_tcp() {
     let service = Service::start().await;
     let reply = service.request("POST", "/internal/drain").send().await;
     assert_eq!(

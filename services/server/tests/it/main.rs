@@ -1,5 +1,6 @@
 //! Tests of the service through its public interfaces. Each test starts a service on a free port.
 
+mod changes;
 mod conditional;
 mod config_command;
 mod contexts;
@@ -13,6 +14,7 @@ mod limits;
 mod migrate_data;
 mod narrowed;
 mod owners;
+mod page;
 mod postgres;
 mod predecessor;
 mod problems;
@@ -24,4 +26,5 @@ mod rerankers;
 mod semantic;
 mod service;
 mod summaries;
+mod watch;
 mod who;

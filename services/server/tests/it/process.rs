@@ -232,7 +232,7 @@ async fn one_started_by_hand_takes_over_from_one_that_a_gateway_started() {
 }
 
 #[tokio::test]
-async fn one_that_a_gateway_started_stops_when_nobody_comes() {
+async fn a_service_that_a_gateway_started_stops_when_no_client_connects() {
     let home = Home::new();
     let mut command = program(&home);
     command.args(["--auto-started", "--idle-exit-seconds=1"]);

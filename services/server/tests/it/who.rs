@@ -27,7 +27,7 @@ fn scope(operation: &str) -> Option<Scope> {
         "get_caller" => return None,
         _ if has(&["key", "keys"]) => Scope::Manage,
         _ if has(&["delete"]) => Scope::Delete,
-        _ if has(&["search", "get", "list", "diff"]) => Scope::Read,
+        _ if has(&["search", "get", "list", "diff", "changes", "watch"]) => Scope::Read,
         _ if has(&["store", "create", "update", "restore"]) => Scope::Write,
         other => panic!("say which scope {other} needs"),
     })
@@ -55,7 +55,7 @@ fn snake(name: &str) -> String {
 
 /// One operation over one transport.
 enum Call {
-    Grpc { path: String },
+    Grpc { path: String, body: Vec<u8> },
     Rest { method: String, path: String },
 }
 
@@ -67,7 +67,13 @@ fn operations() -> Vec<(String, Call)> {
         for service in &file.service {
             for method in &service.method {
                 let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                operations.push((snake(method.name()), Call::Grpc { path }));
+                // A bad cursor ends a stream.
+                let body = if method.server_streaming() {
+                    vec![0, 0, 0, 0, 3, 0x0a, 1, b'x']
+                } else {
+                    vec![0; 5]
+                };
+                operations.push((snake(method.name()), Call::Grpc { path, body }));
             }
         }
     }
@@ -100,14 +106,17 @@ fn operations() -> Vec<(String, Call)> {
 impl Call {
     async fn send(&self, service: &Service, authorization: Option<&str>) -> Reply {
         let request = match self {
-            Self::Grpc { path } => service
+            Self::Grpc { path, body } => service
                 .request("POST", path)
                 .http2()
                 .header("content-type", "application/grpc")
                 .header("te", "trailers")
-                .body(vec![0; 5]),
+                .body(body.clone()),
             Self::Rest { method, path } if matches!(method.as_str(), "POST" | "PATCH") => {
                 service.request(method, path).json(&serde_json::json!({}))
+            }
+            Self::Rest { method, path } if path == "/v1/watch" => {
+                service.request(method, "/v1/watch?cursor=x")
             }
             Self::Rest { method, path } => service.request(method, path),
         };
@@ -304,8 +313,10 @@ async fn walk(service: &Service) {
         ] {
             let sentence =
                 format!("the credentials are narrowed to {only} and do not reach this operation");
-            let expected = (needed == Scope::Manage || about(&operation) != only)
-                .then_some(("denied", sentence));
+            // Every key sees the changes of what it reaches.
+            let is_reached =
+                about(&operation) == only || operation.contains("changes") || operation == "watch";
+            let expected = (needed == Scope::Manage || !is_reached).then_some(("denied", sentence));
             expect(
                 &format!("a key for {only}"),
                 call.refusal(service, Some(key)).await,
@@ -421,9 +432,17 @@ fn soon() -> CreateApiKeyRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_nobodys_needs_no_key() {
+async fn routes_without_data_of_an_owner_need_no_key() {
     let service = Service::start_with(&["--auth=keys"]).await;
-    for path in ["/healthz", "/readyz", "/openapi.json", "/metrics", "/docs/"] {
+    for path in [
+        "/",
+        "/ui/app.js",
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/metrics",
+        "/docs/",
+    ] {
         let status = service.get(path).send().await.status;
         assert!(
             status.is_success() || status.is_redirection(),

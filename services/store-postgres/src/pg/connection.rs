@@ -1,9 +1,10 @@
 //! Connections to the server.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use diesel::QueryResult;
@@ -14,8 +15,9 @@ use diesel_async::{AsyncConnectionCore, SimpleAsyncConnection};
 use futures::future::{BoxFuture, FutureExt as _, select};
 use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use futures::{join, poll, try_join};
+use tokio::sync::Notify;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{AsyncMessage, Client, Statement};
 
 use crate::pg::driver::{Encoded, PgRow, Source, Types};
 use crate::pg::failure::{self, CommitError, DriverError, Kind, failed};
@@ -312,7 +314,7 @@ impl AsyncPgConnection {
                 client.batch_execute(end)
             ))
         };
-        let before = |error: DieselError| match failure::is_answer(&error) {
+        let before = |error: DieselError| match failure::is_from_server(&error) {
             true => CommitError::Rejected(error),
             false => CommitError::OutcomeUnknown(error),
         };
@@ -410,6 +412,25 @@ pub(crate) async fn connect(
     tls: &Tls,
     timeout: Duration,
 ) -> Result<AsyncPgConnection, ConnectError> {
+    connect_with(target, tls, timeout, None).await
+}
+
+/// A new connection that sets `notified` when a notification arrives.
+pub(crate) async fn connect_to_listen(
+    target: &Target,
+    tls: &Tls,
+    timeout: Duration,
+    notified: Arc<Notify>,
+) -> Result<AsyncPgConnection, ConnectError> {
+    connect_with(target, tls, timeout, Some(notified)).await
+}
+
+async fn connect_with(
+    target: &Target,
+    tls: &Tls,
+    timeout: Duration,
+    notified: Option<Arc<Notify>>,
+) -> Result<AsyncPgConnection, ConnectError> {
     let mut config = target.config.clone();
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(timeout);
@@ -424,7 +445,7 @@ pub(crate) async fn connect(
         u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
     let limit = timeout.saturating_mul(hosts.saturating_add(1));
     let connecting = tokio::time::timeout(limit, config.connect(tls.clone())).await;
-    let (client, connection) = connecting
+    let (client, mut connection) = connecting
         .map_err(|_| ConnectError::TimedOut(limit))?
         .map_err(|error| ConnectError::Driver(DriverError(error)))?;
     let (alive, gone) = tokio::sync::oneshot::channel();
@@ -434,7 +455,18 @@ pub(crate) async fn connect(
             let _ = gone.await;
             tokio::time::sleep(CLOSE_TIMEOUT).await;
         };
-        select(pin!(connection), pin!(closed)).await;
+        let receiving = poll_fn(|cx| {
+            loop {
+                match ready!(connection.poll_message(cx)) {
+                    Some(Ok(AsyncMessage::Notification(_))) => {
+                        notified.iter().for_each(|notified| notified.notify_one());
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return Poll::Ready(()),
+                }
+            }
+        });
+        select(pin!(receiving), pin!(closed)).await;
     });
     Ok(AsyncPgConnection {
         client: Arc::new(client),

@@ -40,9 +40,9 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
 /// Error of a pipelined COMMIT.
 #[derive(Debug)]
 pub(crate) enum CommitError {
-    /// The server rejected an earlier statement and rolled the transaction back.
+    /// The server rejected a statement or the COMMIT, and rolled the transaction back.
     Rejected(DieselError),
-    /// COMMIT itself failed, or the connection was lost when the server may have received it.
+    /// The connection was lost or the COMMIT was interrupted, when the server may have committed.
     OutcomeUnknown(DieselError),
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
 }
 
 /// Whether the server itself sent the error, so that it did not execute the statements behind it.
-pub(crate) fn is_answer(error: &DieselError) -> bool {
+pub(crate) fn is_from_server(error: &DieselError) -> bool {
     driver_error(error).is_some_and(|error| error.as_db_error().is_some())
 }
 
@@ -256,7 +256,7 @@ impl Failure {
         }
     }
 
-    /// Whether a retry is safe: the failed attempt cannot have changed anything.
+    /// Whether the operation is retried: the failed attempt cannot have changed anything, and another one may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             // The server is read-only now, so it was the primary a moment ago and another server is the primary now.

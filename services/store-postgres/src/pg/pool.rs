@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_goes_to_the_owner_that_has_less_and_never_to_a_caller_that_has_gone() {
+    async fn a_slot_goes_to_the_owner_that_holds_fewer_and_never_to_a_caller_that_has_left() {
         let slots = slots(1);
         let first = slots.take(owner("a")).await.unwrap();
         let mut more_of_a: Vec<_> = (0..10_000)
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_was_granted_to_a_caller_who_leaves_is_handed_on() {
+    async fn a_slot_that_was_granted_to_a_caller_who_leaves_goes_to_the_next_one() {
         let slots = slots(1);
         let first = slots.take(owner("a")).await.unwrap();
         let mut leaving = Box::pin(slots.take(owner("b")));

@@ -13,7 +13,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use super::Link;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 
-/// The properties that the columns show of the tables' version.
+/// What the columns say about the version of the tables.
 #[derive(Debug, Clone)]
 struct Shape {
     /// The schema of the tables, quoted.
@@ -45,7 +45,7 @@ struct ColumnRow {
 impl OldTables {
     pub async fn open(mut link: Link) -> Result<Self, TransferError> {
         let Link { conn, shown, .. } = &mut link;
-        // The schema that the old server was configured with, `public` by default.
+        // The old server's schema is configurable (`public` by default), so every schema is searched.
         let columns = "SELECT quote_ident(c.table_schema) AS schema, c.column_name::text AS name, c.data_type::text AS kind \
                        FROM information_schema.columns AS c WHERE c.table_name = 'context_entries'";
         let columns: Vec<ColumnRow> = sql::query(conn, Fragment::prepared(columns, Vec::new()))
@@ -61,13 +61,14 @@ impl OldTables {
         let schema = match schemas.as_slice() {
             [] => {
                 return refused(format!(
-                    "the database {shown} holds nothing of this service, nor of an mcp-context-server"
+                    "the database {shown} was made neither by this service nor by an mcp-context-server"
                 ));
             }
             [one] => (*one).to_owned(),
             several => {
                 return refused(format!(
-                    "the database {shown} has several tables `context_entries`, in the schemas {}; let the role see one only",
+                    "the database {shown} has several tables `context_entries`, in the schemas {}; \
+                     use a role that sees only one",
                     several.join(", ")
                 ));
             }
@@ -183,7 +184,7 @@ impl Shape {
     }
 }
 
-/// A timestamptz column in microseconds, or as text if it is not a time of the years 1 to 9999.
+/// Selects a timestamptz column twice: in microseconds, NULL outside of the years 1 to 9999, and as text.
 macro_rules! micros {
     ($name:literal) => {
         concat!(

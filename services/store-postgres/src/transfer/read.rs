@@ -74,7 +74,8 @@ impl Loaded {
         if table.name == "chunks"
             && let Some(Cell::Bytes(vector)) = row.0.last_mut()
         {
-            *vector = vectors::travelling(vector).ok_or_else(|| unreadable("vector", None))?;
+            *vector =
+                vectors::to_little_endian(vector).ok_or_else(|| unreadable("vector", None))?;
         }
         Ok(row)
     }

@@ -36,8 +36,8 @@ pub(super) async fn set(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
     Ok(current_set(conn).await?.map_or(0, |(set, _)| set))
 }
 
-/// Converts the output of `vector_send` to the migration's form.
-pub(super) fn travelling(sent: &[u8]) -> Option<Vec<u8>> {
+/// Converts the output of `vector_send` to little-endian floats without the header. `None` if it is malformed.
+pub(super) fn to_little_endian(sent: &[u8]) -> Option<Vec<u8>> {
     let (floats, rest) = sent.get(HEADER..)?.as_chunks::<4>();
     rest.is_empty().then(|| {
         floats
@@ -131,11 +131,11 @@ mod tests {
         ]
         .concat();
         assert_eq!(
-            travelling(&sent),
+            to_little_endian(&sent),
             Some([1.5_f32.to_le_bytes(), (-0.1_f32).to_le_bytes()].concat())
         );
         assert_eq!(
-            (travelling(&sent[..5]), travelling(&sent[..3])),
+            (to_little_endian(&sent[..5]), to_little_endian(&sent[..3])),
             (None, None)
         );
     }

@@ -224,7 +224,7 @@ async fn tags(
             ids.push(row.int(table, "id"));
         }
     }
-    // Raw SQL for `unnest`, as below.
+    // Raw SQL for `unnest`: one text for any number of tags.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, n.tag, n.id FROM unnest(?, ?) AS n(tag, id)";
     let binds = vec![
         Bind::text(owner.as_str()),
@@ -310,7 +310,7 @@ async fn artifact_texts(
     Ok(())
 }
 
-/// Sets the owner's counters: those of the source, and those computed from its rows.
+/// Sets the owner's revision and next id to those of the source, and computes the owner's counts from the copied rows.
 pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Result<(), Failure> {
     let Head {
         owner,

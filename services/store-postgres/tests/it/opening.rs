@@ -33,7 +33,7 @@ async fn many_services_may_open_an_empty_database_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_of_somebody_else_is_left_untouched() {
+async fn a_schema_of_another_program_is_left_untouched() {
     let Some(database) = TestDatabase::empty().await else {
         return;
     };

@@ -271,7 +271,7 @@ async fn a_rare_word_is_found_in_the_index_and_a_common_one_is_ranked_up_to_the_
 /// Runs a search more often than PostgreSQL plans a prepared statement for its actual values, with values that need
 /// different plans.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_that_is_asked_often_answers_as_the_first_time() {
+async fn a_repeated_search_returns_the_same_as_the_first_one() {
     const SHORT: RowSelection = RowSelection {
         explain: false,
         ..EXPLAINED

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use context_model::{Error, NewEntry, Source, ThreadId, Timestamp};
 use context_store::{
-    Memory, OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written,
-    call,
+    Memory, OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, Subscription,
+    WriteOptions, Written, call,
 };
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Server, programs};
@@ -134,4 +134,42 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
         .await
         .expect_err("a standby rejects writes");
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused:?}");
+}
+
+/// A standby delivers no notifications, so the store looks for new revisions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_learns_of_changes_and_says_when_a_revision_may_still_come() {
+    let Some(programs) = programs() else { return };
+    let primary = Server::start(&programs).await;
+    let writer = PostgresStore::open(config(&primary.url()))
+        .await
+        .expect("the primary opens");
+    put(&writer, "first".to_owned()).await.expect("stored");
+    let standby = primary.synchronous_standby().await;
+    let reader = PostgresStore::open(config(&standby.url()))
+        .await
+        .expect("a standby with the schema opens");
+    let owner = OwnerId::default();
+    let mut subscription = reader.changes().news().subscribe(&owner);
+    let feed = async |store: &PostgresStore, from| {
+        let feed = store.changes().feed(&owner, from, 10, Read::default());
+        feed.await.expect("the feed is read")
+    };
+    let reached = async |subscription: &mut Subscription, revision| loop {
+        subscription.begin_read();
+        if feed(&reader, 1).await.revision >= revision {
+            return;
+        }
+        subscription.changed().await;
+    };
+    for text in ["second", "third"] {
+        let written = put(&writer, text.to_owned()).await.expect("stored");
+        let reached = reached(&mut subscription, written.revision);
+        tokio::time::timeout(Duration::from_secs(20), reached)
+            .await
+            .expect("the change is announced");
+    }
+    let ahead = [feed(&reader, 9).await, feed(&writer, 9).await].map(|feed| feed.is_behind);
+    assert_eq!(ahead, [true, false]);
+    assert!(!feed(&reader, 3).await.is_behind);
 }

@@ -437,7 +437,7 @@ async fn an_old_server_s_uuids_are_numbered_and_kept_on_the_way_to_sqlite() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_of_nobody_is_no_source_and_a_used_one_no_target() {
+async fn a_database_of_another_program_is_no_source_and_a_used_one_no_target() {
     let Some(empty) = old_database("CREATE TABLE theirs (x int)").await else {
         return;
     };
@@ -445,7 +445,7 @@ async fn a_database_of_nobody_is_no_source_and_a_used_one_no_target() {
     assert!(
         refused
             .to_string()
-            .contains("holds nothing of this service, nor of an mcp-context-server"),
+            .contains("was made neither by this service nor by an mcp-context-server"),
         "{refused}"
     );
     let Some(used) = database().await else { return };

@@ -15,7 +15,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use super::Worker;
 use crate::sql::{self, Bind, Fragment};
 
-/// The version of the file, as shown by its columns.
+/// What the columns say about the version of the file.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     /// Ids are UUIDs: version 3.
@@ -76,7 +76,7 @@ impl OldFile {
     }
 }
 
-/// Values are cast to text, because SQLite stores any type in any column.
+// The queries cast values to text, because SQLite stores any type in any column.
 #[derive(QueryableByName)]
 struct ListRow {
     #[diesel(sql_type = Text)]

@@ -53,6 +53,7 @@ impl Set {
         self.all_entries() > 0
     }
 
+    /// Adds `by` to the number of this owner's entries with vectors.
     pub fn count(&self, owner: i64, by: i64) {
         if by == 0 {
             return;
@@ -87,7 +88,7 @@ struct Sets {
     building: Option<Arc<Set>>,
 }
 
-/// How long a search may use the set that was in use when it began.
+/// How long searches may still use a set after another one has replaced it.
 const GRACE: Duration = Duration::from_secs(30);
 
 impl Vectors {
@@ -118,7 +119,7 @@ impl Vectors {
             .cloned()
     }
 
-    /// The number of this model's set, which may still be in the building state.
+    /// The id of this model's set, which may still be in the building state.
     pub fn number_of(&self, model: &EmbeddingModel) -> Option<i64> {
         let sets = self.read();
         sets.current

@@ -81,14 +81,14 @@ async fn counters(store: &SqliteStore) -> (i64, i64, i64) {
 async fn queued(store: &SqliteStore, wanted: i64, answer: &Answer) {
     // One poll of the single-threaded runtime submits the request. The writer takes the first one by itself.
     tokio::task::yield_now().await;
-    until("so many are queued", async || {
+    until("the requests are queued", async || {
         answer.is_finished() || counters(store).await.0 == wanted
     })
     .await;
 }
 
 #[tokio::test]
-async fn many_requests_share_one_transaction_and_a_refused_one_harms_nobody() {
+async fn many_requests_share_one_transaction_and_a_refused_one_fails_alone() {
     let Held {
         store,
         mut lock,

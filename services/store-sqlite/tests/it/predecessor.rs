@@ -290,7 +290,7 @@ async fn many_entries_with_images_are_imported_across_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_of_us_made_is_refused_and_no_target_is_made() {
+async fn a_file_of_another_program_is_refused_and_no_target_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let from = old_file(directory.path(), "CREATE TABLE theirs (x)");
     let to = directory.path().join("to.db");

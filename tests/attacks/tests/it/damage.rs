@@ -195,7 +195,7 @@ fn verify(home: &Home) -> (i32, String) {
     (status.code().expect("it ends by itself"), report)
 }
 
-/// Starts a service on a file; `None` when it refuses the file.
+/// Starts a service on the database file of `home`. `None` if it refuses the file.
 async fn start(home: &Home) -> Option<Process> {
     let mut service = home.spawn();
     wait_for("the service ends or is ready", || {
@@ -213,14 +213,14 @@ async fn start(home: &Home) -> Option<Process> {
     None
 }
 
-/// Asserts that everything that is served equals what was stored. Returns the paths that were rejected.
+/// Asserts that every reply that succeeds equals what was stored. Returns the paths of the gets that failed.
 async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
     let mut refused = Vec::new();
     for Stored { path, body } in &sound.stored {
         let (status, mut found) = get(service, path).await;
         if status == 200 {
             let mut body = body.clone();
-            // The revision and similar fields are not content.
+            // The revision is the owner's, not content of the entry.
             for value in [&mut found, &mut body] {
                 value.as_object_mut().expect("an object").remove("revision");
             }
@@ -234,7 +234,7 @@ async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
             refused.push(path.clone());
         }
     }
-    // Searches show the beginnings of texts, and metadata. These must not differ either.
+    // Search results contain the metadata, which must not differ either.
     let request = client(REPLY_WITHIN)
         .post(format!("http://{}/v1/contexts/search", service.address()))
         .json(&json!({"limit": 100}));
@@ -277,7 +277,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
             vec![small.clone()],
         ),
         (
-            "a bit that makes no UTF-8",
+            "a bit that makes the text invalid UTF-8",
             Box::new(|file| flip(file, b"a SMALL-TEXT", 3, 0x80)),
             vec![format!("context {} cannot be read", sound.small)],
         ),

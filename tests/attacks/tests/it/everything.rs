@@ -70,7 +70,7 @@ fn calls() -> Vec<Call> {
     .expect("the document");
     let document: Value = serde_json::from_str(&document).expect("JSON");
     for (path, methods) in document["paths"].as_object().expect("paths") {
-        // Ids that do not exist for any owner.
+        // No owner has anything with the id 7.
         let path = path
             .split('/')
             .map(|part| if part.starts_with('{') { "7" } else { part })
@@ -165,7 +165,7 @@ async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
             Some(target.read_key.as_str()),
             Some(target.write_key.as_str()),
         ] {
-            // Fewer streams than one connection may have.
+            // One connection may have more streams than there are calls.
             let connection = Connection::open(target.address()).await;
             let mut streams = Vec::new();
             for call in &calls {

@@ -206,7 +206,7 @@ async fn http2_bodies_without_an_end_are_held_within_the_budget() {
 
 /// Large replies that are requested but not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
+async fn replies_that_no_client_reads_are_bounded_and_others_are_served() {
     const READERS: usize = 30;
     let target = Target::start(&[("MAX_TOTAL_SIZE_MB", "40")]).await;
     let data = "A".repeat(4 * 1024 * 1024);
@@ -273,7 +273,7 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
 
 /// The maximum number of connections, all of them silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_sockets_lock_nobody_out() {
+async fn silent_sockets_lock_no_client_out() {
     raise_open_files();
     let home = Home::new();
     let gateway = gateway(&home, UNREACHABLE).await;

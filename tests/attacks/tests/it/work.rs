@@ -120,7 +120,7 @@ async fn an_owner_that_searches_without_end_leaves_another_one_its_turns() {
             }
         });
     }
-    // Until the first searches reach their deadline.
+    // When this search reaches its deadline, the first searches of the attack have reached theirs.
     let first = search(&target, &target.read_key, &endless(), TIMEOUT).await;
     assert!(first.is_ok_and(|(status, _)| status == 504));
     assert_bystander_searches(&target).await;
@@ -141,7 +141,7 @@ async fn lock(database: &TestDatabase) -> Client {
 /// Waits until enough statements wait for the lock.
 async fn until_blocked(client: &Client, enough: impl Fn(i64) -> bool) {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    until("so many statements wait", async || {
+    until("the expected number of statements waits", async || {
         let waiting = client.query_one(count, &[]).await;
         enough(waiting.expect("the server tells").get(0))
     })

@@ -245,7 +245,7 @@ fn compared(query: &[Token], from: usize, at: usize) -> Compared<'_> {
 /// The tables that the query does not restrict to an owner.
 fn open_tables(query: &[Token], owned: &BTreeSet<String>) -> Vec<String> {
     let tables = touched(query, owned);
-    let mut kept: BTreeSet<&str> = BTreeSet::new();
+    let mut restricted: BTreeSet<&str> = BTreeSet::new();
     let mut equal: Vec<(&str, &str)> = Vec::new();
     for at in 0..query.len() {
         if !query[at].is("owner_id") {
@@ -263,19 +263,21 @@ fn open_tables(query: &[Token], owned: &BTreeSet<String>) -> Vec<String> {
             Compared::With(Some(other)) if tables.iter().any(|table| table.alias == other) => {
                 equal.push((alias, other));
             }
-            Compared::With(_) => _ = kept.insert(alias),
+            Compared::With(_) => _ = restricted.insert(alias),
         }
     }
     for _ in 0..equal.len() {
         for (one, other) in &equal {
-            if kept.contains(one) || kept.contains(other) {
-                kept.extend([*one, *other]);
+            if restricted.contains(one) || restricted.contains(other) {
+                restricted.extend([*one, *other]);
             }
         }
     }
-    let open = tables
-        .iter()
-        .filter(|table| !table.inserts_owner.unwrap_or(kept.contains(&*table.alias)));
+    let open = tables.iter().filter(|table| {
+        !table
+            .inserts_owner
+            .unwrap_or(restricted.contains(&*table.alias))
+    });
     open.map(|table| table.table.clone()).collect()
 }
 
@@ -293,9 +295,9 @@ fn open_joins(query: &[Token]) -> usize {
             let has_no_owner = query[at - 1].is("cross")
                 || join[0].is_one_of(&["lateral", "unnest", "pg_class", "pg_catalog"]);
             let mut owners = (0..join.len()).filter(|at| join[*at].is("owner_id"));
-            let is_kept =
+            let names_owner =
                 owners.clone().count() >= 2 || owners.any(|at| join.get(at + 2) == Some(&Value));
-            !has_no_owner && !is_kept
+            !has_no_owner && !names_owner
         })
         .count()
 }
@@ -308,7 +310,7 @@ pub fn faults(sql: &str, owned: &BTreeSet<String>) -> Vec<String> {
     let mut faults = Vec::new();
     for query in queries(sql) {
         for table in open_tables(&query, owned) {
-            faults.push(format!("{table} is not kept to its owner in {sql}"));
+            faults.push(format!("{table} is not restricted to its owner in {sql}"));
         }
         for _ in 0..open_joins(&query) {
             faults.push(format!(

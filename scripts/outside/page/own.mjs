@@ -1,0 +1,52 @@
+// A service of the walk's own, without an embedding model: it can be stopped and filled.
+
+import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+async function freePort() {
+  const server = net.createServer();
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** Starts it. `restart` stops it, calls back while it is down, and starts it again at the same address. */
+export async function ownService(program) {
+  const folder = await mkdtemp(join(tmpdir(), "page-"));
+  const address = `127.0.0.1:${await freePort()}`;
+  const url = `http://${address}`;
+  const { EMBEDDING_MODEL_PATH: _model, ...env } = process.env;
+  let child;
+  const start = async () => {
+    child = spawn(program, ["--listen", address, "--db-path", join(folder, "context.db"), "--socket", join(folder, "service.sock")], { env, stdio: "ignore" });
+    for (;;) {
+      if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}`);
+      const ready = await fetch(`${url}/readyz`).then((reply) => reply.ok, () => false);
+      if (ready) return;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  const stop = async () => {
+    if (child.exitCode !== null) return;
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGTERM");
+    await ended;
+  };
+  await start();
+  return {
+    url,
+    async restart(whileDown) {
+      await stop();
+      await whileDown();
+      await start();
+    },
+    async end() {
+      await stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}

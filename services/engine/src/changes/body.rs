@@ -1,0 +1,122 @@
+//! The current state of what was changed.
+
+use std::collections::{HashMap, HashSet};
+
+use context_model::{ArtifactId, Reason, Result};
+use context_store::{
+    Change, Changed, Read, RowSelection, Store, StoredArtifact, StoredEntry, seal,
+};
+
+use super::selection::Current;
+use crate::access::Caller;
+use crate::error::store_error;
+
+/// Entries and artifacts as they are now.
+#[derive(Default)]
+pub(super) struct States {
+    entries: HashMap<i64, StoredEntry>,
+    /// `None` for a damaged one.
+    artifacts: HashMap<String, Option<StoredArtifact>>,
+}
+
+impl States {
+    /// Loads the current state of everything that these changes are about, without images.
+    ///
+    /// # Errors
+    /// `RESULT_TOO_LARGE` if the texts of several entries have more than `max_bytes`; the store's errors.
+    pub async fn load(
+        store: &dyn Store,
+        caller: &Caller,
+        changes: impl Iterator<Item = &Change> + Send,
+        text_chars: Option<u32>,
+        max_bytes: u64,
+        read: Read,
+    ) -> Result<Self> {
+        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+        for change in changes {
+            match &change.changed {
+                Changed::Context { id, .. } => _ = ids.insert(*id),
+                Changed::Artifact { id } => _ = names.insert(id.clone()),
+            }
+        }
+        let mut states = Self::default();
+        if !ids.is_empty() {
+            let selection = RowSelection {
+                images: false,
+                text_chars,
+                explain: false,
+                max_bytes,
+                memory: caller.memory.clone(),
+            };
+            let page = store
+                .get_contexts(&caller.owner, ids.into_iter().collect(), selection, read)
+                .await
+                .map_err(store_error)?;
+            states.entries = page
+                .entries
+                .into_iter()
+                .map(|entry| (entry.id, entry))
+                .collect();
+        }
+        for name in names {
+            let Ok(id) = ArtifactId::parse(&name) else {
+                continue;
+            };
+            let found = store
+                .artifacts()
+                .get_artifact(&caller.owner, id, read)
+                .await
+                .map_err(store_error);
+            match found {
+                Ok(found) => {
+                    if let Some(artifact) = found.value {
+                        let bytes = u64::try_from(artifact.content.len()).unwrap_or(u64::MAX);
+                        caller.memory.take(bytes)?;
+                        states.artifacts.insert(name, Some(artifact));
+                    }
+                }
+                // A damaged artifact must not stop the feed.
+                Err(error) if error.reason == Reason::StorageCorrupt => {
+                    tracing::error!("Left the body of a change out: {}", error.message);
+                    states.artifacts.insert(name, None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(states)
+    }
+
+    /// The state of what this change is about.
+    pub fn of(&self, change: &Change) -> Current<'_> {
+        let found = match &change.changed {
+            Changed::Context { id, .. } => self.entries.get(id).map(|entry| match entry.damage {
+                None => Current::Entry(entry),
+                Some(part) => {
+                    let error = seal::refuse_context(entry.id, part);
+                    tracing::error!("Left the body of a change out: {}", error.message);
+                    Current::Damaged
+                }
+            }),
+            Changed::Artifact { id } => self.artifacts.get(id).map(|artifact| {
+                artifact
+                    .as_ref()
+                    .map_or(Current::Damaged, Current::Artifact)
+            }),
+        };
+        found.unwrap_or(Current::Gone)
+    }
+
+    /// The number of bytes of text and metadata.
+    pub fn bytes(&self) -> usize {
+        let entries = self
+            .entries
+            .values()
+            .map(|entry| entry.text.len() + entry.metadata.as_str().len());
+        let artifacts = self
+            .artifacts
+            .values()
+            .flatten()
+            .map(|artifact| artifact.content.len());
+        entries.chain(artifacts).sum()
+    }
+}

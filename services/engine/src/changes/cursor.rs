@@ -1,0 +1,327 @@
+//! Cursors: positions in an owner's feed.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use context_model::{Error, Reason, Result};
+use context_store::{Change, Changed, Feed, OwnerId};
+use sha2::{Digest as _, Sha256};
+
+/// The version of the format.
+const VERSION: u8 = 1;
+/// Bytes of a cursor: version, owner, incarnation, revision, fingerprint, check.
+const BYTES: usize = 1 + 4 + 8 + 8 + 8 + 4;
+/// The fingerprint of a position whose row is not kept.
+const NO_ROW: [u8; 8] = [0; 8];
+
+/// A position: after a revision of one incarnation of an owner's feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cursor {
+    owner: [u8; 4],
+    incarnation: [u8; 8],
+    pub revision: i64,
+    /// Of the row with this revision. After a failover the same revision can belong to another change.
+    fingerprint: [u8; 8],
+}
+
+impl Cursor {
+    /// The position after this change.
+    pub fn after(owner: &OwnerId, feed: &Feed, change: &Change) -> Self {
+        Self {
+            fingerprint: fingerprint(change),
+            ..Self::before_row(owner, feed, change.revision + 1)
+        }
+    }
+
+    /// The position before this revision, when the row before it is not known.
+    pub fn before_row(owner: &OwnerId, feed: &Feed, revision: i64) -> Self {
+        Self {
+            owner: hash(owner.as_str().as_bytes()),
+            incarnation: hash(feed.incarnation.as_bytes()),
+            revision: revision - 1,
+            fingerprint: NO_ROW,
+        }
+    }
+
+    /// Reads a cursor of this owner.
+    ///
+    /// # Errors
+    /// `CURSOR_INVALID`.
+    pub fn read(text: &str, owner: &OwnerId) -> Result<Self> {
+        let invalid = || {
+            Error::new(
+                Reason::CursorInvalid,
+                "`cursor` is not a cursor of this owner; it must be `next_cursor` of an earlier reply, unchanged",
+            )
+        };
+        let bytes = Some(text)
+            .filter(|text| text.len() <= 2 * BYTES)
+            .and_then(|text| URL_SAFE_NO_PAD.decode(text).ok())
+            .and_then(|bytes| <[u8; BYTES]>::try_from(bytes).ok())
+            .ok_or_else(invalid)?;
+        let (content, check) = bytes.split_at(BYTES - 4);
+        let mut rest = content;
+        let cursor = (|| {
+            let [VERSION] = take(&mut rest)? else {
+                return None;
+            };
+            Some(Self {
+                owner: take(&mut rest)?,
+                incarnation: take(&mut rest)?,
+                revision: i64::from_be_bytes(take(&mut rest)?),
+                fingerprint: take(&mut rest)?,
+            })
+        })();
+        cursor
+            .filter(|cursor| {
+                check == hash::<4>(content)
+                    && cursor.owner == hash(owner.as_str().as_bytes())
+                    && (0..i64::MAX).contains(&cursor.revision)
+            })
+            .ok_or_else(invalid)
+    }
+
+    /// The text for callers.
+    pub fn text(&self) -> String {
+        let Self {
+            owner,
+            incarnation,
+            revision,
+            fingerprint,
+        } = self;
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.push(VERSION);
+        bytes.extend(owner);
+        bytes.extend(incarnation);
+        bytes.extend(revision.to_be_bytes());
+        bytes.extend(fingerprint);
+        bytes.extend(hash::<4>(&bytes));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Checks that everything after this position is in the feed, which was read from the position's own row on.
+    ///
+    /// # Errors
+    /// `RESYNC_REQUIRED`; `CURSOR_COMPACTED`.
+    pub fn check(&self, owner: &OwnerId, feed: &Feed) -> Result<()> {
+        // An owner that had never written has no incarnation. Its first one continues from there.
+        let is_before_all = self.revision == 0
+            && self.incarnation == hash(Feed::of_no_owner().incarnation.as_bytes());
+        if !is_before_all && self.incarnation != hash(feed.incarnation.as_bytes()) {
+            return Err(resync("the owner was created again or restored"));
+        }
+        if self.revision > feed.revision {
+            return Err(resync("the database is at an earlier revision"));
+        }
+        if self.revision + 1 < feed.oldest {
+            let mut error = Error::new(
+                Reason::CursorCompacted,
+                format!(
+                    "`cursor` is at revision {}, and the oldest change that is kept has revision {}; read all entries \
+                     again, or continue with `oldest_cursor`",
+                    self.revision, feed.oldest
+                ),
+            );
+            let oldest = Self::before_row(owner, feed, feed.oldest);
+            error.oldest_cursor = Some(oldest.text().into());
+            return Err(error);
+        }
+        let row = feed
+            .changes
+            .first()
+            .filter(|change| change.revision == self.revision);
+        match row {
+            Some(row) if fingerprint(row) != self.fingerprint => {
+                Err(resync("the revision belongs to another change"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn resync(why: &str) -> Error {
+    Error::new(
+        Reason::ResyncRequired,
+        format!("`cursor` does not belong to this history: {why}; read all entries again"),
+    )
+}
+
+/// The next bytes of a slice.
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(*first)
+}
+
+fn hash<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let digest = Sha256::digest(bytes);
+    std::array::from_fn(|i| digest[i])
+}
+
+/// Identifies a row of the feed. Rows never change.
+fn fingerprint(change: &Change) -> [u8; 8] {
+    let Change {
+        revision,
+        at,
+        kind,
+        changed,
+        version,
+        key_id,
+        commit_end,
+    } = change;
+    let (id, thread_id) = match changed {
+        // The source is left out: services from before the feed did not record it.
+        Changed::Context {
+            id,
+            thread_id,
+            source: _,
+        } => (id.to_string(), thread_id.as_str()),
+        Changed::Artifact { id } => (id.clone(), ""),
+    };
+    let mut digest = Sha256::new();
+    digest.update(revision.to_be_bytes());
+    digest.update(at.micros().to_be_bytes());
+    digest.update(version.unwrap_or_default().to_be_bytes());
+    digest.update([u8::from(*commit_end)]);
+    for text in [
+        kind.as_str(),
+        changed.entity(),
+        &id,
+        thread_id,
+        key_id.as_deref().unwrap_or_default(),
+    ] {
+        digest.update(text.as_bytes());
+        digest.update([0]);
+    }
+    let digest = digest.finalize();
+    std::array::from_fn(|i| digest[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::Timestamp;
+    use context_store::ChangeKind;
+
+    use super::*;
+
+    fn change(revision: i64) -> Change {
+        Change {
+            revision,
+            at: Timestamp(revision * 1000),
+            kind: ChangeKind::Create,
+            changed: Changed::Context {
+                id: revision,
+                thread_id: "t".to_owned(),
+                source: None,
+            },
+            version: Some(1),
+            key_id: None,
+            commit_end: true,
+        }
+    }
+
+    /// The feed from this revision on, of which revisions from `oldest` on are kept.
+    fn feed(incarnation: &str, oldest: i64, revision: i64, from: i64) -> Feed {
+        Feed {
+            incarnation: incarnation.to_owned(),
+            revision,
+            oldest,
+            is_behind: false,
+            changes: (from.max(oldest)..=revision).map(change).collect(),
+        }
+    }
+
+    fn reason(cursor: &Cursor, feed: &Feed) -> Option<Reason> {
+        cursor
+            .check(&OwnerId::default(), feed)
+            .err()
+            .map(|error| error.reason)
+    }
+
+    #[test]
+    fn a_cursor_reads_back_for_its_owner_alone_and_no_bit_of_it_can_change() {
+        let owner = OwnerId::default();
+        let cursor = Cursor::after(&owner, &feed("a", 1, 5, 1), &change(5));
+        let text = cursor.text();
+        assert_eq!(Cursor::read(&text, &owner).unwrap(), cursor);
+        assert_eq!(
+            Cursor::read(&text, &OwnerId::new("other"))
+                .unwrap_err()
+                .reason,
+            Reason::CursorInvalid
+        );
+        for i in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };
+            let garbled = String::from_utf8(bytes).unwrap();
+            assert!(Cursor::read(&garbled, &owner).is_err(), "{garbled}");
+        }
+        for garbled in ["", "x", "now ", &text[1..], &text.repeat(2), "é"] {
+            assert!(Cursor::read(garbled, &owner).is_err(), "{garbled}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_holds_in_its_own_history_alone() {
+        let owner = OwnerId::default();
+        let cursor = Cursor::after(&owner, &feed("a", 1, 5, 1), &change(5));
+        assert_eq!(reason(&cursor, &feed("a", 1, 9, 5)), None);
+        assert_eq!(
+            reason(&cursor, &feed("b", 1, 9, 5)),
+            Some(Reason::ResyncRequired),
+            "another incarnation"
+        );
+        assert_eq!(
+            reason(&cursor, &feed("a", 1, 4, 5)),
+            Some(Reason::ResyncRequired),
+            "ahead"
+        );
+        let mut other = feed("a", 1, 9, 5);
+        other.changes[0].at = Timestamp(1);
+        assert_eq!(
+            reason(&cursor, &other),
+            Some(Reason::ResyncRequired),
+            "another row"
+        );
+    }
+
+    #[test]
+    fn a_cursor_before_what_is_kept_says_from_where_on_it_is() {
+        let owner = OwnerId::default();
+        let cursor = Cursor::after(&owner, &feed("a", 1, 5, 1), &change(5));
+        assert_eq!(
+            reason(&cursor, &feed("a", 6, 9, 5)),
+            None,
+            "nothing is missing"
+        );
+        let kept = feed("a", 7, 9, 5);
+        let error = cursor.check(&owner, &kept).unwrap_err();
+        assert_eq!(error.reason, Reason::CursorCompacted);
+        let oldest = Cursor::read(error.oldest_cursor.as_deref().unwrap(), &owner).unwrap();
+        assert_eq!(oldest.revision, 6);
+        assert_eq!(reason(&oldest, &kept), None);
+        assert_eq!(
+            reason(&oldest, &feed("a", 1, 9, 6)),
+            Some(Reason::ResyncRequired),
+            "a restored database that still has the row"
+        );
+    }
+
+    #[test]
+    fn the_cursor_of_an_owner_that_never_wrote_stays_valid() {
+        let owner = OwnerId::default();
+        let cursor = Cursor::before_row(&owner, &Feed::of_no_owner(), 1);
+        assert_eq!(cursor.revision, 0);
+        assert_eq!(reason(&cursor, &Feed::of_no_owner()), None);
+        assert_eq!(reason(&cursor, &feed("a", 1, 5, 1)), None);
+        assert_eq!(
+            reason(&cursor, &feed("a", 3, 5, 1)),
+            Some(Reason::CursorCompacted)
+        );
+        let of_a = Cursor::before_row(&owner, &feed("a", 1, 0, 1), 1);
+        assert_eq!(reason(&of_a, &feed("a", 1, 5, 1)), None);
+        assert_eq!(
+            reason(&of_a, &feed("b", 1, 5, 1)),
+            Some(Reason::ResyncRequired)
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! The feed of changes.
+
+mod body;
+mod cursor;
+mod feed;
+mod page;
+mod selection;
+mod watch;
+
+use std::time::Duration;
+
+use context_model::{ListChangesReply, ListChangesRequest, Operation, Result, Violations};
+use context_store::{OwnerId, Subscription};
+
+use crate::access::Caller;
+use crate::{read, validate};
+pub use feed::Changes;
+use page::Position;
+use selection::{MAX_PREVIEW_CHARS, Selection};
+pub use watch::{Step, Watch};
+
+/// How long a list of changes may wait for the next one.
+pub const MAX_WAIT: Duration = Duration::from_millis(25_000);
+/// Maximum and default number of changes that one request reads.
+const MAX_LIMIT: i64 = 1000;
+const DEFAULT_LIMIT: i64 = 100;
+
+impl Changes {
+    /// Subscribes to an owner's changes, for a caller that waits for the next one.
+    #[must_use]
+    pub fn subscribe(&self, owner: &OwnerId) -> Subscription {
+        self.store.changes().news().subscribe(owner)
+    }
+
+    /// Lists the changes after a cursor. It does not wait: `wait_ms` is only validated.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `CURSOR_INVALID`; `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING` without `read`; the
+    /// store's errors.
+    pub async fn list_changes(
+        &self,
+        caller: &Caller,
+        request: ListChangesRequest,
+    ) -> Result<ListChangesReply> {
+        caller.require(Operation::ListChanges)?;
+        let ListChangesRequest {
+            cursor,
+            limit,
+            wait_ms,
+            filters,
+            entity,
+            include_body,
+            preview_chars,
+            min_revision,
+        } = request;
+        let mut violations = Violations::default();
+        let mut number = |value: Option<i64>, default, range, field| {
+            validate::in_range(value.unwrap_or(default), &range, field, &mut violations)
+        };
+        let limit = number(limit, DEFAULT_LIMIT, 1..=MAX_LIMIT, "limit");
+        let max_wait = i64::try_from(MAX_WAIT.as_millis()).unwrap_or(i64::MAX);
+        number(wait_ms, 0, 0..=max_wait, "wait_ms");
+        let preview_chars = number(preview_chars, 0, 0..=MAX_PREVIEW_CHARS, "preview_chars");
+        let min_revision = validate::min_revision(min_revision, &mut violations);
+        let selection = Selection::new(
+            caller,
+            filters,
+            entity,
+            include_body.unwrap_or(false),
+            preview_chars,
+            &mut violations,
+        );
+        violations.finish(())?;
+        let position = Position::read(cursor.as_deref(), &caller.owner)?;
+        let limit = u32::try_from(limit).unwrap_or(1);
+        let page = self
+            .page(caller, &selection, position, limit, read::at(min_revision))
+            .await?;
+        Ok(ListChangesReply {
+            changes: page.changes,
+            next_cursor: page.next.text(),
+            has_more: page.has_more,
+            revision: page.revision,
+            compacted_before: page.oldest,
+        })
+    }
+}

@@ -1,0 +1,403 @@
+//! One page of the feed for one caller.
+
+use context_model::{Change, ChangeOperation, Reason, Result};
+use context_store::{Change as Row, Changed, Feed, OwnerId, Read};
+
+use super::body::States;
+use super::cursor::Cursor;
+use super::feed::Changes;
+use super::selection::{Current, Selection, operation};
+use crate::access::Caller;
+use crate::error::store_error;
+use crate::{artifacts, contexts, read, truncate};
+
+/// The cursor of this moment.
+const NOW: &str = "now";
+/// Commits up to this many changes are never split.
+const WHOLE_COMMIT: usize = 1000;
+/// How many bodies are loaded together.
+const BODIES_AT_ONCE: usize = 50;
+
+/// Where a page begins.
+#[derive(Debug, Clone)]
+pub(super) enum Position {
+    /// At the oldest change that is kept.
+    Oldest,
+    /// After the newest change. The page is empty.
+    Now,
+    /// After this cursor.
+    After(Cursor),
+}
+
+impl Position {
+    /// Reads the `cursor` of a request.
+    ///
+    /// # Errors
+    /// `CURSOR_INVALID`.
+    pub fn read(cursor: Option<&str>, owner: &OwnerId) -> Result<Self> {
+        match cursor {
+            None => Ok(Self::Oldest),
+            Some(NOW) => Ok(Self::Now),
+            Some(text) => Cursor::read(text, owner).map(Self::After),
+        }
+    }
+}
+
+/// Consecutive changes, as one caller sees them.
+pub(super) struct Page {
+    pub changes: Vec<Change>,
+    /// The position after each of them.
+    pub cursors: Vec<Cursor>,
+    /// The position after the last change that was read.
+    pub next: Cursor,
+    pub has_more: bool,
+    pub revision: i64,
+    /// The first revision that is kept.
+    pub oldest: i64,
+}
+
+/// A selected row of the feed.
+pub(super) struct Selected<'r> {
+    /// Its place among the rows that were read.
+    place: usize,
+    row: &'r Row,
+    operation: ChangeOperation,
+}
+
+impl<'r> Selected<'r> {
+    /// A row that is reported as it is.
+    pub const fn whole(row: &'r Row) -> Self {
+        Self {
+            place: 0,
+            row,
+            operation: operation(row.kind),
+        }
+    }
+}
+
+impl Changes {
+    pub(super) async fn page(
+        &self,
+        caller: &Caller,
+        selection: &Selection,
+        position: Position,
+        limit: u32,
+        read: Read,
+    ) -> Result<Page> {
+        let owner = &caller.owner;
+        let (from, last_sent) = match &position {
+            Position::Oldest => (1, 0),
+            Position::Now => return self.end(owner, read).await,
+            // With the row of the cursor itself, to check it.
+            Position::After(cursor) => (cursor.revision.max(1), i64::from(cursor.revision > 0)),
+        };
+        let count = limit.saturating_add(u32::try_from(last_sent).unwrap_or(0));
+        let mut feed = self.feed(owner, from, count, read).await?;
+        if let Position::After(cursor) = &position {
+            if feed.is_behind {
+                return Ok(Page {
+                    changes: Vec::new(),
+                    cursors: Vec::new(),
+                    next: cursor.clone(),
+                    has_more: false,
+                    revision: feed.revision,
+                    oldest: feed.oldest,
+                });
+            }
+            cursor.check(owner, &feed)?;
+            feed.changes.retain(|row| row.revision > cursor.revision);
+            feed.changes.truncate(limit as usize);
+        }
+        self.extend_to_commit_end(owner, &mut feed).await?;
+        let rows = std::mem::take(&mut feed.changes);
+        let selected = self.select(caller, selection, &rows).await?;
+        let (mut changes, is_cut) = self.with_bodies(caller, selection, &selected).await?;
+        // When bodies end the page early, it ends before the first change that has none.
+        let read_rows = match selected.get(changes.len()).filter(|_| is_cut) {
+            Some(next) => next.place,
+            None => rows.len(),
+        };
+        let places = selected.iter().map(|selected| selected.place);
+        mark_commit_ends(&rows[..read_rows], places.zip(&mut changes));
+        let cursors = selected[..changes.len()]
+            .iter()
+            .map(|selected| Cursor::after(owner, &feed, selected.row))
+            .collect();
+        let next = match (rows[..read_rows].last(), position) {
+            (Some(last), _) => Cursor::after(owner, &feed, last),
+            (None, Position::After(cursor)) => cursor,
+            (None, Position::Oldest | Position::Now) => {
+                Cursor::before_row(owner, &feed, feed.oldest)
+            }
+        };
+        Ok(Page {
+            changes,
+            cursors,
+            has_more: next.revision < feed.revision,
+            next,
+            revision: feed.revision,
+            oldest: feed.oldest,
+        })
+    }
+
+    /// The position itself, checked.
+    pub(super) async fn locate(
+        &self,
+        owner: &OwnerId,
+        position: Position,
+        read: Read,
+    ) -> Result<Cursor> {
+        match position {
+            Position::Now => Ok(self.end(owner, read).await?.next),
+            Position::Oldest => {
+                let feed = self.feed(owner, 1, 0, read).await?;
+                Ok(Cursor::before_row(owner, &feed, feed.oldest))
+            }
+            Position::After(cursor) => {
+                let feed = self.feed(owner, cursor.revision.max(1), 1, read).await?;
+                if !feed.is_behind {
+                    cursor.check(owner, &feed)?;
+                }
+                Ok(cursor)
+            }
+        }
+    }
+
+    /// The empty page after the newest change.
+    async fn end(&self, owner: &OwnerId, read: Read) -> Result<Page> {
+        let before = self.feed(owner, 1, 1, read).await?;
+        let newest = self.feed(owner, before.revision.max(1), 1, read).await?;
+        let next = match newest.changes.first() {
+            Some(row) => Cursor::after(owner, &newest, row),
+            None => Cursor::before_row(owner, &newest, newest.revision + 1),
+        };
+        Ok(Page {
+            changes: Vec::new(),
+            cursors: Vec::new(),
+            has_more: next.revision < newest.revision,
+            next,
+            revision: newest.revision,
+            oldest: newest.oldest,
+        })
+    }
+
+    pub(super) async fn feed(
+        &self,
+        owner: &OwnerId,
+        from: i64,
+        count: u32,
+        read: Read,
+    ) -> Result<Feed> {
+        self.store
+            .changes()
+            .feed(owner, from, count, read)
+            .await
+            .map_err(store_error)
+    }
+
+    /// Adds the rest of the last commit, unless the commit is too long.
+    async fn extend_to_commit_end(&self, owner: &OwnerId, feed: &mut Feed) -> Result<()> {
+        let Some(last) = feed.changes.last().filter(|row| !row.commit_end) else {
+            return Ok(());
+        };
+        let last = last.revision;
+        let open = feed
+            .changes
+            .iter()
+            .rev()
+            .take_while(|row| !row.commit_end)
+            .count();
+        let Some(missing) = WHOLE_COMMIT
+            .checked_sub(open)
+            .filter(|missing| *missing > 0)
+        else {
+            return Ok(());
+        };
+        let count = u32::try_from(missing).unwrap_or(u32::MAX);
+        let mut rest = self.feed(owner, last + 1, count, Read::default()).await?;
+        let follows = rest.incarnation == feed.incarnation
+            && rest
+                .changes
+                .first()
+                .is_some_and(|row| row.revision == last + 1);
+        if let Some(end) = rest.changes.iter().position(|row| row.commit_end)
+            && follows
+        {
+            rest.changes.truncate(end + 1);
+            feed.changes.append(&mut rest.changes);
+        }
+        Ok(())
+    }
+
+    /// The rows that the caller selects and may see, with what is reported about them.
+    async fn select<'r>(
+        &self,
+        caller: &Caller,
+        selection: &Selection,
+        rows: &'r [Row],
+    ) -> Result<Vec<Selected<'r>>> {
+        let candidates: Vec<(usize, &Row)> = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| !selection.excludes(row))
+            .collect();
+        let judged = || {
+            candidates
+                .iter()
+                .map(|(_, row)| *row)
+                .filter(move |row| selection.is_judged(row))
+        };
+        let states = if judged().next().is_some() {
+            States::load(
+                &*self.store,
+                caller,
+                judged(),
+                // Filters concern no text.
+                Some(1),
+                u64::MAX,
+                state_at(rows),
+            )
+            .await?
+        } else {
+            States::default()
+        };
+        let selected = candidates.into_iter().filter_map(|(place, row)| {
+            let operation = if selection.is_judged(row) {
+                selection.judge(row, &states.of(row))?
+            } else {
+                operation(row.kind)
+            };
+            Some(Selected {
+                place,
+                row,
+                operation,
+            })
+        });
+        Ok(selected.collect())
+    }
+
+    /// The changes, and whether there are fewer than were selected, because their bodies are too large together.
+    pub(super) async fn with_bodies(
+        &self,
+        caller: &Caller,
+        selection: &Selection,
+        selected: &[Selected<'_>],
+    ) -> Result<(Vec<Change>, bool)> {
+        let mut changes = Vec::with_capacity(selected.len());
+        let text_chars = match (selection.include_body, selection.preview_chars) {
+            (true, _) => None,
+            // One more, to see whether the text is cut.
+            (false, chars @ 1..) => Some(u32::try_from(chars + 1).unwrap_or(u32::MAX)),
+            (false, 0) => {
+                let changes = selected
+                    .iter()
+                    .map(|selected| shown(selection, selected, &Current::Gone));
+                return Ok((changes.collect(), false));
+            }
+        };
+        let mut bytes = 0;
+        let mut rest = selected;
+        while !rest.is_empty() {
+            let mut count = rest.len().min(BODIES_AT_ONCE);
+            let states = loop {
+                let states = States::load(
+                    &*self.store,
+                    caller,
+                    rest[..count].iter().map(|selected| selected.row),
+                    text_chars,
+                    selection.page_bytes as u64,
+                    state_at(rest.iter().map(|selected| selected.row)),
+                )
+                .await;
+                match states {
+                    Err(error) if error.reason == Reason::ResultTooLarge && count > 1 => count /= 2,
+                    states => break states?,
+                }
+            };
+            bytes += states.bytes();
+            if bytes > selection.page_bytes && !changes.is_empty() {
+                return Ok((changes, true));
+            }
+            let (now, later) = rest.split_at(count);
+            changes.extend(
+                now.iter()
+                    .map(|selected| shown(selection, selected, &states.of(selected.row))),
+            );
+            rest = later;
+        }
+        Ok((changes, false))
+    }
+}
+
+/// A read of a state that includes all of these changes, also on a standby.
+fn state_at<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Read {
+    read::at(rows.into_iter().map(|row| row.revision).max())
+}
+
+/// A change as the caller sees it.
+fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) -> Change {
+    let Row {
+        revision,
+        at,
+        kind: _,
+        changed,
+        version,
+        key_id,
+        commit_end,
+    } = selected.row;
+    let (id, thread_id) = match changed {
+        Changed::Context {
+            id,
+            thread_id,
+            source: _,
+        } => (id.to_string(), Some(thread_id.clone())),
+        Changed::Artifact { id } => (id.clone(), None),
+    };
+    let text = match current {
+        Current::Gone | Current::Damaged => None,
+        Current::Entry(entry) => Some(&entry.text),
+        Current::Artifact(artifact) => Some(&artifact.content),
+    };
+    let preview = text
+        .filter(|_| selection.preview_chars > 0)
+        .map(|text| truncate(text.clone(), selection.preview_chars).0);
+    let (mut context, mut artifact) = (None, None);
+    if selection.include_body {
+        match current {
+            Current::Gone | Current::Damaged => {}
+            Current::Entry(entry) => context = Some(contexts::full_entry((*entry).clone())),
+            Current::Artifact(stored) => artifact = Some(artifacts::full((*stored).clone())),
+        }
+    }
+    Change {
+        revision: *revision,
+        time: *at,
+        operation: selected.operation.as_str().to_owned(),
+        entity: changed.entity().to_owned(),
+        id,
+        thread_id,
+        version: *version,
+        commit_end: *commit_end,
+        key_id: key_id.clone().filter(|_| selection.shows_keys),
+        preview,
+        context,
+        artifact,
+    }
+}
+
+/// Moves the end of each commit to its last change that is shown. `shown` has the places of the changes among the rows.
+fn mark_commit_ends<'c>(rows: &[Row], shown: impl Iterator<Item = (usize, &'c mut Change)>) {
+    let mut previous: Option<(usize, &mut Change)> = None;
+    let ends_between = |from: usize, to: usize| {
+        rows.get(from..to)
+            .is_some_and(|rows| rows.iter().any(|row| row.commit_end))
+    };
+    for (place, change) in shown {
+        if let Some((before, previous)) = previous.replace((place, change)) {
+            previous.commit_end = ends_between(before, place);
+        }
+    }
+    if let Some((last, change)) = previous {
+        change.commit_end = ends_between(last, rows.len());
+    }
+}

@@ -1,0 +1,171 @@
+//! Which changes a caller wants and may see.
+
+use context_model::{
+    ChangeOperation, ChangedEntity, Filter, FilterInput, JsonObject, Scope, Timestamp, Violations,
+};
+use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, oracle};
+
+use crate::access::{Caller, Reach};
+
+/// A page with bodies ends here.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Maximum number of characters of a preview.
+pub(super) const MAX_PREVIEW_CHARS: i64 = 1000;
+
+/// A validated selection.
+pub(super) struct Selection {
+    pub filter: Filter,
+    entity: Option<ChangedEntity>,
+    reach: Reach,
+    /// Whether the caller may see which key made a change.
+    pub shows_keys: bool,
+    /// Whether changes carry the current state of what was changed.
+    pub include_body: bool,
+    /// How many characters of the current text changes carry.
+    pub preview_chars: usize,
+    /// A page with bodies ends here.
+    pub page_bytes: usize,
+}
+
+/// The current state of what was changed.
+pub(super) enum Current<'c> {
+    /// It does not exist any more.
+    Gone,
+    /// It does not match its checksum, so it cannot be judged or shown.
+    Damaged,
+    Entry(&'c StoredEntry),
+    Artifact(&'c StoredArtifact),
+}
+
+impl Selection {
+    pub fn new(
+        caller: &Caller,
+        filters: FilterInput,
+        entity: Option<String>,
+        include_body: bool,
+        preview_chars: i64,
+        violations: &mut Violations,
+    ) -> Self {
+        let (filter, _) = caller.filter(filters, violations);
+        Self {
+            filter,
+            entity: entity.and_then(|name| ChangedEntity::read(&name, violations)),
+            reach: caller.reach.clone(),
+            shows_keys: caller.scopes.contains(&Scope::Manage),
+            include_body,
+            preview_chars: usize::try_from(preview_chars).unwrap_or(0),
+            page_bytes: PAGE_BYTES,
+        }
+    }
+
+    /// Selects for a caller with its present rights.
+    pub fn narrow_to(&mut self, caller: &Caller) {
+        self.filter.within = caller.within().cloned();
+        self.reach = caller.reach.clone();
+        self.shows_keys = caller.scopes.contains(&Scope::Manage);
+    }
+
+    /// Whether it can select entries.
+    pub fn has_entries(&self) -> bool {
+        self.entity != Some(ChangedEntity::Artifact) && self.reach != Reach::Artifacts
+    }
+
+    /// Whether it can select artifacts.
+    pub fn has_artifacts(&self) -> bool {
+        self.entity != Some(ChangedEntity::Context)
+            && matches!(self.reach, Reach::All | Reach::Artifacts)
+            && self.filter.thread_id.is_none()
+            && self.filter.source.is_none()
+            && self.filter.tags.is_none()
+            && self.filter.content_type.is_none()
+    }
+
+    /// Whether an artifact satisfies the filters that apply to artifacts.
+    pub fn matches_artifact(&self, created_at: Timestamp, metadata: &JsonObject) -> bool {
+        let Filter {
+            conditions,
+            created_from,
+            created_to,
+            ..
+        } = &self.filter;
+        created_from.is_none_or(|from| from <= created_at)
+            && created_to.is_none_or(|to| created_at <= to)
+            && oracle::all_hold(conditions, metadata)
+    }
+
+    /// Whether the change itself shows that it is not selected: entity, thread and source never change.
+    pub fn excludes(&self, change: &Change) -> bool {
+        let is_included = match &change.changed {
+            Changed::Context {
+                id: _,
+                thread_id,
+                source,
+            } => {
+                let within = &self.filter.within;
+                let wanted = &self.filter.thread_id;
+                self.has_entries()
+                    && within
+                        .as_ref()
+                        .is_none_or(|threads| threads.contains(thread_id))
+                    && wanted.as_ref().is_none_or(|id| id.as_str() == thread_id)
+                    && (self.filter.source.is_none()
+                        || source.is_none()
+                        || self.filter.source == *source)
+            }
+            Changed::Artifact { id: _ } => self.has_artifacts(),
+        };
+        !is_included
+    }
+
+    /// Whether the current state decides about a change that is not excluded.
+    pub fn is_judged(&self, change: &Change) -> bool {
+        let Filter {
+            within: _,
+            thread_id: _,
+            source,
+            tags,
+            content_type,
+            conditions,
+            created_from,
+            created_to,
+        } = &self.filter;
+        // Services from before the feed did not record the source.
+        let is_of_unknown_source = matches!(change.changed, Changed::Context { source: None, .. });
+        tags.is_some()
+            || content_type.is_some()
+            || !conditions.is_empty()
+            || created_from.is_some()
+            || created_to.is_some()
+            || (source.is_some() && is_of_unknown_source)
+    }
+
+    /// What to report about a change, judged by the current state. `None`: nothing.
+    pub fn judge(&self, change: &Change, current: &Current<'_>) -> Option<ChangeOperation> {
+        let matches = match current {
+            Current::Gone => false,
+            Current::Damaged => true,
+            Current::Entry(entry) => oracle::matches(&self.filter, entry),
+            Current::Artifact(artifact) => {
+                self.matches_artifact(artifact.created_at, &artifact.metadata)
+            }
+        };
+        match change.kind {
+            kind if matches => Some(operation(kind)),
+            ChangeKind::Create => None,
+            ChangeKind::Update | ChangeKind::Restore | ChangeKind::Delete => {
+                Some(ChangeOperation::Left)
+            }
+        }
+    }
+}
+
+/// The name of a change for callers.
+pub(super) const fn operation(kind: ChangeKind) -> ChangeOperation {
+    match kind {
+        ChangeKind::Create => ChangeOperation::Created,
+        ChangeKind::Update => ChangeOperation::Updated,
+        ChangeKind::Restore => ChangeOperation::Restored,
+        ChangeKind::Delete => ChangeOperation::Deleted,
+    }
+}

@@ -1,0 +1,56 @@
+//! Evidence: the part of an entry's text that answers the query, for results whose opening does not.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use context_store::ChunkRange;
+use context_text::{Analyzer, ContentWord};
+
+use super::truncate::shown_bytes;
+
+/// Maximum number of characters in a snippet.
+pub(super) const SNIPPET_CHARS: usize = 300;
+/// Number of characters in which evidence is looked for, and the nearest chunk if it lies beyond them.
+const SEARCHED_CHARS: u32 = 32_000;
+
+/// What a search knows about the entries of a page.
+pub(super) struct Evidence {
+    /// The content words of the query.
+    pub words: Vec<ContentWord>,
+    /// The chunk of each entry that is nearest to the query, if the semantic retriever found the entry.
+    pub chunks: HashMap<i64, ChunkRange>,
+}
+
+impl Evidence {
+    /// Number of characters to read of each text.
+    pub fn text_chars(&self) -> u32 {
+        let last = self.chunks.values().map(|chunk| chunk.end).max();
+        last.unwrap_or_default().max(SEARCHED_CHARS)
+    }
+
+    /// The evidence in an entry's text. `None` if its result shows the whole text, or what matches. The result shows
+    /// the first `shown_chars` characters.
+    pub fn snippet(
+        &self,
+        id: i64,
+        text: &str,
+        shown_chars: usize,
+        analyzer: &Analyzer,
+    ) -> Option<String> {
+        let opening = shown_bytes(text, shown_chars)?;
+        let chunk = self.chunks.get(&id);
+        let nearest = chunk.map(|chunk| character_range(text, (chunk.start, chunk.end)));
+        context_text::evidence(text, opening, nearest, &self.words, analyzer, SNIPPET_CHARS)
+    }
+}
+
+/// The bytes of the characters of a text from `start` to `end`.
+pub(super) fn character_range(text: &str, (start, end): (u32, u32)) -> Range<usize> {
+    let byte = |character: u32| {
+        text.char_indices()
+            .nth(character as usize)
+            .map_or(text.len(), |(byte, _)| byte)
+    };
+    let (start, end) = (byte(start), byte(end));
+    start.min(end)..end
+}

@@ -1,0 +1,122 @@
+//! Lists of changes that wait for the next one.
+//!
+//! A list that waits holds no slot and no database connection: each of its reads is an operation of its own. So the
+//! time limit of an operation does not end the wait.
+
+#![expect(clippy::disallowed_methods, reason = "how long a list may wait")]
+
+use std::time::Duration;
+
+use context_engine::MAX_WAIT;
+use context_model::{ListChangesReply, ListChangesRequest, Operation, Reason, Result};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::authenticate::Credentials;
+use crate::transport::Transport;
+use crate::who::Who;
+
+/// The longest part of a caller's deadline that is left for the reply.
+const REPLY_RESERVE: Duration = Duration::from_secs(1);
+/// Pause before a list that was woken asks for a slot again.
+const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
+
+/// A request that may wait.
+pub struct Waiting<'a> {
+    /// The shared state.
+    pub app: &'a App,
+    /// The caller when the request arrived.
+    pub who: &'a Who,
+    /// The caller's credentials, which are checked again after each wait.
+    pub credentials: Credentials,
+    /// The transport of the request.
+    pub transport: Transport,
+    /// The time that the caller allows.
+    pub deadline: Option<Duration>,
+}
+
+impl Waiting<'_> {
+    /// Lists changes. If there is none, waits for the next one that passes the filters, for `wait_ms` at most.
+    ///
+    /// # Errors
+    /// The errors of the operation; `UNAUTHENTICATED` and `SCOPE_MISSING` when the caller lost its rights meanwhile.
+    pub async fn list_changes(self, mut request: ListChangesRequest) -> Result<ListChangesReply> {
+        let Self {
+            app,
+            who,
+            credentials,
+            transport,
+            deadline,
+        } = self;
+        let started = Instant::now();
+        let wait = request
+            .wait_ms
+            .and_then(|wait| u64::try_from(wait).ok())
+            .map_or(Duration::ZERO, Duration::from_millis)
+            .min(MAX_WAIT);
+        let most = deadline.map_or(wait, |deadline| {
+            deadline - (deadline / 10).min(REPLY_RESERVE)
+        });
+        let until = started + wait.min(most);
+        let mut caller = who.caller().clone();
+        let mut subscription =
+            (!wait.is_zero()).then(|| app.engine.changes.subscribe(&caller.owner));
+        let mut has_waited = false;
+        loop {
+            if let Some(subscription) = &mut subscription {
+                subscription.begin_read();
+            }
+            let left = deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
+            let work = app.engine.changes.list_changes(&caller, request.clone());
+            let reply = match app
+                .call(who, Operation::ListChanges, transport, left, work)
+                .await
+            {
+                // One change can wake more lists than there are places in the queue.
+                Err(error)
+                    if error.reason == Reason::Overloaded
+                        && has_waited
+                        && Instant::now() < until =>
+                {
+                    tokio::time::sleep(OVERLOAD_PAUSE).await;
+                    continue;
+                }
+                reply => reply?,
+            };
+            let is_of_now = request.cursor.as_deref() == Some("now");
+            let Some(subscription) = subscription
+                .as_mut()
+                .filter(|_| reply.changes.is_empty() && !is_of_now && Instant::now() < until)
+            else {
+                return Ok(reply);
+            };
+            if !reply.has_more {
+                let _waits = Waits::new(&app.metrics.waiting_lists);
+                tokio::select! {
+                    () = subscription.changed() => has_waited = true,
+                    () = tokio::time::sleep_until(until) => return Ok(reply),
+                    () = app.drain.cancelled() => return Ok(reply),
+                }
+            }
+            request.cursor = Some(reply.next_cursor);
+            caller = credentials.caller(app, who, Operation::ListChanges).await?;
+        }
+    }
+}
+
+/// Counts a list while it waits.
+struct Waits<'a>(&'a Gauge);
+
+impl<'a> Waits<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

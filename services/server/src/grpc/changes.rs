@@ -1,0 +1,73 @@
+//! `context.v1.ChangeService`.
+
+use std::pin::Pin;
+
+use context_model::{Error, ListChangesRequest, WatchEvent, WatchRequest};
+use context_proto::v1 as pb;
+use context_proto::v1::change_service_server::ChangeService;
+use futures::{Stream, StreamExt as _};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::calls::{Calls, Reply};
+use super::deadline::deadline;
+use crate::authenticate::Credentials;
+use crate::changes;
+use crate::error_codes::status;
+use crate::transport::Transport;
+use crate::watch;
+use crate::who::Who;
+
+/// The service for changes.
+pub struct Changes {
+    calls: Calls,
+}
+
+impl Changes {
+    /// A service that runs its operations through `calls`.
+    #[must_use]
+    pub const fn new(calls: Calls) -> Self {
+        Self { calls }
+    }
+}
+
+#[tonic::async_trait]
+impl ChangeService for Changes {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<pb::WatchResponse, Status>> + Send>>;
+
+    async fn watch(&self, request: Request<pb::WatchRequest>) -> Reply<Self::WatchStream> {
+        let opening = async {
+            let who = Who::of(request.extensions())?;
+            let credentials = Credentials::of(request.metadata().as_ref());
+            let request: WatchRequest = request.into_inner().try_into()?;
+            watch::open(self.calls.app(), who, credentials, Transport::Grpc, request).await
+        };
+        let frames = opening.await.map_err(|error: Error| status(&error))?;
+        let frames = ReceiverStream::new(frames).map(|event: Result<WatchEvent, Error>| {
+            event
+                .and_then(TryInto::try_into)
+                .map_err(|error| status(&error))
+        });
+        Ok(Response::new(Box::pin(frames)))
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<pb::ListChangesRequest>,
+    ) -> Reply<pb::ListChangesResponse> {
+        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
+        let waiting = changes::Waiting {
+            app: self.calls.app(),
+            who: &who,
+            credentials: Credentials::of(request.metadata().as_ref()),
+            transport: Transport::Grpc,
+            deadline: deadline(request.metadata()),
+        };
+        let reply = async {
+            let request: ListChangesRequest = request.into_inner().try_into()?;
+            waiting.list_changes(request).await
+        };
+        let reply = reply.await.map_err(|error: Error| status(&error))?;
+        Calls::reply(&who, reply)
+    }
+}

@@ -1,0 +1,299 @@
+//! Streams of changes.
+//!
+//! A stream reads the next changes when its reader has taken the earlier ones, so it follows the reader's pace with
+//! little memory. It holds no slot and no database connection while it waits: each of its reads is an operation of its
+//! own. The caller's rights are checked before each frame, and four times a second while there is none.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "when rights were checked, and bookmarks are due"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_engine::{Caller, Watch};
+use context_model::{Error, Operation, Reason, Result, WatchEvent, WatchFrame, WatchRequest};
+use context_store::{Memory, Subscription};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::admission::{Holder, Slot};
+use crate::app::App;
+use crate::authenticate::Credentials;
+use crate::memory::{Lease, Payer};
+use crate::transport::Transport;
+use crate::who::Who;
+
+/// Frames that wait for the connection.
+const QUEUE: usize = 16;
+/// How old the check of the caller's rights may be when a frame is sent.
+const RIGHTS_FRESH: Duration = Duration::from_millis(250);
+/// A bookmark follows after this long without a frame.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(15);
+/// A reader that takes nothing for this long is too slow.
+const SLOW_CONSUMER: Duration = Duration::from_secs(30);
+/// How long a stream tries again while the database is not available, and the pause between two attempts.
+const RETRY_FOR: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The frames of a stream. An error ends it.
+pub type Frames = mpsc::Receiver<Result<WatchEvent>>;
+
+/// Opens a stream of changes.
+///
+/// # Errors
+/// `OVERLOADED` if there are too many streams; the errors of the operation.
+pub async fn open(
+    app: &Arc<App>,
+    who: Who,
+    credentials: Credentials,
+    transport: Transport,
+    request: WatchRequest,
+) -> Result<Frames> {
+    let owner = who.caller().owner.clone();
+    let slot = app
+        .streams
+        .try_enter(Holder::Owner(owner.clone()))
+        .map_err(|_| too_many())?;
+    let subscription = app.engine.changes.subscribe(&owner);
+    let opening = app.engine.changes.watch(who.caller(), request);
+    let (watch, opened) = app
+        .call(&who, Operation::Watch, transport, None, opening)
+        .await?;
+    let (sender, frames) = mpsc::channel(QUEUE);
+    let stream = Stream {
+        app: app.clone(),
+        caller: who.caller().clone(),
+        who,
+        credentials,
+        transport,
+        checked: Instant::now(),
+        watch,
+        subscription,
+        sender,
+        _slot: slot,
+    };
+    app.metrics.streams.inc();
+    tokio::spawn(async move {
+        let app = stream.app.clone();
+        stream.run(opened).await;
+        app.metrics.streams.dec();
+    });
+    Ok(frames)
+}
+
+fn too_many() -> Error {
+    Error::new(
+        Reason::Overloaded,
+        "there are as many streams of changes as WATCH_MAX_STREAMS allows, or half of them are this owner's; close one, \
+         or use changes_since",
+    )
+    .with_retry_after(Duration::from_secs(5))
+}
+
+/// Why a stream ends.
+enum Ended {
+    /// With this last frame.
+    With(WatchFrame),
+    /// With this error.
+    Failed(Error),
+    /// The reader has left.
+    Left,
+}
+
+struct Stream {
+    app: Arc<App>,
+    who: Who,
+    credentials: Credentials,
+    transport: Transport,
+    /// The caller with its rights at the time of the last check.
+    caller: Caller,
+    checked: Instant,
+    watch: Watch,
+    subscription: Subscription,
+    sender: mpsc::Sender<Result<WatchEvent>>,
+    _slot: Slot,
+}
+
+impl Stream {
+    async fn run(mut self, opened: WatchEvent) {
+        // A place for the last frame, also when the reader takes nothing.
+        let Ok(last) = self.sender.clone().reserve_owned().await else {
+            return;
+        };
+        let ended = match self.follow(opened).await {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        };
+        match ended {
+            Ended::With(frame) => {
+                last.send(Ok(WatchEvent {
+                    frame,
+                    cursor: None,
+                }));
+            }
+            Ended::Failed(error) => {
+                last.send(Err(error));
+            }
+            Ended::Left => {}
+        }
+    }
+
+    /// Sends frames until the stream ends.
+    async fn follow(&mut self, opened: WatchEvent) -> std::result::Result<Never, Ended> {
+        self.send(opened).await?;
+        loop {
+            self.subscription.begin_read();
+            let (events, has_more) = self.read().await?;
+            for event in events {
+                self.send(event).await?;
+            }
+            self.caller.memory = Memory::UNCOUNTED;
+            if !has_more {
+                self.wait().await?;
+            }
+        }
+    }
+
+    /// The next frames. Tries again for a while when the database is not available.
+    async fn read(&mut self) -> std::result::Result<(Vec<WatchEvent>, bool), Ended> {
+        let started = Instant::now();
+        loop {
+            self.check_rights().await?;
+            // The memory of one step is counted until its frames are sent.
+            let lease = Arc::new(Lease::new(
+                &self.app.budget,
+                &Payer::Owner(self.caller.owner.clone()),
+            ));
+            self.caller.memory = Memory::counted_by(lease);
+            let step = self
+                .app
+                .engine
+                .changes
+                .next_step(&self.caller, &mut self.watch);
+            let step = self
+                .app
+                .call(&self.who, Operation::Watch, self.transport, None, step)
+                .await;
+            let error = match step {
+                Ok(step) => return Ok((step.events, step.has_more)),
+                Err(error) => error,
+            };
+            match error.reason {
+                Reason::Overloaded | Reason::StoreUnavailable | Reason::DeadlineExceeded
+                    if started.elapsed() < RETRY_FOR =>
+                {
+                    tokio::select! {
+                        () = tokio::time::sleep(RETRY_PAUSE) => {}
+                        () = self.app.drain.cancelled() => return Err(draining()),
+                    }
+                }
+                _ => return Err(self.end_of(error).await),
+            }
+        }
+    }
+
+    /// How the stream ends after this error.
+    async fn end_of(&self, error: Error) -> Ended {
+        match error.reason {
+            Reason::ResyncRequired => {
+                let is_erased = self.app.engine.changes.is_erased(&self.caller, &self.watch);
+                if is_erased.await.unwrap_or(false) {
+                    return Ended::With(WatchFrame::End {
+                        reason: "OWNER_ERASED",
+                    });
+                }
+                Ended::With(WatchFrame::Resync {
+                    reason: Reason::ResyncRequired.as_str(),
+                    oldest_cursor: None,
+                })
+            }
+            Reason::CursorCompacted => Ended::With(WatchFrame::Resync {
+                reason: Reason::CursorCompacted.as_str(),
+                oldest_cursor: error.oldest_cursor,
+            }),
+            Reason::Unauthenticated | Reason::ScopeMissing => revoked(),
+            _ => Ended::Failed(error),
+        }
+    }
+
+    /// Waits for the next change. Meanwhile it checks the rights and sends bookmarks.
+    async fn wait(&mut self) -> std::result::Result<(), Ended> {
+        let mut checks = tokio::time::interval_at(Instant::now() + RIGHTS_FRESH, RIGHTS_FRESH);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut bookmark = Instant::now() + BOOKMARK_EVERY;
+        loop {
+            tokio::select! {
+                () = self.subscription.changed() => return Ok(()),
+                () = self.app.drain.cancelled() => return Err(draining()),
+                () = self.sender.closed() => return Err(Ended::Left),
+                _ = checks.tick() => self.check_rights().await?,
+                () = tokio::time::sleep_until(bookmark) => {
+                    bookmark = Instant::now() + BOOKMARK_EVERY;
+                    if let Some(event) = self.watch.bookmark() {
+                        self.send(event).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, event: WatchEvent) -> std::result::Result<(), Ended> {
+        let sender = self.sender.clone();
+        let place = tokio::select! {
+            place = tokio::time::timeout(SLOW_CONSUMER, sender.reserve()) => place,
+            () = self.app.drain.cancelled() => return Err(draining()),
+        };
+        let Ok(place) = place else {
+            return Err(Ended::With(WatchFrame::Resync {
+                reason: "SLOW_CONSUMER",
+                oldest_cursor: None,
+            }));
+        };
+        let place = place.map_err(|_| Ended::Left)?;
+        // After the wait for the reader, during which the rights may have ended.
+        self.check_rights().await?;
+        place.send(Ok(event));
+        Ok(())
+    }
+
+    /// Checks the caller's rights, unless that was done a moment ago. Tries again for a while when that is not possible.
+    async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
+        let started = Instant::now();
+        while self.checked.elapsed() >= RIGHTS_FRESH {
+            let checked = self
+                .credentials
+                .caller(&self.app, &self.who, Operation::Watch)
+                .await;
+            match checked {
+                Ok(caller) => {
+                    self.caller = Caller {
+                        memory: self.caller.memory.clone(),
+                        ..caller
+                    };
+                    self.checked = Instant::now();
+                }
+                Err(error) => match error.reason {
+                    Reason::Unauthenticated | Reason::ScopeMissing => return Err(revoked()),
+                    _ if started.elapsed() >= RETRY_FOR => return Err(Ended::Failed(error)),
+                    _ => tokio::time::sleep(RETRY_PAUSE).await,
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Following a stream has no result but its end.
+enum Never {}
+
+fn revoked() -> Ended {
+    Ended::With(WatchFrame::End {
+        reason: "KEY_REVOKED",
+    })
+}
+
+fn draining() -> Ended {
+    Ended::With(WatchFrame::End { reason: "DRAINING" })
+}

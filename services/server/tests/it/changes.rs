@@ -1,0 +1,478 @@
+//! Lists of changes, on both databases: cursors, filters, rights, bodies, and waiting for the next change.
+
+#![expect(clippy::disallowed_methods, reason = "how long a list waited")]
+
+use std::time::{Duration, Instant};
+
+use context_engine::Admin;
+use context_model::CreateApiKeyRequest;
+use context_test_postgres::TestDatabase;
+use context_test_support::http::{Reply, Request};
+use context_test_support::until;
+use serde_json::{Value, json};
+
+use crate::service::Service;
+
+/// The longest wait of a list.
+const LONG: &str = "wait_ms=25000";
+
+/// A service on each database, with these flags. PostgreSQL only if there is a server.
+pub async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
+    let mut services = vec![(Service::start_with(flags).await, None)];
+    if let Some(database) = TestDatabase::empty().await {
+        let service = on(&database, flags).await;
+        services.push((service, Some(database)));
+    }
+    services
+}
+
+async fn on(database: &TestDatabase, flags: &[&str]) -> Service {
+    let string = format!("--postgresql-connection-string={}", database.url());
+    let flags: Vec<&str> = ["--storage-backend=postgresql", &string]
+        .into_iter()
+        .chain(flags.iter().copied())
+        .collect();
+    Service::start_with(&flags).await
+}
+
+async fn reply(request: Request) -> Value {
+    let reply = request.send().await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.json()
+}
+
+async fn changes(service: &Service, query: &str) -> Value {
+    reply(service.get(&format!("/v1/changes?{query}"))).await
+}
+
+async fn now(service: &Service) -> String {
+    cursor(&changes(service, "cursor=now").await)
+}
+
+fn cursor(reply: &Value) -> String {
+    reply["next_cursor"].as_str().expect("a cursor").to_owned()
+}
+
+/// Operation and id of each change.
+fn shown(reply: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    reply["changes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|change| format!("{} {}", text(&change["operation"]), text(&change["id"])))
+        .collect()
+}
+
+async fn store(service: &Service, entry: Value) -> i64 {
+    let stored = service.post("/v1/contexts", entry).send().await;
+    assert_eq!(stored.status, 201, "{}", stored.body);
+    stored.json()["context_id"].as_i64().expect("an id")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_leads_through_every_change_once_and_in_order() {
+    for (service, _database) in both(&[]).await {
+        let before_all = now(&service).await;
+        let id = service.store("t", "a").await;
+        let path = format!("/v1/contexts/{id}");
+        service.patch(&path, json!({"text": "b"})).send().await;
+        let made = service
+            .post("/v1/artifacts", json!({"content": "# Plan"}))
+            .send()
+            .await
+            .json();
+        let artifact = made["id"].as_str().expect("an id");
+        service.delete(&path).send().await;
+        let expected = [
+            format!("created {id}"),
+            format!("updated {id}"),
+            format!("created {artifact}"),
+            format!("deleted {id}"),
+        ];
+        for start in [format!("cursor={before_all}&"), String::new()] {
+            let all = changes(&service, &start).await;
+            assert_eq!(shown(&all), expected);
+            assert_eq!(
+                (&all["revision"], &all["has_more"]),
+                (&json!(4), &json!(false))
+            );
+            assert_eq!(all["changes"][3]["thread_id"], "t");
+            assert!(all["changes"][2].get("thread_id").is_none());
+            // One by one.
+            let mut next = changes(&service, &format!("{start}limit=1")).await;
+            let mut seen = shown(&next);
+            while next["has_more"] == true {
+                next = changes(&service, &format!("limit=1&cursor={}", cursor(&next))).await;
+                seen.extend(shown(&next));
+            }
+            assert_eq!(seen, expected);
+            let end = changes(&service, &format!("cursor={}", cursor(&next))).await;
+            assert_eq!(shown(&end), [""; 0]);
+            assert_eq!(cursor(&end), cursor(&next));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_is_not_split_between_pages() {
+    for (service, _database) in both(&[]).await {
+        service.store("first", "x").await;
+        for batch in 0..2 {
+            let entries: Vec<Value> = (0..40)
+                .map(|n| json!({"thread_id": format!("t{batch}"), "source": "user", "text": format!("{n}")}))
+                .collect();
+            let stored = service.post("/v1/contexts/batch", json!({"entries": entries}));
+            assert_eq!(stored.send().await.json()["succeeded"], 40);
+        }
+        let first = changes(&service, "limit=5").await;
+        let listed = first["changes"].as_array().expect("a list");
+        assert_eq!(listed.len(), 41);
+        let ends: Vec<usize> = (0..listed.len())
+            .filter(|n| listed[*n]["commit_end"] == true)
+            .collect();
+        assert_eq!(ends, [0, 40]);
+        assert_eq!(first["has_more"], true);
+        let second = changes(&service, &format!("limit=5&cursor={}", cursor(&first))).await;
+        assert_eq!(second["changes"].as_array().map(Vec::len), Some(40));
+        assert_eq!(second["has_more"], false);
+        // The last change that passes the filter ends the commit.
+        let filtered = changes(&service, "thread_id=t0&limit=1000").await;
+        assert_eq!(filtered["changes"][39]["commit_end"], true);
+        let few = changes(&service, "thread_id=first&limit=1000").await;
+        assert_eq!(few["changes"][0]["commit_end"], true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_judges_entries_as_they_are_now_and_says_what_left() {
+    for (service, _database) in both(&[]).await {
+        let entry = |thread: &str, source: &str, tags: Value| json!({"thread_id": thread, "source": source, "text": "x", "tags": tags, "metadata": {"n": 1}});
+        let stays = store(&service, entry("a", "user", json!(["keep"]))).await;
+        let leaves = store(&service, entry("a", "agent", json!(["keep"]))).await;
+        let never = store(&service, entry("b", "user", json!(["other"]))).await;
+        service
+            .patch(
+                &format!("/v1/contexts/{leaves}"),
+                json!({"tags": ["other"]}),
+            )
+            .send()
+            .await;
+        service
+            .delete(&format!("/v1/contexts/{never}"))
+            .send()
+            .await;
+        service
+            .post(
+                "/v1/artifacts",
+                json!({"content": "x", "metadata": {"n": 1}}),
+            )
+            .send()
+            .await;
+        let of = async |query: &str| shown(&changes(&service, query).await);
+        assert_eq!(
+            of("tag=keep").await,
+            [
+                format!("created {stays}"),
+                format!("left {leaves}"),
+                format!("left {never}")
+            ]
+        );
+        assert_eq!(
+            of("thread_id=b").await,
+            [format!("created {never}"), format!("deleted {never}")]
+        );
+        assert_eq!(
+            of("source=agent").await,
+            [format!("created {leaves}"), format!("updated {leaves}")]
+        );
+        assert_eq!(of("entity=context").await.len(), 5);
+        assert_eq!(of("entity=artifact").await.len(), 1);
+        // Metadata filters concern artifacts too. What was deleted leaves.
+        let filters =
+            "%5B%7B%22key%22%3A%22n%22%2C%22operator%22%3A%22gte%22%2C%22value%22%3A1%7D%5D";
+        assert_eq!(of(&format!("metadata_filters={filters}")).await.len(), 5);
+        assert_eq!(of("metadata=%7B%22n%22%3A2%7D").await.len(), 2, "both left");
+        // A filter that matches nothing makes progress.
+        let none = changes(&service, "thread_id=none&limit=2").await;
+        assert_eq!((shown(&none).len(), &none["has_more"]), (0, &json!(true)));
+        assert_ne!(cursor(&none), cursor(&changes(&service, "limit=1").await));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_carries_the_current_state_when_asked() {
+    for (service, _database) in both(&[]).await {
+        let id = service.store("t", "the first words of a text").await;
+        let gone = service.store("t", "gone").await;
+        service.delete(&format!("/v1/contexts/{gone}")).send().await;
+        service
+            .post("/v1/artifacts", json!({"content": "# A plan"}))
+            .send()
+            .await;
+        let listed = changes(&service, "include_body=true&preview_chars=9").await;
+        let change = |n: usize| &listed["changes"][n];
+        assert_eq!(change(0)["id"], id.to_string());
+        assert_eq!(
+            change(0)["context"]["text_content"],
+            "the first words of a text"
+        );
+        assert!(change(0)["context"].get("images").is_none());
+        assert_eq!(change(0)["preview"], "the first...");
+        assert_eq!(change(1)["operation"], "created");
+        assert!(change(1).get("context").is_none() && change(1).get("preview").is_none());
+        assert_eq!(change(3)["artifact"]["content"], "# A plan");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_with_bodies_ends_at_four_megabytes() {
+    let service = Service::start().await;
+    let entries: Vec<Value> = (0..12)
+        .map(|n| json!({"thread_id": "t", "source": "user", "text": format!("{n}{}", "x".repeat(900_000))}))
+        .collect();
+    let stored = service.post("/v1/contexts/batch", json!({"entries": entries}));
+    assert_eq!(stored.send().await.json()["succeeded"], 12);
+    let (mut next, mut sizes, mut revision) = (None::<String>, Vec::new(), 0);
+    loop {
+        let start = next.map(|cursor| format!("&cursor={cursor}"));
+        let query = format!("include_body=true{}", start.unwrap_or_default());
+        let raw = service.get(&format!("/v1/changes?{query}")).send().await;
+        let page = raw.json();
+        sizes.push(raw.body.len());
+        for change in page["changes"].as_array().expect("a list") {
+            revision += 1;
+            assert_eq!(change["revision"], revision);
+            assert_eq!(change["commit_end"], revision == 12);
+            assert!(change["context"]["text_content"].is_string());
+        }
+        if page["has_more"] == false {
+            break;
+        }
+        next = Some(cursor(&page));
+    }
+    assert_eq!(revision, 12);
+    assert!(sizes.len() >= 3, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size < 5_000_000), "{sizes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_that_cannot_be_used_has_its_reason() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let all = ["read", "write", "delete"];
+        let (mine, theirs) = (
+            service.key("mine", &all).await.text,
+            service.key("theirs", &all).await.text,
+        );
+        let with = |request: Request, key: &str| request.key(key);
+        for key in [&mine, &theirs] {
+            let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+            with(service.post("/v1/contexts", entry), key).send().await;
+        }
+        let newest = with(service.get("/v1/changes"), &mine).send().await.json();
+        let use_it = async |key: &str| -> Reply {
+            let path = format!("/v1/changes?cursor={}", cursor(&newest));
+            with(service.get(&path), key).send().await
+        };
+        assert_eq!(use_it(&mine).await.status, 200);
+        let foreign = use_it(&theirs).await;
+        assert_eq!(
+            (foreign.status.as_u16(), foreign.reason().as_str()),
+            (400, "CURSOR_INVALID")
+        );
+        let garbled = with(service.get("/v1/changes?cursor=AAAA"), &mine)
+            .send()
+            .await;
+        assert_eq!(garbled.reason(), "CURSOR_INVALID");
+        // The owner is erased and begins again: its revisions do too.
+        service
+            .engine
+            .access
+            .administer(Admin::EraseOwner {
+                owner: "mine".to_owned(),
+            })
+            .await
+            .expect("erased");
+        let again = service.key("mine", &all).await.text;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+        with(service.post("/v1/contexts", entry), &again)
+            .send()
+            .await;
+        let other = use_it(&again).await;
+        assert_eq!(
+            (other.status.as_u16(), other.reason().as_str()),
+            (410, "RESYNC_REQUIRED")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_sees_the_changes_of_what_it_reaches() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let owner = service.key("default", &["read", "write", "manage"]).await;
+        for thread in ["open", "secret"] {
+            let entry = json!({"thread_id": thread, "source": "user", "text": "x"});
+            let request = service.post("/v1/contexts", entry).key(&owner.text);
+            assert_eq!(request.send().await.status, 201);
+        }
+        let artifact = service.post("/v1/artifacts", json!({"content": "x"}));
+        assert_eq!(artifact.key(&owner.text).send().await.status, 201);
+        let narrowed = |threads: Option<Vec<String>>, only: Option<&str>| CreateApiKeyRequest {
+            threads,
+            only: only.map(ToOwned::to_owned),
+            ..CreateApiKeyRequest::default()
+        };
+        let seen = async |key: &str| reply(service.get("/v1/changes").key(key)).await;
+        let all = seen(&owner.text).await;
+        assert_eq!(shown(&all).len(), 3);
+        assert_eq!(all["changes"][0]["key_id"], owner.id);
+        let reader = service.key("default", &["read"]).await.text;
+        let all = seen(&reader).await;
+        assert_eq!(shown(&all).len(), 3);
+        assert!(all["changes"][0].get("key_id").is_none());
+        for (more, revisions) in [
+            (narrowed(Some(vec!["open".to_owned()]), None), vec![1]),
+            (narrowed(None, Some("contexts")), vec![1, 2]),
+            (narrowed(None, Some("artifacts")), vec![3]),
+        ] {
+            let key = service.key_with("default", &["read"], more).await.text;
+            let seen = seen(&key).await;
+            let found: Vec<i64> = seen["changes"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .filter_map(|change| change["revision"].as_i64())
+                .collect();
+            assert_eq!(found, revisions);
+            assert_eq!(seen["has_more"], false);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_waits_for_the_next_change_that_passes_its_filter() {
+    for (service, _database) in both(&[]).await {
+        let start = now(&service).await;
+        let path = format!("/v1/changes?cursor={start}&thread_id=wanted&{LONG}");
+        let waiting = tokio::spawn(reply(service.get(&path)));
+        until_waiting(&service, 1).await;
+        let started = Instant::now();
+        // The first one does not pass the filter.
+        service.store("other", "x").await;
+        let id = service.store("wanted", "x").await;
+        let found = waiting.await.expect("the list");
+        assert_eq!(shown(&found), [format!("created {id}")]);
+        assert!(started.elapsed() < Duration::from_secs(10));
+        // What is there already is returned at once, also with a wait.
+        let found = changes(&service, &format!("cursor={start}&{LONG}")).await;
+        assert_eq!(shown(&found).len(), 2);
+        // The end of the wait is no error.
+        let none = changes(&service, &format!("cursor={}&wait_ms=50", cursor(&found))).await;
+        assert_eq!(shown(&none), [""; 0]);
+        assert_eq!(cursor(&none), cursor(&found));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_services_on_one_database_wake_each_other() {
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
+    let (one, two) = (on(&database, &[]).await, on(&database, &[]).await);
+    for (reads, writes) in [(&one, &two), (&two, &one)] {
+        let start = now(reads).await;
+        let waiting = tokio::spawn(reply(
+            reads.get(&format!("/v1/changes?cursor={start}&{LONG}")),
+        ));
+        until_waiting(reads, 1).await;
+        let id = writes.store("t", &writes.address.to_string()).await;
+        assert_eq!(
+            shown(&waiting.await.expect("the list")),
+            [format!("created {id}")]
+        );
+    }
+}
+
+/// Waits until this many lists wait.
+async fn until_waiting(service: &Service, lists: usize) {
+    until("the lists wait", async || {
+        let metrics = service.get("/metrics").send().await.body;
+        metrics.contains(&format!("context_waiting_lists {lists}\n"))
+    })
+    .await;
+}
+
+/// A waiting list holds neither a slot nor a connection of the pool: here there is one of each.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_wait_take_nothing_from_others_and_outlast_the_time_limit() {
+    let flags = [
+        "--max-concurrent-requests=1",
+        "--request-queue=4",
+        "--request-timeout-seconds=1",
+        "--postgresql-pool-size=1",
+    ];
+    for (service, _database) in both(&flags).await {
+        let start = now(&service).await;
+        let mut waiting = Vec::new();
+        for lists in 1..=30 {
+            let path = format!("/v1/changes?cursor={start}&{LONG}");
+            waiting.push(tokio::spawn(reply(service.get(&path))));
+            until_waiting(&service, lists).await;
+        }
+        let started = Instant::now();
+        let id = service.store("t", "x").await;
+        for list in waiting {
+            let list = list.await.expect("a list");
+            assert_eq!(shown(&list), [format!("created {id}")]);
+        }
+        assert!(started.elapsed() < Duration::from_secs(15));
+        let path = format!("cursor={}&wait_ms=1500", now(&service).await);
+        let started = Instant::now();
+        assert_eq!(shown(&changes(&service, &path).await), [""; 0]);
+        assert!(started.elapsed() >= Duration::from_millis(1_500));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_ends_its_wait() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let (key, writer) = (
+            service.key("default", &["read"]).await,
+            service.key("default", &["read", "write"]).await,
+        );
+        let start = cursor(&reply(service.get("/v1/changes?cursor=now").key(&key.text)).await);
+        let path = format!("/v1/changes?cursor={start}&{LONG}");
+        let request = service.get(&path).key(&key.text);
+        let waiting = tokio::spawn(async move { request.send().await });
+        let command = Admin::RevokeKey {
+            owner: "default".to_owned(),
+            key_id: key.id,
+        };
+        until_waiting(&service, 1).await;
+        service.engine.access.administer(command).await.unwrap();
+        until("the key is refused", async || {
+            let request = service.get("/v1/threads").key(&key.text);
+            request.send().await.status == 401
+        })
+        .await;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+        let stored = service.post("/v1/contexts", entry).key(&writer.text);
+        assert_eq!(stored.send().await.status, 201);
+        assert_eq!(waiting.await.expect("a reply").status, 401);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_stops_ends_the_waits() {
+    let service = Service::start().await;
+    let start = now(&service).await;
+    let path = format!("/v1/changes?cursor={start}&{LONG}");
+    let waiting = tokio::spawn(reply(service.get(&path)));
+    until_waiting(&service, 1).await;
+    let started = Instant::now();
+    service.begin_stop();
+    let last = waiting.await.expect("an empty list");
+    assert_eq!((shown(&last).len(), cursor(&last)), (0, start));
+    assert!(started.elapsed() < Duration::from_secs(5));
+    service.stopped().await;
+}

@@ -1,0 +1,384 @@
+//! Streams of changes over SSE and gRPC, on both databases.
+
+#![expect(clippy::disallowed_methods, reason = "how long a stream stays open")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use context_engine::Admin;
+use context_proto::v1::change_service_client::ChangeServiceClient;
+use context_proto::v1::watch_response::Frame;
+use context_proto::v1::{Filter, WatchRequest, WatchResponse};
+use context_test_support::http::{Event, Events, Request};
+use context_test_support::{grpc, until};
+use serde_json::{Value, json};
+use tonic::{Code, Streaming};
+
+use crate::changes::both;
+use crate::service::Service;
+
+/// The next event, which must come soon.
+async fn next(events: &mut Events) -> Event {
+    tokio::time::timeout(Duration::from_secs(20), events.next())
+        .await
+        .expect("an event in time")
+        .expect("the stream goes on")
+}
+
+/// The next frame, which must come soon.
+async fn frame(stream: &mut Streaming<WatchResponse>) -> WatchResponse {
+    tokio::time::timeout(Duration::from_secs(20), stream.message())
+        .await
+        .expect("a frame in time")
+        .expect("no error")
+        .expect("the stream goes on")
+}
+
+fn watch(service: &Service, query: &str) -> Request {
+    service.get(&format!("/v1/watch?{query}"))
+}
+
+async fn grpc_stream(service: &Service, request: WatchRequest) -> Streaming<WatchResponse> {
+    ChangeServiceClient::new(grpc::at(service.address))
+        .watch(request)
+        .await
+        .expect("a stream")
+        .into_inner()
+}
+
+fn id(event: &Event) -> String {
+    event.data["id"].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_sends_each_change_and_a_later_one_continues_after_any_of_them() {
+    for (service, _database) in both(&[]).await {
+        let mut events = watch(&service, "cursor=now&preview_chars=20")
+            .events()
+            .await;
+        let opened = next(&mut events).await;
+        assert_eq!(
+            (opened.name.as_str(), &opened.data),
+            ("opened", &json!({"revision": 0}))
+        );
+        let mut seen = Vec::new();
+        for n in 1..=5 {
+            let stored = service.store("t", &format!("text {n}")).await;
+            let event = next(&mut events).await;
+            assert_eq!(event.name, "change");
+            assert_eq!(id(&event), stored.to_string());
+            assert_eq!(event.data["revision"], n);
+            assert_eq!(event.data["preview"], format!("text {n}"));
+            seen.push(event);
+        }
+        drop(events);
+        for (n, event) in seen.iter().enumerate() {
+            let cursor = event.id.as_deref().expect("a cursor");
+            // Last-Event-ID wins over cursor and snapshot.
+            let request = watch(&service, "cursor=now&snapshot=true&preview_chars=20");
+            let mut again = request.header("last-event-id", cursor).events().await;
+            assert_eq!(next(&mut again).await.data["revision"], json!(n + 1));
+            for expected in &seen[n + 1..] {
+                assert_eq!(next(&mut again).await, *expected);
+            }
+        }
+        until("the streams are gone", async || {
+            let metrics = service.get("/metrics").send().await.body;
+            metrics.contains("context_watch_streams 0\n")
+        })
+        .await;
+    }
+}
+
+/// What a reader of a stream has: the text of each entry and artifact.
+fn apply(view: &mut BTreeMap<String, String>, frame: Frame) {
+    let text = |context: Option<context_proto::v1::Context>,
+                artifact: Option<context_proto::v1::Artifact>| {
+        context
+            .map(|context| context.text_content)
+            .or(artifact.map(|artifact| artifact.content))
+    };
+    match frame {
+        Frame::Entry(entry) => {
+            let text = text(entry.context, entry.artifact).expect("a body");
+            view.insert(entry.id, text);
+        }
+        Frame::Change(change) => match text(change.context, change.artifact) {
+            Some(text) => _ = view.insert(change.id, text),
+            None => _ = view.remove(&change.id),
+        },
+        Frame::Left(left) => _ = view.remove(&left.id),
+        Frame::Opened(_) | Frame::SnapshotEnd(_) | Frame::Bookmark(_) => {}
+        Frame::Resync(_) | Frame::End(_) => panic!("the stream ends"),
+    }
+}
+
+/// More entries than one step reads, while others are stored, changed and deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_and_the_changes_after_it_give_what_is_stored() {
+    for (service, _database) in both(&[]).await {
+        for batch in 0..3 {
+            let entries: Vec<Value> = (0..90)
+                .map(
+                    |n| json!({"thread_id": "t", "source": "user", "text": format!("{batch} {n}")}),
+                )
+                .collect();
+            let stored = service.post("/v1/contexts/batch", json!({"entries": entries}));
+            assert_eq!(stored.send().await.json()["succeeded"], 90);
+            let artifact = json!({"content": format!("artifact {batch}")});
+            service.post("/v1/artifacts", artifact).send().await;
+        }
+        let request = WatchRequest {
+            snapshot: Some(true),
+            include_body: Some(true),
+            ..WatchRequest::default()
+        };
+        let mut stream = grpc_stream(&service, request).await;
+        let first = frame(&mut stream).await;
+        assert!(first.cursor.is_empty());
+        assert!(matches!(first.frame, Some(Frame::Opened(opened)) if opened.revision == 273));
+        let mut view = BTreeMap::new();
+        let (mut last, mut snapshot_ended) = (0, false);
+        for n in 0..20 {
+            service.store("t", &format!("late {n}")).await;
+            service
+                .patch(
+                    &format!("/v1/contexts/{}", n * 5 + 1),
+                    json!({"text": format!("changed {n}")}),
+                )
+                .send()
+                .await;
+            let gone = service.delete(&format!("/v1/contexts/{}", n * 5 + 2));
+            last = gone.send().await.json()["revision"]
+                .as_i64()
+                .expect("a revision");
+        }
+        let mut revision = 273;
+        while revision < last {
+            let WatchResponse { cursor, frame } = frame(&mut stream).await;
+            let frame = frame.expect("a frame");
+            assert_eq!(cursor.is_empty(), matches!(frame, Frame::Entry(_)));
+            match &frame {
+                Frame::SnapshotEnd(end) => {
+                    assert_eq!(end.revision, 273);
+                    snapshot_ended = true;
+                }
+                Frame::Entry(_) => assert!(!snapshot_ended),
+                Frame::Change(change) => {
+                    assert!(snapshot_ended);
+                    assert_eq!(change.revision, revision + 1, "in order, each once");
+                    revision = change.revision;
+                }
+                _ => {}
+            }
+            apply(&mut view, frame);
+        }
+        let mut stored = BTreeMap::new();
+        for offset in [0, 100, 200] {
+            let page = service.post(
+                "/v1/contexts/search",
+                json!({"limit": 100, "offset": offset}),
+            );
+            for entry in page.send().await.json()["results"]
+                .as_array()
+                .expect("a list")
+            {
+                let text = entry["text_content"].as_str().expect("a text").to_owned();
+                stored.insert(entry["id"].to_string(), text);
+            }
+        }
+        let artifacts = service.get("/v1/artifacts?limit=50").send().await.json();
+        for artifact in artifacts["result"].as_array().expect("a list") {
+            let content = artifact["content_preview"]
+                .as_str()
+                .expect("a text")
+                .to_owned();
+            let id = artifact["id"].as_str().expect("an id").to_owned();
+            stored.insert(id, content);
+        }
+        assert_eq!(stored.len(), 273);
+        assert_eq!(view, stored);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filtered_stream_says_what_left_and_bookmarks_what_it_leaves_out() {
+    for (service, _database) in both(&[]).await {
+        let request = WatchRequest {
+            cursor: Some("now".to_owned()),
+            filter: Some(Filter {
+                tags: Some(context_proto::v1::StringList {
+                    values: vec!["keep".to_owned()],
+                }),
+                ..Filter::default()
+            }),
+            ..WatchRequest::default()
+        };
+        let mut stream = grpc_stream(&service, request).await;
+        frame(&mut stream).await;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x", "tags": ["keep"]});
+        let stored = service.post("/v1/contexts", entry).send().await.json();
+        let path = format!("/v1/contexts/{}", stored["context_id"]);
+        let Some(Frame::Change(created)) = frame(&mut stream).await.frame else {
+            panic!("a change");
+        };
+        assert_eq!(created.operation, "created");
+        service
+            .patch(&path, json!({"tags": ["other"]}))
+            .send()
+            .await;
+        let Some(Frame::Left(left)) = frame(&mut stream).await.frame else {
+            panic!("it left");
+        };
+        assert_eq!(left.id, created.id);
+        // After a thousand changes that are left out there is a bookmark.
+        for batch in 0..10 {
+            let entries: Vec<Value> = (0..100)
+                .map(
+                    |n| json!({"thread_id": "t", "source": "user", "text": format!("{batch} {n}")}),
+                )
+                .collect();
+            let stored = service.post("/v1/contexts/batch", json!({"entries": entries}));
+            assert_eq!(stored.send().await.json()["succeeded"], 100);
+        }
+        let WatchResponse { cursor, frame } = frame(&mut stream).await;
+        let Some(Frame::Bookmark(bookmark)) = frame else {
+            panic!("{frame:?}");
+        };
+        assert_eq!(bookmark.revision, 1002);
+        let rest = service.get(&format!("/v1/changes?cursor={cursor}"));
+        assert_eq!(rest.send().await.json()["changes"], json!([]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_ends_its_streams_within_a_second() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let key = service.key("default", &["read"]).await;
+        let mut events = watch(&service, "cursor=now").key(&key.text).events().await;
+        next(&mut events).await;
+        let command = Admin::RevokeKey {
+            owner: "default".to_owned(),
+            key_id: key.id,
+        };
+        let started = Instant::now();
+        service.engine.access.administer(command).await.unwrap();
+        let end = next(&mut events).await;
+        assert_eq!(
+            (end.name.as_str(), &end.data),
+            ("end", &json!({"reason": "KEY_REVOKED"}))
+        );
+        assert!(
+            started.elapsed() < Duration::from_millis(1_500),
+            "{:?}",
+            started.elapsed()
+        );
+        assert_eq!(events.next().await, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_owner_is_erased_or_the_service_stops() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let key = service.key("gone", &["read", "write"]).await.text;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+        service.post("/v1/contexts", entry).key(&key).send().await;
+        let mut of_gone = watch(&service, "").key(&key).events().await;
+        assert_eq!(next(&mut of_gone).await.name, "opened");
+        assert_eq!(next(&mut of_gone).await.name, "change");
+        let stays = service.key("stays", &["read"]).await.text;
+        let mut of_stays = watch(&service, "").key(&stays).events().await;
+        assert_eq!(next(&mut of_stays).await.name, "opened");
+        let erase = Admin::EraseOwner {
+            owner: "gone".to_owned(),
+        };
+        service.engine.access.administer(erase).await.unwrap();
+        let end = next(&mut of_gone).await;
+        // The key is erased with its owner, so either may be noticed first.
+        let reason = end.data["reason"].as_str().expect("a reason");
+        assert!(
+            ["OWNER_ERASED", "KEY_REVOKED"].contains(&reason),
+            "{reason}"
+        );
+        service.begin_stop();
+        let end = next(&mut of_stays).await;
+        assert_eq!(end.data, json!({"reason": "DRAINING"}));
+        assert_eq!(of_stays.next().await, None);
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_counted_and_bounded() {
+    let service = Service::start_with(&["--watch-max-streams=2"]).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        open.push(watch(&service, "cursor=now").events().await);
+    }
+    let refused = watch(&service, "cursor=now").send().await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.reason().as_str()),
+        (503, "OVERLOADED")
+    );
+    assert!(
+        refused.body.contains("WATCH_MAX_STREAMS"),
+        "{}",
+        refused.body
+    );
+    let status = ChangeServiceClient::new(grpc::at(service.address))
+        .watch(WatchRequest::default())
+        .await
+        .expect_err("no slot is left");
+    assert_eq!(status.code(), Code::Unavailable);
+    drop(open);
+    until("a slot is free again", async || {
+        let request = watch(&service, "cursor=nonsense").send().await;
+        request.status == 400
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_cannot_begin_is_an_error() {
+    let service = Service::start().await;
+    for (query, reason) in [
+        ("cursor=nonsense", "CURSOR_INVALID"),
+        ("cursor=now&snapshot=true", "INVALID_ARGUMENT"),
+        ("entity=thread", "INVALID_ARGUMENT"),
+        ("limit=1", "INVALID_ARGUMENT"),
+    ] {
+        let reply = watch(&service, query).send().await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.reason().as_str()),
+            (400, reason),
+            "{query}"
+        );
+    }
+}
+
+/// Another owner's changes are never in a stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_has_the_changes_of_its_owner_alone() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let all = ["read", "write"];
+        let (mine, theirs) = (
+            service.key("mine", &all).await.text,
+            service.key("theirs", &all).await.text,
+        );
+        let mut events = watch(&service, "include_body=true")
+            .key(&mine)
+            .events()
+            .await;
+        assert_eq!(next(&mut events).await.name, "opened");
+        for n in 1..=50 {
+            for (key, text) in [(&theirs, "canary"), (&mine, "mine")] {
+                let entry =
+                    json!({"thread_id": text, "source": "user", "text": format!("{text} {n}")});
+                service.post("/v1/contexts", entry).key(key).send().await;
+            }
+            let event = next(&mut events).await;
+            assert_eq!(event.data["revision"], n);
+            assert_eq!(event.data["context"]["text_content"], format!("mine {n}"));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+// The page as a whole: signing in, the views, the state of the connection, messages.
+
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { ApiError, hasKey, onRefused, UNREACHABLE, useKey } from "./api";
+import { type App, AppContext } from "./context";
+import { takeAllBack, takeBack, usePending } from "./deletes";
+import { type Change, follow } from "./feed";
+import { asApiError } from "./hooks";
+import { dismiss, useNotices } from "./notices";
+import { Button, Icon } from "./parts/basics";
+import { askRights, type Rights } from "./rights";
+import { type Route, to, useRoute, type View } from "./route";
+import { Activity } from "./views/activity";
+import { Artifacts } from "./views/artifacts";
+import { Connect } from "./views/connect";
+import { EntryPage } from "./views/entry";
+import { Health } from "./views/health";
+import { Keys } from "./views/keys";
+import { Search } from "./views/search";
+import { SignIn } from "./views/signin";
+import { Threads } from "./views/threads";
+
+const TITLES: Record<View | "entry", string> = {
+  activity: "Activity",
+  threads: "Threads",
+  search: "Search",
+  artifacts: "Artifacts",
+  health: "Health",
+  connect: "Connect",
+  keys: "Keys",
+  entry: "Entry",
+};
+
+type Session = { state: "asking"; trouble?: ApiError } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
+
+const RETRY_MS = 3_000;
+/** While changes keep coming, views load again this often. */
+const FRESHEN_MS = 1_000;
+
+export function Page() {
+  const [session, setSession] = useState<Session>({ state: "asking" });
+
+  const open = useCallback(async () => {
+    try {
+      setSession({ state: "open", rights: await askRights() });
+    } catch (error) {
+      const known = asApiError(error);
+      if (known.status !== 401) setSession({ state: "asking", trouble: known });
+    }
+  }, []);
+  useEffect(() => {
+    onRefused(() => {
+      const had = hasKey();
+      useKey(undefined);
+      takeAllBack();
+      setSession({ state: "key", busy: false, ...(had ? { why: "This key is not accepted: it is wrong, expired or deactivated." } : {}) });
+    });
+    void open();
+  }, []);
+  const failed = session.state === "asking" ? session.trouble : undefined;
+  useEffect(() => {
+    if (failed === undefined) return;
+    const timer = setTimeout(() => void open(), RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [failed]);
+
+  if (session.state === "asking") return <main id="main">{failed && <ConnectionLine trouble={failed} />}</main>;
+  if (session.state === "key") {
+    const enter = (key: string) => {
+      useKey(key);
+      setSession({ state: "key", busy: true });
+      void open();
+    };
+    return <SignIn key={session.why ?? ""} why={session.why} busy={session.busy} onKey={enter} />;
+  }
+  const leave = () => {
+    useKey(undefined);
+    takeAllBack();
+    setSession({ state: "key", busy: false });
+  };
+  return <Shell rights={session.rights} leave={leave} />;
+}
+
+function viewsFor(rights: Rights): View[] {
+  const views: View[] = [];
+  if (rights.contexts.read) views.push("activity", "threads", "search");
+  if (rights.artifacts.read) views.push("artifacts");
+  views.push("health", "connect");
+  if (rights.manage) views.push("keys");
+  return views;
+}
+
+function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
+  const asked = useRoute();
+  const views = viewsFor(rights);
+  const wanted = asked.view === "entry" ? "threads" : asked.view;
+  const allowed = views.includes(wanted);
+  const route: Route = allowed ? asked : { view: views[0] ?? "health", id: undefined, query: new URLSearchParams() };
+  const { app, ready } = useFollowed(rights);
+  const main = useRef<HTMLElement>(null);
+
+  // A new view begins at its heading, for the eye and for a screen reader.
+  const first = useRef(true);
+  const place = `${route.view} ${route.view === "search" ? "" : (route.id ?? "")}`;
+  useEffect(() => {
+    const title = route.id === undefined ? TITLES[route.view] : `${route.id.slice(0, 60)} · ${TITLES[route.view]}`;
+    document.title = `${title} · Context`;
+    if (first.current) {
+      first.current = false;
+      return;
+    }
+    scrollTo({ top: 0 });
+    const headings = main.current?.querySelectorAll<HTMLElement>("h1") ?? [];
+    [...headings].at(-1)?.focus({ preventScroll: true });
+  }, [place]);
+
+  return (
+    <AppContext.Provider value={app}>
+      <div class="shell">
+        <button type="button" class="skip" onClick={() => main.current?.focus()}>
+          Skip to the content
+        </button>
+        <header class="side">
+          <p class="brand">
+            <svg viewBox="0 0 32 32" aria-hidden="true">
+              <rect width="32" height="32" rx="8" />
+              <path d="M9 11h14M9 16h9M9 21h12" />
+            </svg>
+            <span>Context</span>
+          </p>
+          <nav aria-label="Views">
+            {views.map((view) => (
+              <a key={view} href={to(view)} aria-current={wanted === view && allowed ? "page" : undefined}>
+                <Icon name={view} />
+                <span>{TITLES[view]}</span>
+              </a>
+            ))}
+          </nav>
+          <div class="foot">
+            <p class={`live ${app.trouble ? "down" : "up"}`} title={`Revision ${app.revision}`}>
+              <span class="dot" aria-hidden="true" />
+              {app.trouble ? "not connected" : "live"}
+            </p>
+            {hasKey() && (
+              <Button small tone="quiet" icon="out" onClick={leave}>
+                Sign out
+              </Button>
+            )}
+          </div>
+        </header>
+        <main ref={main} id="main" tabIndex={-1}>
+          {app.trouble && <ConnectionLine trouble={app.trouble} />}
+          {ready || app.trouble ? <Viewed route={route} /> : null}
+        </main>
+        <Messages />
+      </div>
+    </AppContext.Provider>
+  );
+}
+
+function Viewed({ route }: { route: Route }) {
+  switch (route.view) {
+    case "activity":
+      return <Activity route={route} />;
+    case "threads":
+      return <Threads route={route} />;
+    case "entry":
+      return <EntryPage id={Number(route.id)} />;
+    case "search":
+      return <Search route={route} />;
+    case "artifacts":
+      return <Artifacts route={route} />;
+    case "health":
+      return <Health />;
+    case "connect":
+      return <Connect />;
+    case "keys":
+      return <Keys />;
+  }
+}
+
+/** One stream for the whole page. */
+function useFollowed(rights: Rights): { app: App; ready: boolean } {
+  const [state, setState] = useState({ revision: -1, fresh: 0, epoch: 0 });
+  const [trouble, setTrouble] = useState<ApiError | null>(null);
+  const listeners = useRef(new Set<(changes: Change[]) => void>()).current;
+
+  useEffect(() => {
+    if (!rights.contexts.read && !rights.artifacts.read) {
+      setState({ revision: 0, fresh: 1, epoch: 1 });
+      return;
+    }
+    let revision = -1;
+    let shown = -1;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    // At once, and then once in a while: views load again what they show.
+    const freshen = () => {
+      if (timer !== undefined || revision === shown) return;
+      shown = revision;
+      setState((old) => ({ ...old, revision, fresh: old.fresh + 1 }));
+      timer = setTimeout(() => {
+        timer = undefined;
+        freshen();
+      }, FRESHEN_MS);
+    };
+    const feed = follow({
+      start: () => setState((old) => ({ ...old, epoch: old.epoch + 1 })),
+      changes: (changes) => listeners.forEach((listener) => listener(changes)),
+      revision(now) {
+        revision = now;
+        freshen();
+      },
+      trouble: (error) =>
+        setTrouble((old) => {
+          if (old !== null && error === null) setState((state) => ({ ...state, fresh: state.fresh + 1 }));
+          return error;
+        }),
+    });
+    return () => {
+      feed.close();
+      clearTimeout(timer);
+    };
+  }, [rights]);
+
+  const app = useMemo<App>(
+    () => ({
+      rights,
+      ...state,
+      trouble,
+      follow(listener) {
+        listeners.add(listener);
+        return { close: () => void listeners.delete(listener) };
+      },
+    }),
+    [rights, state, trouble],
+  );
+  return { app, ready: state.epoch > 0 };
+}
+
+/** One line on what is wrong. The page goes on by itself when it is over. */
+function ConnectionLine({ trouble }: { trouble: ApiError }) {
+  return (
+    <p class="trouble line" role="status">
+      <Icon name="warn" />
+      <span>{trouble.reason === UNREACHABLE ? "The service does not answer." : trouble.message} Trying again…</span>
+    </p>
+  );
+}
+
+function Messages() {
+  const notices = useNotices();
+  const pending = usePending();
+  return (
+    <div class="messages" aria-live="polite">
+      {pending.map(({ id, label }) => (
+        <div key={id} class="message">
+          <span>
+            <bdi>{label}</bdi> will be deleted.
+          </span>
+          <Button small onClick={() => takeBack(id)}>
+            Undo
+          </Button>
+        </div>
+      ))}
+      {notices.map(({ number, text, tone }) => (
+        <div key={number} class={`message ${tone}`}>
+          <span>{text}</span>
+          <Button small tone="quiet" icon="close" label="Dismiss" onClick={() => dismiss(number)} />
+        </div>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,225 @@
+// What happens in the service, as it happens: the stream of /v1/watch (docs/sync.md).
+//
+// It continues with its last cursor after every cut, so nothing is lost and nothing comes twice. Only when the cursor no
+// longer holds, or is far behind, it starts anew, and whoever follows has to list again.
+
+import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
+import { asApiError } from "./hooks";
+
+/** One change of an entry or an artifact. */
+export interface Change {
+  operation: "created" | "updated" | "deleted" | "restored";
+  entity: "context" | "artifact";
+  id: string;
+  /** Grows with each change of the owner. */
+  revision: number;
+  time: string;
+  thread: string | undefined;
+  version: number | undefined;
+  /** The entry as it is now. Absent when it is gone, and for an artifact. */
+  entry: Hit | undefined;
+  /** The title of an artifact, unless it is gone. */
+  title: string | undefined;
+}
+
+export interface Listener {
+  /** Changes come from now on; what was listed before may lack some. At the start, and after a gap. */
+  start(): void;
+  changes(changes: Change[]): void;
+  /** The owner's revision: whatever is shown may be out of date. */
+  revision(revision: number): void;
+  /** Why nothing comes at the moment; null when all is well. */
+  trouble(error: ApiError | null): void;
+}
+
+export interface Feed {
+  close(): void;
+}
+
+/** How much of a text a list keeps. The memory of the tab must not grow with the texts that pass by. */
+const KEPT_CHARACTERS = 1_000;
+/** Changes that come within this time are shown together. */
+const TOGETHER_MS = 60;
+/** More are shown at once, so that they do not pile up here. */
+const TOGETHER = 500;
+/** Beyond so many changes, to list again is less work than to catch up. */
+const FAR_BEHIND = 1_000;
+/** The service sends a frame at least every 15 s. */
+const SILENCE_MS = 35_000;
+const OPENING_MS = 10_000;
+const RETRY_MS = 500;
+const MOST_MS = 10_000;
+
+const HELD_BACK = new ApiError(0, "HELD_BACK", "No changes arrive. Does a proxy hold back text/event-stream?");
+const STOPPING = new ApiError(0, "STOPPING", "The service is stopping.");
+
+export function follow(listener: Listener): Feed {
+  const closed = new AbortController();
+  let cursor: string | undefined;
+  let revision = -1;
+  let failures = 0;
+  let pending: Change[] = [];
+  let flushing: ReturnType<typeof setTimeout> | undefined;
+  // Ends the present stream, or the present pause.
+  let interrupt = new AbortController();
+  let interrupted: AbortController | undefined;
+
+  function flush(): void {
+    clearTimeout(flushing);
+    flushing = undefined;
+    if (pending.length === 0 || closed.signal.aborted) return;
+    const changes = pending;
+    pending = [];
+    listener.changes(changes);
+    listener.revision(revision);
+  }
+
+  function reached(next: number): void {
+    if (next === revision) return;
+    revision = next;
+    if (pending.length === 0) listener.revision(revision);
+  }
+
+  /** Takes the frames of one stream until it ends. */
+  async function stream(attempt: AbortController): Promise<void> {
+    const { signal } = attempt;
+    if (cursor !== undefined) await stillNear(cursor, signal);
+    const began = Date.now();
+    let opened = false;
+    let silent = false;
+    let quiet: ReturnType<typeof setTimeout> | undefined;
+    const within = (ms: number) => {
+      clearTimeout(quiet);
+      quiet = setTimeout(() => {
+        silent = true;
+        attempt.abort();
+      }, ms);
+    };
+    within(OPENING_MS);
+    try {
+      for await (const event of api.watch(cursor ?? "now", signal)) {
+        within(SILENCE_MS);
+        take(event);
+        if (!opened) {
+          opened = true;
+          listener.trouble(null);
+        }
+        if (Date.now() - began > MOST_MS) failures = 0;
+      }
+    } catch (error) {
+      if (!silent) throw error;
+      if (!opened) throw HELD_BACK;
+    } finally {
+      clearTimeout(quiet);
+      flush();
+    }
+  }
+
+  function take({ name, id, data }: StreamEvent): void {
+    const frame = data as { revision?: number; reason?: string };
+    if (name === "opened") {
+      if (cursor === undefined) listener.start();
+      reached(frame.revision ?? 0);
+    } else if (name === "change") {
+      const change = known(data as ServiceChange);
+      pending.push(change);
+      reached(change.revision);
+      if (pending.length >= TOGETHER) flush();
+      else flushing ??= setTimeout(flush, TOGETHER_MS);
+    } else if (name === "bookmark") {
+      reached(frame.revision ?? revision);
+    } else if (name === "resync") {
+      if (frame.reason !== "SLOW_CONSUMER") cursor = undefined;
+    } else if (name === "end") {
+      if (frame.reason === "KEY_REVOKED") refuse();
+      if (frame.reason === "OWNER_ERASED") cursor = undefined;
+      if (frame.reason === "DRAINING") throw STOPPING;
+    }
+    cursor = id ?? cursor;
+  }
+
+  /** Forgets a cursor that does not hold any more, or is far behind. */
+  async function stillNear(from: string, signal: AbortSignal): Promise<void> {
+    try {
+      const now = await api.changesAfter(from, signal);
+      if (now.revision - revision > FAR_BEHIND) cursor = undefined;
+    } catch (error) {
+      if (!["CURSOR_INVALID", "CURSOR_COMPACTED", "RESYNC_REQUIRED"].includes(asApiError(error).reason)) throw error;
+      cursor = undefined;
+    }
+  }
+
+  async function run(): Promise<void> {
+    while (!closed.signal.aborted) {
+      const attempt = new AbortController();
+      interrupt = attempt;
+      // A tab that nobody sees holds no stream: a browser has only six connections to a service. It catches up when it
+      // is shown.
+      if (document.hidden) {
+        await pause(Infinity, attempt.signal);
+        continue;
+      }
+      try {
+        await stream(attempt);
+      } catch (error) {
+        // A stream that was cut or interrupted is no trouble yet: the next attempt tells.
+        if (error instanceof ApiError) listener.trouble(error);
+      }
+      if (interrupted === attempt) continue;
+      const rest = new AbortController();
+      interrupt = rest;
+      await pause(Math.min(RETRY_MS * 1.5 ** failures, MOST_MS), rest.signal);
+      failures += 1;
+    }
+  }
+
+  // To be seen, or to be on line, is a reason to try at once; to be hidden, one to stop.
+  const changed = () => {
+    interrupted = interrupt;
+    interrupt.abort();
+  };
+  document.addEventListener("visibilitychange", changed);
+  addEventListener("online", changed);
+  void run();
+  return {
+    close() {
+      closed.abort();
+      changed();
+      clearTimeout(flushing);
+      document.removeEventListener("visibilitychange", changed);
+      removeEventListener("online", changed);
+    },
+  };
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = ms === Infinity ? undefined : setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+function known({ operation, entity, id, revision, time, thread_id, version, context, artifact }: ServiceChange): Change {
+  return {
+    operation: operation as Change["operation"],
+    entity: entity as Change["entity"],
+    id,
+    revision,
+    time,
+    thread: thread_id ?? undefined,
+    version: version ?? undefined,
+    entry: context ? shortened({ ...context, is_text_content_truncated: false }) : undefined,
+    title: artifact?.title,
+  };
+}
+
+/** An entry with the beginning of its text. */
+function shortened(entry: Hit): Hit {
+  const { text_content: text } = entry;
+  if (text.length <= KEPT_CHARACTERS) return entry;
+  // A copy, because a part of a text keeps the whole text in memory.
+  return { ...entry, text_content: structuredClone(text.slice(0, KEPT_CHARACTERS)), is_text_content_truncated: true };
+}

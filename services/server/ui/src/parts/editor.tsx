@@ -1,0 +1,162 @@
+// Changing an entry. Nobody's change is lost: when the entry changed meanwhile, both texts are shown.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { api, ApiError, type Entry } from "../api";
+import { asApiError } from "../hooks";
+import { isObject, pretty } from "../json";
+import { say } from "../notices";
+import { Button, Field, inputValue, Trouble } from "./basics";
+
+interface Draft {
+  text: string;
+  tags: string;
+  metadata: string;
+}
+
+const draftOf = (entry: Entry): Draft => ({
+  text: entry.text_content,
+  tags: entry.tags.join(", "),
+  metadata: pretty(entry.metadata),
+});
+
+export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry) => void }) {
+  const [base, setBase] = useState(entry);
+  const [draft, setDraft] = useState(() => draftOf(entry));
+  const [other, setOther] = useState<Entry>();
+  const [error, setError] = useState<ApiError>();
+  const [busy, setBusy] = useState(false);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => area.current?.focus(), []);
+
+  const old = draftOf(base);
+  const changed = draft.text !== old.text || draft.tags !== old.tags || draft.metadata !== old.metadata;
+
+  const save = async (onto: Entry) => {
+    const body = changes(base, draft);
+    if (typeof body !== "string") {
+      setError(body);
+      return;
+    }
+    if (body === "{}") {
+      onDone(onto);
+      return;
+    }
+    setBusy(true);
+    setError(undefined);
+    try {
+      await api.update(entry.id, onto.version, body);
+      const saved = await api.entry(entry.id, false);
+      say(`Entry ${entry.id} is saved.`);
+      onDone(saved);
+    } catch (failure) {
+      const problem = asApiError(failure);
+      if (problem.reason === "VERSION_MISMATCH") await conflict();
+      else setError(problem);
+      setBusy(false);
+    }
+  };
+  const conflict = async () => {
+    try {
+      setOther(await api.entry(entry.id, false));
+    } catch (failure) {
+      setError(asApiError(failure));
+    }
+  };
+
+  return (
+    <form
+      class="editor"
+      aria-label={`Edit entry ${entry.id}`}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save(other ?? base);
+      }}
+      onKeyDown={(event) => {
+        if (event.key === "Escape" && !changed) onDone();
+      }}
+    >
+      {other && (
+        <div class="conflict" role="alert">
+          <p>
+            <strong>Someone changed this entry while you edited it.</strong> It is now version {other.version}. Nothing of yours is
+            lost.
+          </p>
+          <div class="both">
+            <div>
+              <h2>Yours</h2>
+              <pre tabIndex={0} aria-label="Your text">
+                {whole(draft, draft, old)}
+              </pre>
+            </div>
+            <div>
+              <h2>Stored now</h2>
+              <pre tabIndex={0} aria-label="The stored text">
+                {whole(draftOf(other), draft, old)}
+              </pre>
+            </div>
+          </div>
+          <div class="row">
+            <Button
+              onClick={() => {
+                setBase(other);
+                setDraft(draftOf(other));
+                setOther(undefined);
+              }}
+            >
+              Start from theirs
+            </Button>
+            <Button tone="main" disabled={busy} onClick={() => void save(other)}>
+              Replace theirs with mine
+            </Button>
+          </div>
+        </div>
+      )}
+      <Field label="Text">
+        <textarea ref={area} class="text" rows={Math.min(24, Math.max(4, draft.text.split("\n").length + 1))} value={draft.text} onInput={(event) => setDraft({ ...draft, text: inputValue(event) })} />
+      </Field>
+      <Field label="Tags" hint="with commas between them">
+        <input value={draft.tags} onInput={(event) => setDraft({ ...draft, tags: inputValue(event) })} />
+      </Field>
+      <Field label="Metadata" hint="a JSON object">
+        <textarea class="json" rows={Math.min(12, draft.metadata.split("\n").length + 1)} spellcheck={false} value={draft.metadata} onInput={(event) => setDraft({ ...draft, metadata: inputValue(event) })} />
+      </Field>
+      {error && <Trouble error={error} />}
+      <div class="row">
+        {!other && (
+          <Button type="submit" tone="main" disabled={busy || !changed}>
+            Save
+          </Button>
+        )}
+        <Button onClick={() => onDone()}>Cancel</Button>
+        <small>Saved only if it is still version {(other ?? base).version}.</small>
+      </div>
+    </form>
+  );
+}
+
+/** A draft as text: tags and metadata only where one edited them, because only then are they saved. */
+function whole(shown: Draft, mine: Draft, old: Draft): string {
+  const parts = [shown.text];
+  if (mine.tags !== old.tags) parts.push(`Tags: ${shown.tags}`);
+  if (mine.metadata !== old.metadata) parts.push(`Metadata: ${shown.metadata}`);
+  return parts.join("\n\n");
+}
+
+/** The body of the update: only what was edited. Metadata goes as it was typed, so that no number changes. */
+function changes(base: Entry, draft: Draft): string | ApiError {
+  const old = draftOf(base);
+  const fields: string[] = [];
+  if (draft.text !== old.text) fields.push(`"text":${JSON.stringify(draft.text)}`);
+  if (draft.tags !== old.tags) fields.push(`"tags":${JSON.stringify(draft.tags.split(",").map((tag) => tag.trim()).filter(Boolean))}`);
+  if (draft.metadata !== old.metadata) {
+    const text = draft.metadata.trim() === "" ? "{}" : draft.metadata;
+    try {
+      if (!isObject(JSON.parse(text))) return new ApiError(0, "PAGE", "Metadata must be a JSON object: { … }");
+    } catch (error) {
+      return new ApiError(0, "PAGE", `Metadata is not JSON: ${error instanceof Error ? error.message : ""}`);
+    }
+    fields.push(`"metadata":${text}`);
+  }
+  return `{${fields.join(",")}}`;
+}

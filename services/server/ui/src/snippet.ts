@@ -1,0 +1,19 @@
+// The `highlighted` text of a search: `<mark>` around the hits, everything else escaped.
+
+export interface Piece {
+  text: string;
+  hit: boolean;
+}
+
+const ENTITIES: Record<string, string> = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#39;": "'" };
+
+/** Reads it as text, never as HTML. */
+export function pieces(snippet: string): Piece[] {
+  return snippet
+    .split(/(<mark>.*?<\/mark>)/s)
+    .filter((part) => part !== "")
+    .map((part) => ({
+      hit: part.startsWith("<mark>"),
+      text: part.replace(/<\/?mark>/g, "").replace(/&(?:lt|gt|amp|quot|#39);/g, (entity) => ENTITIES[entity] ?? entity),
+    }));
+}

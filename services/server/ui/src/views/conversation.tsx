@@ -1,0 +1,241 @@
+// One thread as a conversation. A window of its entries is on the page; it moves as one scrolls.
+
+import { Fragment } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import type { ApiError, Hit } from "../api";
+import { useApp } from "../context";
+import type { Change } from "../feed";
+import { dayOf } from "../format";
+import { asApiError } from "../hooks";
+import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
+import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
+import { EntryView } from "../parts/entry";
+import { replace, to } from "../route";
+
+/** How many entries are on the page at once. */
+const KEPT = 4 * PAGE;
+
+interface Props {
+  thread: string;
+  /** Begins with the entries up to this time; without it, with the newest. */
+  until: string | undefined;
+  /** The entry to which the link leads. */
+  at: number;
+  back: boolean;
+}
+
+/** A part of the thread without gaps, oldest first. */
+interface Part {
+  entries: Hit[];
+  earlier: boolean;
+  later: boolean;
+}
+
+export function Conversation({ thread, until, at, back }: Props) {
+  const app = useApp();
+  const [part, setPart] = useState<Part>();
+  const [error, setError] = useState<ApiError>();
+  const [again, setAgain] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(false);
+  const hold = useHeldPlace(list, part);
+  // The part as it will be drawn, because pages follow each other faster than they are drawn.
+  const now = useRef<Part | undefined>(undefined);
+  const change = (next: Part) => {
+    now.current = next;
+    setPart(next);
+  };
+  const queue = useRef(Promise.resolve());
+
+  // From the place of the link, and again after a gap in the changes. Changes that come meanwhile are in neither.
+  useEffect(() => {
+    const stop = new AbortController();
+    let early: Change[] = [];
+    let listed = false;
+    const feed = app.follow((changes) => {
+      const mine = changes.filter((change) => change.thread === thread);
+      if (mine.length === 0) return;
+      if (listed && now.current) change(applied(now.current, mine, atEnd.current));
+      else early.push(...mine);
+    });
+    const place = now.current?.later ? now.current.entries.at(-1)?.created_at : until;
+    upTo(thread, place, at, stop.signal).then(
+      ({ entries, more }) => {
+        setError(undefined);
+        listed = true;
+        change(applied({ entries, earlier: more, later: place !== undefined }, early, true));
+        early = [];
+      },
+      (failure: unknown) => stop.signal.aborted || setError(asApiError(failure)),
+    );
+    return () => {
+      stop.abort();
+      feed.close();
+    };
+  }, [app.epoch, again]);
+  useEffect(() => {
+    if (error && app.trouble === null) setAgain((n) => n + 1);
+  }, [app.trouble]);
+
+  /** Puts a page before or behind the window, and takes as many entries away at its other end. */
+  const extend = (direction: "earlier" | "later") => {
+    queue.current = queue.current.then(async () => {
+      const from = now.current;
+      if (from === undefined || !from[direction] || !list.current?.isConnected) return;
+      try {
+        const { entries, more } =
+          direction === "earlier"
+            ? await before(thread, from.entries[0]?.created_at ?? until, from.entries)
+            : await after(thread, from.entries.at(-1)?.created_at ?? until ?? "1970-01-01", from.entries);
+        setError(undefined);
+        hold();
+        const old = now.current ?? from;
+        const known = new Set(old.entries.map(({ id }) => id));
+        const added = entries.filter(({ id }) => !known.has(id));
+        const all = direction === "earlier" ? [...added, ...old.entries] : [...old.entries, ...added];
+        const cut = all.length > KEPT;
+        if (direction === "earlier") change({ entries: all.slice(0, KEPT), earlier: more, later: old.later || cut });
+        else change({ entries: all.slice(-KEPT), earlier: old.earlier || cut, later: more });
+      } catch (failure) {
+        setError(asApiError(failure));
+      }
+    });
+  };
+
+  const goToFirst = async () => {
+    try {
+      const start = await beginning(thread);
+      if (start) location.hash = to("threads", thread, { until: start.created_at, at: start.id });
+    } catch (failure) {
+      setError(asApiError(failure));
+    }
+  };
+
+  const first = part === undefined;
+  useLayoutEffect(() => {
+    if (first) return;
+    const chosen = at > 0 ? document.getElementById(`entry-${at}`) : null;
+    if (chosen) chosen.scrollIntoView({ block: "center" });
+    else list.current?.querySelector("article:last-of-type")?.scrollIntoView({ block: "end" });
+  }, [first]);
+  // A new entry is followed by one who reads the end.
+  useLayoutEffect(() => {
+    if (atEnd.current && part && !part.later) scrollTo({ top: document.documentElement.scrollHeight });
+  }, [part?.entries.at(-1)?.id]);
+  useEffect(() => {
+    const scrolled = () => {
+      atEnd.current = innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
+    };
+    addEventListener("scroll", scrolled, { passive: true });
+    return () => removeEventListener("scroll", scrolled);
+  }, []);
+
+  const newest = part?.entries.at(-1);
+  return (
+    <div class="detail">
+      <Head title={thread}>
+        <div class="row">
+          {back && (
+            <a class="button" href={to("threads")}>
+              <Icon name="back" />
+              <span>Threads</span>
+            </a>
+          )}
+          <a class="button" href={to("search", undefined, { kind: "hybrid", thread })}>
+            <Icon name="search" />
+            <span>Search in it</span>
+          </a>
+          <label class="field inline date">
+            <span class="name">Up to</span>
+            <input
+              type="date"
+              value={until?.slice(0, 10) ?? ""}
+              onChange={(event) => replace(to("threads", thread, { until: inputValue(event) }))}
+            />
+          </label>
+          <Copy text={thread} label="Copy its name" bare />
+        </div>
+      </Head>
+      {error && <Trouble error={error} again={() => setAgain(again + 1)} />}
+      {first && !error && <Waiting rows={5} />}
+      {part && part.entries.length === 0 && !part.earlier && !part.later && <Empty title="This thread has no entries." />}
+      {part?.earlier && (
+        <div class="row middle">
+          <Button small tone="quiet" onClick={() => void goToFirst()}>
+            Go to the first entry
+          </Button>
+        </div>
+      )}
+      {part && (
+        <div class="entries talk" ref={list}>
+          {part.earlier && <Sentinel key={`earlier ${part.entries[0]?.id ?? 0}`} onSeen={() => extend("earlier")} />}
+          {part.entries.map((entry, i) => {
+            const day = dayOf(entry.created_at);
+            const previous = part.entries[i - 1];
+            return (
+              <Fragment key={entry.id}>
+                {(previous === undefined || dayOf(previous.created_at) !== day) && <h2 class="day">{day}</h2>}
+                <EntryView entry={entry} highlighted={entry.id === at} />
+              </Fragment>
+            );
+          })}
+          {part.later && <Sentinel key={`later ${newest?.id ?? 0}`} onSeen={() => extend("later")} />}
+        </div>
+      )}
+      {part?.later && (
+        <p class="end">
+          <a href={to("threads", thread)}>Go to the newest</a>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The entries up to a time, as far back as the one that is wanted. A batch of entries has one time. */
+async function upTo(thread: string, until: string | undefined, wanted: number, signal: AbortSignal): Promise<Page> {
+  let page = await before(thread, until, [], signal);
+  while (wanted > 0 && page.more && page.entries.length < KEPT && !page.entries.some(({ id }) => id === wanted)) {
+    const { entries, more } = await before(thread, page.entries[0]?.created_at, page.entries, signal);
+    page = { entries: [...entries, ...page.entries], more };
+  }
+  return page;
+}
+
+/**
+ * The part after the changes. A new entry is added where the end of the thread is on the page. Once the page is full, it
+ * pushes out the oldest one only for a reader who is at the end.
+ */
+function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
+  const list = new Map(part.entries.map((entry) => [entry.id, entry]));
+  let { later } = part;
+  for (const { operation, id, entry } of changes) {
+    if (operation === "deleted") list.delete(Number(id));
+    else if (entry && list.has(entry.id)) list.set(entry.id, entry);
+    else if (entry && operation === "created" && !later) {
+      if (isAtEnd || list.size < KEPT) list.set(entry.id, entry);
+      else later = true;
+    }
+  }
+  const entries = [...list.values()].sort(oldestFirst);
+  return { entries: entries.slice(-KEPT), earlier: part.earlier || entries.length > KEPT, later };
+}
+
+/** Keeps what is read in its place while entries come before it. Returns what to call before they come. */
+function useHeldPlace(list: { current: HTMLDivElement | null }, part: unknown): () => void {
+  const held = useRef<{ element: Element; top: number } | undefined>(undefined);
+  useLayoutEffect(() => {
+    const { element, top } = held.current ?? {};
+    held.current = undefined;
+    if (element?.isConnected && top !== undefined) scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
+  }, [part]);
+  return () => {
+    for (const element of list.current?.querySelectorAll("article") ?? []) {
+      const { top, bottom } = element.getBoundingClientRect();
+      if (bottom > 100) {
+        held.current = { element, top };
+        return;
+      }
+    }
+  };
+}

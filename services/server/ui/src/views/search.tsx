@@ -1,0 +1,385 @@
+// One box, four kinds of search, and why each result was found.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { api, type Found, type Hit, type Statistics } from "../api";
+import { curl, grpcurl, mcp } from "../commands";
+import { useApp } from "../context";
+import { count, counted } from "../format";
+import { asApiError, useLoad } from "../hooks";
+import { isObject } from "../json";
+import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
+import { EntryView } from "../parts/entry";
+import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, takesValue } from "../query";
+import type { Route } from "../route";
+import { pieces } from "../snippet";
+import { Missing } from "./missing";
+
+const PAGE = 20;
+
+export function Search({ route }: { route: Route }) {
+  const { rights, fresh } = useApp();
+  const asked = useMemo(() => read(route.query), [route.query.toString()]);
+  const [query, setQuery] = useState(asked);
+  const [open, setOpen] = useState(filterCount(asked) > 0);
+  const box = useRef<HTMLInputElement>(null);
+  const statistics = useLoad((signal) => api.statistics(signal), "statistics");
+  const threads = useLoad((signal) => api.threads(200, 0, signal), "threads", fresh);
+  useEffect(() => {
+    setQuery(asked);
+    if (filterCount(asked) > 0) setOpen(true);
+  }, [asked]);
+
+  const ready = asked.kind === "filters" || asked.text.trim() !== "";
+  const body = request(asked);
+  const identity = ready ? JSON.stringify([asked.kind, body]) : "";
+  const page = (offset: number, signal?: AbortSignal) =>
+    api.search(asked.kind, { ...body, limit: PAGE, offset, explain_query: true }, signal);
+  const found = useLoad(async (signal) => (ready ? page(0, signal) : undefined), identity);
+  const [rest, setRest] = useState<{ of: Found; hits: Hit[]; more: boolean }>();
+  const following = rest !== undefined && rest.of === found.value ? rest : undefined;
+  const hits = [...(found.value?.results ?? []), ...(following?.hits ?? [])];
+  const more = following ? following.more : found.value?.results.length === PAGE;
+
+  const loadMore = async () => {
+    const of = found.value;
+    if (of === undefined) return;
+    try {
+      const next = await page(hits.length);
+      const known = new Set(hits.map(({ id }) => id));
+      const fresh = next.results.filter(({ id }) => !known.has(id));
+      setRest({ of, hits: [...(following?.hits ?? []), ...fresh], more: next.results.length === PAGE });
+    } catch (failure) {
+      setRest({ of, hits: following?.hits ?? [], more: false });
+      setMoreError(asApiError(failure).message);
+    }
+  };
+  const [moreError, setMoreError] = useState("");
+
+  const run = (wanted: Query) => {
+    setMoreError("");
+    const target = link(wanted);
+    if (target === location.hash) found.reload();
+    else location.hash = target;
+  };
+  const change = (part: Partial<Query>) => setQuery({ ...query, ...part });
+  const choose = (kind: Query["kind"]) => {
+    const next = { ...query, kind };
+    setQuery(next);
+    if (kind === "filters" || next.text.trim() !== "") run(next);
+    else box.current?.focus();
+  };
+  const filtered = filterCount(query);
+  return (
+    <section class="view">
+      <Head title="Search" />
+      <form
+        class="search"
+        role="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          run(query);
+        }}
+      >
+        {query.kind !== "filters" && (
+          <div class="box">
+            <input ref={box} type="search" aria-label="What to search for" placeholder="What do you look for?" maxLength={10_000} value={query.text} onInput={(event) => change({ text: inputValue(event) })} />
+            <Button type="submit" tone="main" icon="search">
+              Search
+            </Button>
+          </div>
+        )}
+        <div class="row">
+          <Choices
+            name="kind"
+            label="Kind of search"
+            value={query.kind}
+            onChange={choose}
+            choices={KINDS.map(({ kind, label, hint }) => {
+              const why = unavailable(kind, statistics.value);
+              return { value: kind, label, hint: why ?? hint, disabled: why !== undefined };
+            })}
+          />
+          {query.kind === "fts" && (
+            <select aria-label="How the words are read" value={query.mode} onChange={(event) => run({ ...query, mode: FTS_MODES.find(({ mode }) => mode === event.currentTarget.value)?.mode ?? "match" })}>
+              {FTS_MODES.map(({ mode, label }) => (
+                <option key={mode} value={mode}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          )}
+          {query.kind !== "filters" && (
+            <Button tone="quiet" icon="filter" expanded={open} onClick={() => setOpen(!open)}>
+              {filtered > 0 ? counted(filtered, "filter") : "Add filters"}
+            </Button>
+          )}
+        </div>
+        {!found.value?.warnings?.length && KINDS.flatMap(({ kind, label }) => {
+          const why = unavailable(kind, statistics.value);
+          return why !== undefined && kind !== "hybrid" ? [<p key={kind} class="note">{`“${label}” is off: ${why}`}</p>] : [];
+        })}
+        {(open || query.kind === "filters") && (
+          <Filters query={query} change={change} threads={threads.value?.threads.map(({ thread_id }) => thread_id) ?? []} known={hits} />
+        )}
+        {(open || query.kind === "filters") && (
+          <div class="row">
+            <Button type="submit" tone={query.kind === "filters" ? "main" : "plain"}>
+              Apply the filters
+            </Button>
+            {filtered > 0 && (
+              <Button tone="quiet" onClick={() => run({ ...read(new URLSearchParams()), kind: query.kind, mode: query.mode, text: query.text })}>
+                Clear them
+              </Button>
+            )}
+          </div>
+        )}
+      </form>
+
+      {ready && found.error && <Trouble error={found.error} again={found.reload} />}
+      {ready && found.busy && found.value === undefined && <Waiting rows={4} />}
+      {ready && found.value && (
+        <>
+          <Told found={found.value} shown={hits.length} more={more === true} />
+          {hits.length === 0 && (
+            <Empty title="Nothing was found.">
+              <p>
+                {asked.kind === "fts" && asked.mode !== "match" ? "“The words” finds more than the other ways to read them. " : ""}
+                {filterCount(asked) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
+              </p>
+            </Empty>
+          )}
+          <div class="entries">
+            {hits.map((hit) => (
+              <EntryView key={hit.id} entry={hit} showThread snippet={snippetOf(hit)}>
+                {asked.kind !== "filters" && <Why hit={hit} all={hits} />}
+              </EntryView>
+            ))}
+          </div>
+          {moreError !== "" && <p class="note">{moreError}</p>}
+          {more && (
+            <div class="row middle">
+              <Button onClick={() => void loadMore()}>More results</Button>
+            </div>
+          )}
+          <Missing key={identity} query={asked} hits={hits} />
+          <details class="more commands">
+            <summary>This search as a command</summary>
+            <Code name="curl" text={curl(asked.kind, body, rights.keyed)} />
+            <Code name="grpcurl" text={grpcurl(asked.kind, body, rights.keyed)} />
+            <Code name="MCP" text={mcp(asked.kind, body)} />
+          </details>
+        </>
+      )}
+      {!ready && (
+        <Empty title="Find what was stored.">
+          <p>“Best” looks for the words and for the meaning. Every result says why it was found.</p>
+        </Empty>
+      )}
+    </section>
+  );
+}
+
+/** Why a kind of search cannot be used now. */
+function unavailable(kind: Query["kind"], statistics: Statistics | undefined): string | undefined {
+  if (statistics === undefined || kind === "filters") return undefined;
+  const state = { fts: statistics.fts, semantic: statistics.semantic_search, hybrid: statistics.hybrid_search }[kind];
+  return state.available ? undefined : (state.reason ?? "not available");
+}
+
+function snippetOf(hit: Hit) {
+  if (typeof hit.highlighted !== "string" || hit.highlighted === "") return undefined;
+  return pieces(hit.highlighted).map((piece, i) => (piece.hit ? <mark key={i}>{piece.text}</mark> : piece.text));
+}
+
+/** One line about the search as a whole. */
+function Told({ found, shown, more }: { found: Found; shown: number; more: boolean }) {
+  const plan = found.stats?.query_plan ?? [];
+  return (
+    <div class="told">
+      <p role="status">
+        {more ? `The first ${count(shown)} results` : counted(shown, "result")}
+        {found.stats && ` in ${found.stats.execution_time_ms.toFixed(1)} ms`}
+        {found.search_modes_used && `, by ${found.search_modes_used.map((mode) => (mode === "fts" ? "words" : mode === "semantic" ? "meaning" : mode)).join(" and ")}`}
+        {found.model !== undefined && `, by ${found.model}`}
+      </p>
+      {found.warnings?.map((warning) => (
+        <p key={warning} class="note">
+          {warning}
+        </p>
+      ))}
+      {plan.length > 0 && (
+        <details class="more">
+          <summary>How it ran</summary>
+          <pre tabIndex={0} aria-label="How it ran">
+            {plan.join("\n")}
+          </pre>
+        </details>
+      )}
+    </div>
+  );
+}
+
+interface Reason {
+  label: string;
+  share: number;
+  told: string;
+}
+
+/** Why a result was found: what each search says about it. */
+export function reasons(hit: Hit, all: Hit[]): Reason[] {
+  const scores = hit.scores as Record<string, number | null | undefined> | null | undefined;
+  if (!scores) return [];
+  const list: Reason[] = [];
+  const { fts_score: words, fts_rank: wordsRank, semantic_distance: distance, semantic_rank: meaningRank, rerank_score: rerank } = scores;
+  if (typeof hit.relevance === "number") list.push({ label: "Relevance", share: hit.relevance, told: hit.relevance.toFixed(2) });
+  if (typeof words === "number") {
+    const best = Math.max(...all.map((one) => (one.scores as { fts_score?: number | null } | null | undefined)?.fts_score ?? 0), 1e-9);
+    list.push({ label: "Words", share: words / best, told: `${words.toFixed(2)}${ranked(wordsRank)}` });
+  }
+  if (typeof distance === "number") {
+    // The vectors have length 1, so the distance tells the cosine.
+    list.push({ label: "Meaning", share: 1 - (distance * distance) / 2, told: `distance ${distance.toFixed(2)}${ranked(meaningRank)}` });
+  }
+  if (typeof rerank === "number") list.push({ label: "Reranker", share: rerank, told: rerank.toFixed(2) });
+  return list;
+}
+
+const ranked = (rank: number | null | undefined): string => (typeof rank === "number" ? `, rank ${rank}` : "");
+
+function Why({ hit, all }: { hit: Hit; all: Hit[] }) {
+  const list = reasons(hit, all);
+  if (list.length === 0) return null;
+  const scores = hit.scores as { rrf?: number; fts_score?: number | null; semantic_distance?: number | null };
+  const only =
+    scores.rrf === undefined ? undefined : scores.fts_score === null ? "Found by its meaning only" : scores.semantic_distance === null ? "Found by its words only" : undefined;
+  return (
+    <dl class="why" aria-label="Why it was found">
+      {list.map(({ label, share, told }) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>
+            <Bar value={share} tone={label.toLowerCase()} />
+            <span>{told}</span>
+          </dd>
+        </div>
+      ))}
+      {only !== undefined && (
+        <div class="only">
+          <dt class="unseen">Note</dt>
+          <dd>{only}</dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+interface FiltersProps {
+  query: Query;
+  change: (part: Partial<Query>) => void;
+  threads: string[];
+  /** Entries whose keys, values and tags are offered. */
+  known: Hit[];
+}
+
+function Filters({ query, change, threads, known }: FiltersProps) {
+  // What was ever found here is offered, also while a new filter finds less.
+  const seen = useRef({ keys: new Map<string, Set<string>>(), tags: new Set<string>() }).current;
+  for (const { metadata, tags } of known) {
+    tags.forEach((tag) => seen.tags.add(tag));
+    collect(metadata, "", seen.keys);
+  }
+  const condition = (at: number, part: Partial<Condition>) =>
+    change({ conditions: query.conditions.map((one, i) => (i === at ? { ...one, ...part } : one)) });
+  return (
+    <div class="filters">
+      <div class="grid">
+        <Field label="Thread">
+          <input list="known-threads" value={query.thread} onInput={(event) => change({ thread: inputValue(event) })} />
+        </Field>
+        <Field label="Tags" hint="any of them">
+          <input list="known-tags" value={query.tags} onInput={(event) => change({ tags: inputValue(event) })} />
+        </Field>
+        <Field label="Written by">
+          <select value={query.source} onChange={(event) => change({ source: inputValue(event) })}>
+            <option value="">anyone</option>
+            <option value="agent">an agent</option>
+            <option value="user">a user</option>
+          </select>
+        </Field>
+        <Field label="Images">
+          <select value={query.type} onChange={(event) => change({ type: inputValue(event) })}>
+            <option value="">with or without</option>
+            <option value="multimodal">with images</option>
+            <option value="text">text only</option>
+          </select>
+        </Field>
+        <Field label="From">
+          <input type="date" value={query.from} onInput={(event) => change({ from: inputValue(event) })} />
+        </Field>
+        <Field label="Until">
+          <input type="date" value={query.until} onInput={(event) => change({ until: inputValue(event) })} />
+        </Field>
+      </div>
+      {query.conditions.map(({ key, operator, value }, i) => (
+        <div class="condition" role="group" aria-label={`Condition ${i + 1} on metadata`} key={i}>
+          <input list="known-keys" aria-label="Metadata key" placeholder="key, or path.to.key" value={key} onInput={(event) => condition(i, { key: inputValue(event) })} />
+          <select aria-label="Comparison" value={operator} onChange={(event) => condition(i, { operator: OPERATORS.find((one) => one.operator === event.currentTarget.value)?.operator ?? "eq" })}>
+            {OPERATORS.map((one) => (
+              <option key={one.operator} value={one.operator}>
+                {one.label}
+              </option>
+            ))}
+          </select>
+          {takesValue(operator) ? (
+            <input list={`known-values-${i}`} aria-label="Value" placeholder='value; "5" is a text' value={value} onInput={(event) => condition(i, { value: inputValue(event) })} />
+          ) : (
+            <span />
+          )}
+          <Button small tone="quiet" icon="close" label={`Remove condition ${i + 1}`} onClick={() => change({ conditions: query.conditions.filter((_, at) => at !== i) })} />
+          <datalist id={`known-values-${i}`}>
+            {[...(seen.keys.get(key) ?? [])].map((known) => (
+              <option key={known} value={known} />
+            ))}
+          </datalist>
+        </div>
+      ))}
+      <Button small tone="quiet" icon="plus" onClick={() => change({ conditions: [...query.conditions, { key: "", operator: "eq", value: "" }] })}>
+        Condition on metadata
+      </Button>
+      <datalist id="known-threads">
+        {threads.map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+      <datalist id="known-tags">
+        {[...seen.tags].map((tag) => (
+          <option key={tag} value={tag} />
+        ))}
+      </datalist>
+      <datalist id="known-keys">
+        {[...seen.keys.keys()].map((key) => (
+          <option key={key} value={key} />
+        ))}
+      </datalist>
+    </div>
+  );
+}
+
+const OFFERED = 50;
+
+/** Notes the paths of an object that a condition can name, and their values. */
+function collect(value: Record<string, unknown> | null | undefined, prefix: string, into: Map<string, Set<string>>): void {
+  for (const [key, inner] of Object.entries(value ?? {})) {
+    if (!/^[\w-]{1,64}$/.test(key) || into.size > 500) continue;
+    const path = prefix === "" ? key : `${prefix}.${key}`;
+    if (isObject(inner) && path.split(".").length < 6) {
+      collect(inner, path, into);
+      continue;
+    }
+    const values = into.get(path) ?? new Set();
+    into.set(path, values);
+    const text = typeof inner === "string" ? (/^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(inner) ? `"${inner}"` : inner) : String(inner);
+    if (typeof inner !== "object" && values.size < OFFERED && text.length <= 100) values.add(text);
+  }
+}

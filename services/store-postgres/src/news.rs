@@ -1,0 +1,192 @@
+//! Learns of commits: one dedicated connection for the whole service.
+//!
+//! A service notifies after its commits, never inside a write's transaction: a NOTIFY takes a lock of the whole database
+//! until the commit, which reduced 3 275 transactions a second to 648. One message stands for all commits since the
+//! last one and has no content. Who receives it reads the revisions of the owners that have a subscription.
+//!
+//! Where the server cannot deliver notifications (a pooler in transaction mode, a standby), the revisions are read every
+//! 100 ms. Otherwise they are read every second, because a service may stop between its commit and its message.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_store::{News, OwnerId};
+use diesel::prelude::*;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
+use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
+
+use crate::pg::connection::{AsyncPgConnection, connect_to_listen};
+use crate::pg::pool::Pool;
+use crate::pg::target::Target;
+use crate::pg::tls::Tls;
+use crate::schema::owners;
+
+/// Pause between reads of the revisions with and without notifications.
+const POLL_BESIDE_NOTIFICATIONS: Duration = Duration::from_secs(1);
+const POLL_ALONE: Duration = Duration::from_millis(100);
+/// One transaction. A message is lost with the server's memory anyway, so it does not wait for the disk. The setting is
+/// local, because a pooler may give the session to a write.
+const MESSAGE: &str = "SET LOCAL synchronous_commit = off; NOTIFY context_changes";
+/// Minimum pause between two messages.
+const MESSAGE_PAUSE: Duration = Duration::from_millis(10);
+/// How long the connection's own message may take. Without it the server delivers none.
+const TRIAL: Duration = Duration::from_secs(1);
+/// Timeout for a statement on the dedicated connection.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before the dedicated connection is opened again.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Commits of this service and of others.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    /// Wakes those who wait for an owner's changes.
+    pub news: Arc<News>,
+    /// Set after a commit of this service until the others have a message about it.
+    untold: Notify,
+}
+
+impl Commits {
+    /// Announces a commit of this service.
+    pub fn announce(&self, owner: &OwnerId, revision: i64) {
+        self.news.announce(owner, revision);
+        self.untold.notify_one();
+    }
+}
+
+/// Where the dedicated connection connects to.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub target: Target,
+    pub tls: Tls,
+    pub timeout: Duration,
+}
+
+/// Tells other services of this service's commits, and announces theirs, for as long as it is polled.
+pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
+    loop {
+        // Until then no connection is needed.
+        tokio::select! {
+            () = commits.news.some_subscription() => {}
+            () = commits.untold.notified() => commits.untold.notify_one(),
+        }
+        let lost = match Session::open(server).await {
+            Ok(mut session) => session.run(commits).await,
+            Err(error) => error,
+        };
+        tracing::debug!(error = %lost, "The connection for notifications was lost; it is opened again");
+        if !commits.news.owners().is_empty()
+            && let Ok(mut lease) = pool.get(None).await
+            && read_revisions(lease.conn(), &commits.news).await.is_ok()
+        {
+            lease.give_back();
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+struct Session {
+    conn: AsyncPgConnection,
+    /// Set when a notification has arrived.
+    notified: Arc<Notify>,
+    /// Whether the server delivers notifications.
+    listens: bool,
+}
+
+impl Session {
+    async fn open(server: &Server) -> Result<Self, context_store::BoxError> {
+        let notified = Arc::new(Notify::new());
+        let conn = connect_to_listen(
+            &server.target,
+            &server.tls,
+            server.timeout,
+            Arc::clone(&notified),
+        )
+        .await?;
+        let mut session = Self {
+            conn,
+            notified,
+            listens: false,
+        };
+        session.listens = server.target.keeps_statements && session.listen().await;
+        if !session.listens {
+            tracing::info!(
+                "The server delivers no notifications here; changes of other services are looked for every {} ms",
+                POLL_ALONE.as_millis()
+            );
+        }
+        Ok(session)
+    }
+
+    /// Whether the server delivers this connection's own message to it.
+    async fn listen(&mut self) -> bool {
+        let trial = async {
+            self.conn.batch_execute("LISTEN context_changes").await?;
+            self.conn.batch_execute(MESSAGE).await?;
+            self.notified.notified().await;
+            Ok::<_, diesel::result::Error>(())
+        };
+        tokio::time::timeout(TRIAL, trial)
+            .await
+            .is_ok_and(|heard| heard.is_ok())
+    }
+
+    /// Runs until the connection fails, and returns why.
+    async fn run(&mut self, commits: &Commits) -> context_store::BoxError {
+        let Self {
+            conn,
+            notified,
+            listens,
+        } = self;
+        let mut polls = tokio::time::interval(if *listens {
+            POLL_BESIDE_NOTIFICATIONS
+        } else {
+            POLL_ALONE
+        });
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let next = async {
+                commits.news.some_subscription().await;
+                tokio::select! {
+                    () = notified.notified() => {}
+                    _ = polls.tick() => {}
+                }
+            };
+            let done = tokio::select! {
+                () = commits.untold.notified() => tell(conn).await,
+                () = next => read_revisions(conn, &commits.news).await,
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+}
+
+/// Tells the other services that there were commits.
+async fn tell(conn: &mut AsyncPgConnection) -> Result<(), context_store::BoxError> {
+    tokio::time::timeout(STATEMENT_TIMEOUT, conn.batch_execute(MESSAGE)).await??;
+    tokio::time::sleep(MESSAGE_PAUSE).await;
+    Ok(())
+}
+
+/// Announces the revisions of all owners with a subscription.
+async fn read_revisions(
+    conn: &mut AsyncPgConnection,
+    news: &News,
+) -> Result<(), context_store::BoxError> {
+    let subscribed = news.owners();
+    let names: Vec<&str> = subscribed.iter().map(OwnerId::as_str).collect();
+    let query = owners::table
+        .filter(owners::owner_id.eq_any(names))
+        .select((owners::owner_id, owners::revision));
+    let found: Vec<(String, i64)> =
+        tokio::time::timeout(STATEMENT_TIMEOUT, query.load(conn)).await??;
+    let found: HashMap<String, i64> = found.into_iter().collect();
+    for owner in &subscribed {
+        // An owner that has never written, or was erased, has no row.
+        news.announce(owner, found.get(owner.as_str()).copied().unwrap_or(0));
+    }
+    Ok(())
+}
