@@ -145,7 +145,7 @@ impl Retrieval {
             Reranked::unchanged(&candidates)
         };
         let (mut order, rerank_warning) = (reranked.order, reranked.warning);
-        let considered = considered(search, &order, &reranked.interaction.scores);
+        let considered = considered(search, &order, &reranked.interaction.coverage);
         if self
             .replace_estimates(caller, search, &mut hits, &considered)
             .await?
@@ -457,16 +457,33 @@ fn in_page<T>(ranking: &[T], page: Page) -> &[T] {
     &ranking[start..end]
 }
 
-/// The entries whose relevance matters: those that the page may show and those that were reranked.
+/// The entries whose relevance matters: those that the page may show with it, and those that late interaction read,
+/// because their scores depend on the highest relevance among them.
 fn considered(
     search: &RankedSearch<'_>,
     order: &[(i64, Option<f64>)],
     interaction: &HashMap<i64, f64>,
 ) -> HashSet<i64> {
     let shown = match search.min_relevance {
-        Some(_) => &order[..order.len().min(MAX_CONSIDERED)],
-        None => in_page(order, search.page),
+        Some(_) => &order[..order.len().min(MAX_CONSIDERED as usize)],
+        None if search.shows_relevance => in_page(order, search.page),
+        None => &[],
     };
     let shown = shown.iter().map(|(id, _)| *id);
     shown.chain(interaction.keys().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ranking_holds_the_page_one_entry_more_and_what_is_considered() {
+        let page = |offset, limit| Page { limit, offset };
+        assert_eq!(depth(page(0, 5), 50), 64);
+        assert_eq!(depth(page(0, 63), 50), 64);
+        assert_eq!(depth(page(0, 64), 50), 200, "one entry more");
+        assert_eq!(depth(page(0, 5), MAX_CONSIDERED), 200);
+        assert_eq!(depth(page(10_000, 100), MAX_CONSIDERED), DEPTHS[3]);
+    }
 }

@@ -26,8 +26,9 @@ use crate::read;
 
 /// Entries with at least this relevance are clearly relevant. Also the recommended `min_relevance`.
 pub(super) const CLEARLY_RELEVANT: f64 = 0.3;
-/// Maximum number of entries whose relevance a search with `min_relevance` computes. A ranking may have fewer.
-pub(super) const MAX_CONSIDERED: usize = 200;
+/// Maximum number of entries whose relevance a search with `min_relevance` computes. Its ranking has at least as many,
+/// if so many entries match.
+pub(super) const MAX_CONSIDERED: u32 = 200;
 
 /// Number of characters read of an entry whose best chunk is unknown.
 const START_CHARS: u32 = 8_000;

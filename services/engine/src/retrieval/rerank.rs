@@ -447,6 +447,29 @@ mod tests {
     }
 
     #[test]
+    fn with_one_or_two_compared_candidates_the_scores_still_fall_as_before() {
+        let scored = |compared: i64| {
+            let candidates: Vec<Candidate> = (1..=10)
+                .map(|id| candidate(id, 1.0 - id as f64 / 20.0))
+                .collect();
+            let interaction = Interaction {
+                scores: (1..=compared)
+                    .map(|id| (id, 0.52 - id as f64 / 50.0))
+                    .collect(),
+                coverage: (1..=10).map(|id| (id, 0.5)).collect(),
+                ..Interaction::default()
+            };
+            let scores = blended(&candidates, &interaction);
+            (1..=10).map(|id| scores[&id]).collect::<Vec<f64>>()
+        };
+        for compared in [1, 2] {
+            let scores = scored(compared);
+            assert!(scores.is_sorted_by(|a, b| a > b), "{scores:?}");
+            assert!(scores[0] - scores[1] < 0.2, "{scores:?}");
+        }
+    }
+
+    #[test]
     fn entries_that_were_deleted_meanwhile_get_no_score() {
         let interaction = Interaction {
             scores: HashMap::from([(1, 0.3)]),

@@ -1508,6 +1508,7 @@ async fn candidates_that_the_budget_does_not_suffice_for_have_a_place_among_the_
             let text = format!("{} tags {n}", TEXTS[n % TEXTS.len()].repeat(40));
             service.store(&format!("t{n}"), &text).await;
         }
+        let mut before = None;
         for _ in 0..2 {
             let (found, [encoded, cached]) = reranked_within_a_millisecond(&service).await;
             assert!((1..30).contains(&encoded) && cached == 0, "{found}");
@@ -1518,6 +1519,11 @@ async fn candidates_that_the_budget_does_not_suffice_for_have_a_place_among_the_
                 scores.len() == 30 && scores.is_sorted_by(|a, b| a >= b),
                 "{scores:?}"
             );
+            assert!(scores[1] > scores[0] / 2.0, "no score jumps: {scores:?}");
+            let ids: Vec<Value> = hits(&found).iter().map(|hit| hit["id"].clone()).collect();
+            let reply = Some((ids, scores));
+            assert!(before.is_none() || before == reply, "{before:?} {reply:?}");
+            before = reply;
         }
         service.begin_stop();
         service.stopped().await;
