@@ -1505,7 +1505,7 @@ async fn candidates_that_the_budget_does_not_suffice_for_have_a_place_among_the_
         };
         let service = database.start(&flags("--rerank-cache-mb=0")).await;
         for n in 0..30 {
-            let text = format!("{} tags {n}", TEXTS[n % TEXTS.len()].repeat(40));
+            let text = format!("{} tags {n}. ", TEXTS[n % TEXTS.len()]).repeat(40);
             service.store(&format!("t{n}"), &text).await;
         }
         let mut before = None;
