@@ -291,11 +291,11 @@ enum Name {
 
 /// Names of passwords. They match at the end of an identifier, such as `DB_PASSWORD`.
 const PASSWORDS: &[&str] = &[
-    "password", "passwd", "passphrase", "pwd", "passwort", "pgpassword", "passcode", "pw",
+    "password", "passwd", "passphrase", "pwd", "passwort", "pgpassword", "passcode", "pw", "pass",
 ];
 /// Names of keys and tokens, compared without `_` and `-`.
 const KEYS: &[&str] = &[
-    "secret", "token", "apikey", "accesskey", "accesskeyid", "secretkey", "secretaccesskey", "privatekey", "signingkey",
+    "secret", "token", "apikey", "accesskey", "accesskeyid", "secretkey", "secretaccesskey", "secretkeybase", "privatekey", "signingkey",
     "encryptionkey", "accountkey", "sharedaccesskey", "clientsecret", "authkey", "authtoken", "accesstoken",
     "refreshtoken", "credential", "credentials", "sessionid", "sessionkey", "masterkey", "deploykey", "licensekey",
     "connectionstring", "webhooksecret", "secrettoken", "signature", "sig", "auth",
@@ -313,7 +313,7 @@ fn name_of(identifier: &str) -> Option<Name> {
         .next()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let is_short = |name: &str| matches!(name, "pw" | "sig" | "auth" | "pwd");
+    let is_short = |name: &str| matches!(name, "pw" | "pass" | "sig" | "auth" | "pwd");
     if PASSWORDS
         .iter()
         .any(|name| if is_short(name) { last == *name } else { folded.ends_with(name) })
@@ -352,6 +352,15 @@ fn assignments(text: &str) -> Vec<Secret> {
             });
             continue;
         }
+        if &text[start..at] == "-p" && text[..start].trim_end().ends_with("sshpass") {
+            let value = word_after(text, at);
+            at = at.max(value.end);
+            found.push(Secret {
+                range: value,
+                kind: "password",
+            });
+            continue;
+        }
         // `curl -u user:password`
         if &text[start..at] == "-u" || &text[start..at] == "--user" {
             let value = word_after(text, at);
@@ -370,7 +379,8 @@ fn assignments(text: &str) -> Vec<Secret> {
             continue;
         };
         let is_flag = text[start..at].starts_with("--");
-        if let Some(value) = assigned(text, at, name, is_flag) {
+        let is_in_query = start > 0 && matches!(bytes[start - 1], b'?' | b'&');
+        if let Some(value) = assigned(text, at, name, is_flag, is_in_query) {
             at = at.max(value.end);
             let kind = match name {
                 Name::Password => "password",
@@ -412,7 +422,7 @@ fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>
 }
 
 /// The value that follows a name, if it may be a secret.
-fn assigned(text: &str, at: usize, name: Name, is_flag: bool) -> Option<Range<usize>> {
+fn assigned(text: &str, at: usize, name: Name, is_flag: bool, is_in_query: bool) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut next = at;
     let is_quoted_name = matches!(bytes.get(next), Some(b'"' | b'\'' | b'`'));
@@ -464,7 +474,7 @@ fn assigned(text: &str, at: usize, name: Name, is_flag: bool) -> Option<Range<us
         return (is_secret && !is_placeholder(value)).then_some(start..start + value.len());
     }
     let end = rest
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '&' | '<' | '>'))
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>') || c == '&' && is_in_query)
         .unwrap_or(rest.len());
     let value = rest[..end].trim_end_matches([')', '.', ']', '}', '\\']);
     if is_placeholder(value) || is_code(value) {
@@ -504,7 +514,8 @@ fn looks_like_key(value: &str) -> bool {
     let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
     let is_path = value.starts_with(['/', '.', '~']) || value.contains("://") || value.contains('\\');
-    !is_path && letters && (digits >= 2 || is_random(value))
+    let is_mixed = value.bytes().any(|b| b.is_ascii_uppercase()) && value.bytes().any(|b| b.is_ascii_lowercase());
+    !is_path && letters && (digits >= 2 || is_random(value) || value.len() >= 32 && is_mixed && digits > 0)
 }
 
 /// What examples and configurations have in place of a secret.
@@ -593,7 +604,12 @@ fn beside_words(text: &str) -> Vec<Secret> {
             } else if near > 0 {
                 near -= 1;
                 let is_quoted = raw.starts_with(['"', '\'', '`']) && raw.trim_end_matches(['.', ',', ';', ')']).ends_with(['"', '\'', '`']);
+                let is_next = near + 1 == BESIDE;
+                let (letters, digits) = (inner.bytes().any(|b| b.is_ascii_alphabetic()), inner.bytes().filter(u8::is_ascii_digit).count());
                 let is_secret = inner.len() >= 16 && is_random(inner)
+                    // `password s0mePass`, as in .netrc.
+                    || is_next && is_password && inner.len() >= 6 && letters && digits > 0 && !is_code(inner)
+                    || copula && is_password && digits >= 4 && digits == inner.len()
                     || copula && is_password && inner.len() >= 4 && has_mixture(inner) && !is_code(inner) && !inner.contains("://")
                     || copula && is_password && is_quoted && inner.len() >= 5
                     || copula && is_quoted && inner.len() >= 8 && looks_like_key(inner);
