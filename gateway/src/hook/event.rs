@@ -53,7 +53,7 @@ pub struct Input {
     pub transcript_path: String,
     /// The directory in which the agent works.
     pub cwd: String,
-    /// The prompt that this turn answers. Absent before Claude Code 2.1.300.
+    /// The prompt that this turn answers. Older versions may not name it.
     pub prompt_id: String,
     /// Set when a subagent caused the event.
     pub agent_id: String,
