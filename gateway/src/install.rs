@@ -25,6 +25,9 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     if args.hooks && args.client != Client::Claude {
         return Err("hooks can be installed for Claude Code only".to_owned());
     }
+    if args.hooks && args.url.is_some() {
+        return Err("hooks call the service and not the gateway; give its address with --backend instead of --url".to_owned());
+    }
     register(args)?;
     if args.client == Client::Claude && (args.hooks || args.uninstall) {
         return hooks::run(args);

@@ -71,6 +71,8 @@ impl Ignored {
         let is_edge = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=|".contains(c);
         text.split(is_edge)
             .map(|word| word.trim_start_matches('@').trim_end_matches(['.', '?', '!']))
+            // A word without either is no path: `private/` does not exclude the word "private".
+            .filter(|word| word.contains(['/', '.']))
             .find(|word| {
                 let path = word.strip_prefix(&*root).unwrap_or(word);
                 let path = path.trim_start_matches("./").trim_start_matches('/');
