@@ -4,6 +4,7 @@
 //! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
 //! changed.
 
+mod hooks;
 mod jsonc;
 
 use std::fs;
@@ -21,10 +22,26 @@ use crate::cli::{Client, InstallArgs};
 /// A sentence if the configuration cannot be read, parsed or written, or if the client's own
 /// command fails.
 pub fn run(args: &InstallArgs) -> Result<(), String> {
+    if args.hooks && args.client != Client::Claude {
+        return Err("hooks can be installed for Claude Code only".to_owned());
+    }
+    if args.hooks && args.url.is_some() {
+        return Err("hooks call the service and not the gateway; give its address with --backend instead of --url".to_owned());
+    }
+    register(args)?;
+    if args.client == Client::Claude && (args.hooks || args.uninstall) {
+        return hooks::run(args);
+    }
+    Ok(())
+}
+
+/// Adds or removes the server.
+fn register(args: &InstallArgs) -> Result<(), String> {
     let entry = entry(args)?;
     if args.client == Client::Claude
         && args.file.is_none()
         && !args.print
+        && !args.dry_run
         && let Some(claude) = on_path("claude")
     {
         return with_claude(&claude, args, &entry);
@@ -65,10 +82,10 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
             args.name
         ));
     }
-    let backup = write(&file, &before, &after)?;
-    let saved = backup
-        .map(|backup| format!(" (the previous file is {})", backup.display()))
-        .unwrap_or_default();
+    if args.dry_run {
+        return say(&difference(&file, &before, &after));
+    }
+    let saved = write(&file, &before, &after)?;
     let did = if args.uninstall {
         "removed from"
     } else {
@@ -233,9 +250,18 @@ fn read(file: &Path) -> Result<String, String> {
     }
 }
 
+/// How the file would change, as a unified diff.
+fn difference(file: &Path, before: &str, after: &str) -> String {
+    let name = file.display().to_string();
+    similar::TextDiff::from_lines(before, after)
+        .unified_diff()
+        .header(&name, &name)
+        .to_string()
+}
+
 /// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
-/// Returns the path of that copy, if there was a previous file.
-fn write(file: &Path, before: &str, after: &str) -> Result<Option<PathBuf>, String> {
+/// Returns what to tell about that copy.
+fn write(file: &Path, before: &str, after: &str) -> Result<String, String> {
     // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
     // changed.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -244,16 +270,16 @@ fn write(file: &Path, before: &str, after: &str) -> Result<Option<PathBuf>, Stri
         name.push(suffix);
         file.with_file_name(name)
     };
-    let attempt = || -> io::Result<Option<PathBuf>> {
+    let attempt = || -> io::Result<String> {
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        let backup = if before.is_empty() {
-            None
+        let saved = if before.is_empty() {
+            String::new()
         } else {
             let backup = beside(".before-context-gateway");
             fs::copy(&file, &backup)?;
-            Some(backup)
+            format!(" (the previous file is {})", backup.display())
         };
         let draft = beside(".context-gateway-draft");
         let mut out = fs::File::create(&draft)?;
@@ -263,7 +289,7 @@ fn write(file: &Path, before: &str, after: &str) -> Result<Option<PathBuf>, Stri
         out.write_all(after.as_bytes())?;
         out.sync_all()?;
         fs::rename(&draft, &file)?;
-        Ok(backup)
+        Ok(saved)
     };
     attempt().map_err(|error| format!("{} cannot be written: {error}", file.display()))
 }

@@ -6,6 +6,7 @@ mod catalogue;
 mod documents;
 mod errors;
 mod fake;
+mod hooks;
 mod http;
 mod local;
 mod session;
