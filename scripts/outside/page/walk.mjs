@@ -309,10 +309,10 @@ async function showMany() {
     const text = Array.from({ length: 17_000 }, (_, i) => `Line ${i + 1}: the quick brown fox jumps over the lazy dog.`).join("\n");
     const { context_id: large } = await client.post("v1/contexts", { thread_id: "large", source: "agent", text });
     await page.goto(`${own.url}/#/entry/${large}`);
-    let began = Date.now();
-    await page.getByRole("button", { name: /Show all [\d,]+ characters/ }).click();
+    await page.getByRole("button", { name: /Show all [\d,]+ characters/ }).waitFor();
+    const opens = await page.evaluate(timeOfView, ["Show all", ".block"]);
     await page.getByText("Line 17000:").waitFor();
-    step(`a text of ${(text.length / 1e6).toFixed(1)} MB opens in ${Date.now() - began} ms`);
+    step(`a text of ${(text.length / 1e6).toFixed(1)} MB opens in ${Math.round(opens)} ms`);
 
     // Goals, not limits: a machine may be busy.
     const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
@@ -342,8 +342,8 @@ async function showMany() {
   }
 }
 
-/** From the click to the first frame with the content of the view. Runs in the page. */
-function timeOfView([hash, selector]) {
+/** From the click on a link, or on a button with this text, to the first frame with the content. Runs in the page. */
+function timeOfView([target, selector]) {
   return new Promise((resolve) => {
     performance.mark("click");
     const look = () => {
@@ -353,7 +353,8 @@ function timeOfView([hash, selector]) {
     };
     const observer = new MutationObserver(look);
     observer.observe(document.body, { childList: true, subtree: true });
-    location.hash = hash;
+    if (target.startsWith("#")) location.hash = target;
+    else [...document.querySelectorAll("button")].find(({ textContent }) => textContent.startsWith(target)).click();
   });
 }
 
