@@ -176,7 +176,10 @@ impl BackendArgs {
         self.target_or(LocalService::taking_any)
     }
 
-    fn target_or(&self, adapt: impl FnOnce(LocalService) -> LocalService) -> Result<Target, String> {
+    fn target_or(
+        &self,
+        adapt: impl FnOnce(LocalService) -> LocalService,
+    ) -> Result<Target, String> {
         if !self.backend.is_empty() {
             return Target::parse(&self.backend);
         }

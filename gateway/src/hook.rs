@@ -57,7 +57,11 @@ const CLAUDE: &str = "claude";
 /// Whether an agent made this call. A person calls `hook status`.
 #[must_use]
 pub fn is_called_by_agent(arguments: &[OsString]) -> bool {
-    let by_person = |argument: &OsString| ["status", "--help", "-h"].iter().any(|word| argument == word);
+    let by_person = |argument: &OsString| {
+        ["status", "--help", "-h"]
+            .iter()
+            .any(|word| argument == word)
+    };
     arguments.get(1).is_some_and(|first| first == "hook") && !arguments.iter().any(by_person)
 }
 
@@ -66,8 +70,13 @@ pub fn is_called_by_agent(arguments: &[OsString]) -> bool {
 pub fn answer(arguments: Vec<OsString>) -> ExitCode {
     let until = Instant::now() + SERVICE_TIME;
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        complain(&format!("a defect at {place}; nothing was recalled or captured"));
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        complain(&format!(
+            "a defect at {place}; nothing was recalled or captured"
+        ));
         std::process::exit(0);
     }));
     std::thread::spawn(|| {
@@ -125,14 +134,16 @@ fn handle(arguments: Vec<OsString>, until: Instant) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    let outcome = runtime.block_on(Hook {
-        event,
-        input: &input,
-        args: &args,
-        place: &place,
-        state: &state,
-    }
-    .run(until));
+    let outcome = runtime.block_on(
+        Hook {
+            event,
+            input: &input,
+            args: &args,
+            place: &place,
+            state: &state,
+        }
+        .run(until),
+    );
     runtime.shutdown_background();
     outcome
 }
@@ -163,7 +174,9 @@ fn captures(mode: CaptureMode, target: &Target) -> Result<(), &'static str> {
         CaptureMode::On => Ok(()),
         CaptureMode::Off => Err("CONTEXT_HOOK_CAPTURE is off"),
         CaptureMode::Auto if is_on_this_machine(target) => Ok(()),
-        CaptureMode::Auto => Err("CONTEXT_BACKEND is another machine and CONTEXT_HOOK_CAPTURE is not on"),
+        CaptureMode::Auto => {
+            Err("CONTEXT_BACKEND is another machine and CONTEXT_HOOK_CAPTURE is not on")
+        }
     }
 }
 
@@ -256,12 +269,21 @@ impl Hook<'_> {
                     }
                 }
                 let model = transcript::last_model(Path::new(&input.transcript_path));
-                let model = input.model().map(str::to_owned).or(model).or_else(|| session.value.model.clone());
+                let model = input
+                    .model()
+                    .map(str::to_owned)
+                    .or(model)
+                    .or_else(|| session.value.model.clone());
                 session.value.model.clone_from(&model);
                 session.save().map_err(|error| error.to_string())?;
-                capture.keep(&mut session, given(false, &input.last_assistant_message, model.as_deref()))
+                capture.keep(
+                    &mut session,
+                    given(false, &input.last_assistant_message, model.as_deref()),
+                )
             }
-            Event::PreCompact | Event::SessionEnd => capture.fill_gaps(&mut session, Path::new(&input.transcript_path)),
+            Event::PreCompact | Event::SessionEnd => {
+                capture.fill_gaps(&mut session, Path::new(&input.transcript_path))
+            }
         }
     }
 
@@ -273,7 +295,8 @@ impl Hook<'_> {
             .map_err(|error| error.to_string())?
             .value;
         let shown = self.session()?.value.shown.clone();
-        let (frame, cursor) = brief::brief(service, &self.place.key, &self.thread_id(), &last, &shown).await?;
+        let (frame, cursor) =
+            brief::brief(service, &self.place.key, &self.thread_id(), &last, &shown).await?;
         self.remember_cursor(cursor)?;
         self.show(frame)
     }
@@ -286,7 +309,14 @@ impl Hook<'_> {
             return Ok(());
         };
         let query = secrets::redact(&query).text;
-        let hits = recall::find(service, &query, &self.place.key, &self.thread_id(), &self.input.session_id).await?;
+        let hits = recall::find(
+            service,
+            &query,
+            &self.place.key,
+            &self.thread_id(),
+            &self.input.session_id,
+        )
+        .await?;
         let shown = self.session()?.value.shown.clone();
         self.show(recall::frame(&hits, &shown))
     }
@@ -299,7 +329,10 @@ impl Hook<'_> {
 
     fn remember_cursor(&self, cursor: Option<String>) -> Result<(), String> {
         let failure = |error: io::Error| format!("the project cannot be remembered: {error}");
-        let mut last = self.state.project(CLAUDE, &self.place.key).map_err(failure)?;
+        let mut last = self
+            .state
+            .project(CLAUDE, &self.place.key)
+            .map_err(failure)?;
         last.value.cursor = cursor.or(last.value.cursor.take());
         last.value.thread_id = Some(self.thread_id());
         last.save().map_err(failure)
@@ -327,7 +360,8 @@ impl Hook<'_> {
 
 /// The service with the credentials of the settings.
 fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
-    let backend = Backend::new(target, args.service.backend.max_message_bytes()).map_err(|error| error.to_string())?;
+    let backend = Backend::new(target, args.service.backend.max_message_bytes())
+        .map_err(|error| error.to_string())?;
     let key = match args.service.credentials()? {
         Credentials::Own(key) => key,
         Credentials::File(file) => file.current(),

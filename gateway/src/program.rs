@@ -55,7 +55,9 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::read(arguments).command {
         Command::Stdio(args) => serve_stdio(&args),
         Command::Http(args) => serve_http(&args),
-        Command::Hook(args) => hook::status(&args).map_err(Into::into).and_then(|text| print(text.as_bytes())),
+        Command::Hook(args) => hook::status(&args)
+            .map_err(Into::into)
+            .and_then(|text| print(text.as_bytes())),
         Command::Install(args) => install::run(&args).map_err(Into::into),
         Command::Tools => print_tools(),
         Command::Completions { shell } => {

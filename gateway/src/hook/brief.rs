@@ -17,7 +17,14 @@ const MAX_CHARS: usize = 110;
 /// How many of the project's newest entries are read to find its threads.
 const NEWEST: i64 = 100;
 /// Values of the metadata field `status` that close a thread.
-const CLOSED: [&str; 6] = ["done", "closed", "resolved", "completed", "cancelled", "canceled"];
+const CLOSED: [&str; 6] = [
+    "done",
+    "closed",
+    "resolved",
+    "completed",
+    "cancelled",
+    "canceled",
+];
 
 /// The brief, and the cursor from which the next session's changes begin.
 ///
@@ -32,8 +39,11 @@ pub async fn brief(
 ) -> Result<(Frame, Option<String>), String> {
     let project = || json!({"project": key});
     let newest = service.search(json!({"metadata": project(), "limit": NEWEST}));
-    let tagged = service.search(json!({"metadata": project(), "tags": ["decision", "decisions"], "limit": MAX_LINES}));
-    let typed = service.search(json!({"metadata": {"project": key, "type": "decision"}, "limit": MAX_LINES}));
+    let tagged = service.search(
+        json!({"metadata": project(), "tags": ["decision", "decisions"], "limit": MAX_LINES}),
+    );
+    let typed = service
+        .search(json!({"metadata": {"project": key, "type": "decision"}, "limit": MAX_LINES}));
     let changed = changes(service, key, last.cursor.as_deref());
     let (newest, tagged, typed, changed) = tokio::join!(newest, tagged, typed, changed);
     let message = |error: context_model::Error| error.message;
@@ -47,7 +57,10 @@ pub async fn brief(
     let is_new = |id: i64| !shown.contains(&id);
     frame.section("Open threads:");
     let mut lines = 0;
-    for hit in open_threads(&newest, thread_id).into_iter().filter(|hit| is_new(hit.id)) {
+    for hit in open_threads(&newest, thread_id)
+        .into_iter()
+        .filter(|hit| is_new(hit.id))
+    {
         if lines == MAX_LINES {
             break;
         }
@@ -66,7 +79,8 @@ pub async fn brief(
     let mut seen = HashSet::new();
     for change in changed.changes.iter().rev() {
         let id = change.id.parse().unwrap_or_default();
-        let is_own = [Some(thread_id), last.thread_id.as_deref()].contains(&change.thread_id.as_deref());
+        let is_own =
+            [Some(thread_id), last.thread_id.as_deref()].contains(&change.thread_id.as_deref());
         let text = quoted(change.preview.as_deref().unwrap_or_default(), MAX_CHARS);
         if is_own || text.is_empty() || !is_new(id) || !seen.insert(id) {
             continue;
@@ -77,7 +91,10 @@ pub async fn brief(
         let text = format!("- [id {id}, {}] \"{text}\"", quoted(&change.operation, 20));
         lines += usize::from(frame.add(id, text));
     }
-    Ok((frame, Some(changed.next_cursor).filter(|cursor| !cursor.is_empty())))
+    Ok((
+        frame,
+        Some(changed.next_cursor).filter(|cursor| !cursor.is_empty()),
+    ))
 }
 
 /// Where the changes after this moment begin.
@@ -89,7 +106,11 @@ pub async fn cursor(service: &Service) -> Result<String, String> {
     Ok(reply.map_err(|error| error.message)?.next_cursor)
 }
 
-async fn changes(service: &Service, key: &str, cursor: Option<&str>) -> context_model::Result<pb::ListChangesResponse> {
+async fn changes(
+    service: &Service,
+    key: &str,
+    cursor: Option<&str>,
+) -> context_model::Result<pb::ListChangesResponse> {
     let list = |cursor: &str| {
         service.changes(json!({
             "cursor": cursor,
@@ -101,7 +122,12 @@ async fn changes(service: &Service, key: &str, cursor: Option<&str>) -> context_
     };
     match list(cursor.unwrap_or("now")).await {
         // The service was restored, or no longer keeps the changes. What is newest is in the brief anyway.
-        Err(error) if matches!(error.reason, Reason::CursorInvalid | Reason::CursorCompacted | Reason::ResyncRequired) => {
+        Err(error)
+            if matches!(
+                error.reason,
+                Reason::CursorInvalid | Reason::CursorCompacted | Reason::ResyncRequired
+            ) =>
+        {
             list("now").await
         }
         // What is beyond a thousand changes is not news to anybody; the next session begins after them.
@@ -123,7 +149,10 @@ fn open_threads<'h>(newest: &'h [Hit], own: &str) -> Vec<&'h Hit> {
         }
     }
     let of = |thread: &str| {
-        let entries: Vec<_> = newest.iter().filter(|hit| hit.thread_id == thread).collect();
+        let entries: Vec<_> = newest
+            .iter()
+            .filter(|hit| hit.thread_id == thread)
+            .collect();
         let with_status = entries.iter().find(|hit| hit.field("status").is_some());
         if let Some(hit) = with_status {
             let status = hit.field("status").unwrap_or_default().to_lowercase();

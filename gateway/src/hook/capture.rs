@@ -57,11 +57,18 @@ impl Capture<'_> {
     /// # Errors
     /// A sentence when it cannot be kept.
     pub fn keep(&self, session: &mut Held<Session>, given: Given<'_>) -> Result<(), String> {
-        let is_scheduled = given.is_user && session.value.scheduled.contains(&super::digest(&[given.text]));
+        let is_scheduled = given.is_user
+            && session
+                .value
+                .scheduled
+                .contains(&super::digest(&[given.text]));
         if given.text.trim().is_empty()
             || is_scheduled
             || given.is_user && super::event::is_machine_made(given.text)
-            || self.ignored.path_in(given.text, &self.project.root).is_some()
+            || self
+                .ignored
+                .path_in(given.text, &self.project.root)
+                .is_some()
         {
             return Ok(());
         }
@@ -72,7 +79,13 @@ impl Capture<'_> {
             super::digest(&[self.agent, self.session_id, given.prompt_id, source])
         } else {
             let words: Vec<&str> = redacted.text.split_whitespace().collect();
-            super::digest(&[self.agent, self.session_id, given.prompt_id, source, &words.join(" ")])
+            super::digest(&[
+                self.agent,
+                self.session_id,
+                given.prompt_id,
+                source,
+                &words.join(" "),
+            ])
         };
         if session.value.captured.contains(&id) {
             return Ok(());
@@ -160,7 +173,11 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
 /// Most message ids in one question to the service.
 const CHUNK: usize = 50;
 
-async fn send_some(state: &State, service: &Service, files: &[std::path::PathBuf]) -> Result<usize, String> {
+async fn send_some(
+    state: &State,
+    service: &Service,
+    files: &[std::path::PathBuf],
+) -> Result<usize, String> {
     let mut messages = Vec::new();
     for file in files {
         match read_message(file) {
@@ -173,11 +190,16 @@ async fn send_some(state: &State, service: &Service, files: &[std::path::PathBuf
         return Ok(0);
     }
     // The service forgets idempotency keys after a day. A message id stays with its entry.
-    let mut threads: Vec<&str> = messages.iter().map(|(_, message)| message.thread_id.as_str()).collect();
+    let mut threads: Vec<&str> = messages
+        .iter()
+        .map(|(_, message)| message.thread_id.as_str())
+        .collect();
     threads.dedup();
     let mut known = Vec::new();
     for thread in threads {
-        let here = messages.iter().filter(|(_, message)| message.thread_id == thread);
+        let here = messages
+            .iter()
+            .filter(|(_, message)| message.thread_id == thread);
         let ids: Vec<&str> = here.map(|(_, message)| message.id.as_str()).collect();
         let hits = service
             .search(json!({
@@ -187,7 +209,10 @@ async fn send_some(state: &State, service: &Service, files: &[std::path::PathBuf
             }))
             .await
             .map_err(|error| error.message)?;
-        known.extend(hits.iter().filter_map(|hit| Some(hit.field("message_id")?.to_owned())));
+        known.extend(
+            hits.iter()
+                .filter_map(|hit| Some(hit.field("message_id")?.to_owned())),
+        );
     }
     let mut sent = 0;
     for (file, message) in messages {
@@ -206,7 +231,12 @@ async fn send_some(state: &State, service: &Service, files: &[std::path::PathBuf
                 // It was stored before, perhaps with other metadata.
                 Err(error) if error.reason == Reason::IdempotencyKeyReused => {}
                 // It will never be accepted.
-                Err(error) if matches!(error.reason, Reason::InvalidArgument | Reason::RequestTooLarge) => {
+                Err(error)
+                    if matches!(
+                        error.reason,
+                        Reason::InvalidArgument | Reason::RequestTooLarge
+                    ) =>
+                {
                     line.refused = Some(error.message);
                 }
                 Err(error) => return Err(error.message),

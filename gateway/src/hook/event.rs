@@ -116,7 +116,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            (input.session_id.as_str(), input.model(), input.prompt.as_str()),
+            (
+                input.session_id.as_str(),
+                input.model(),
+                input.prompt.as_str()
+            ),
             ("s", Some("m"), "")
         );
         assert_eq!(input.scheduled_prompts(), ["check"]);
@@ -124,7 +128,9 @@ mod tests {
 
     #[test]
     fn a_notice_of_a_task_is_not_typed_and_a_question_about_one_is() {
-        assert!(is_machine_made("\n<task-notification>done</task-notification>"));
+        assert!(is_machine_made(
+            "\n<task-notification>done</task-notification>"
+        ));
         assert!(!is_machine_made("what does <task-notification> mean?"));
     }
 }

@@ -70,7 +70,10 @@ impl Ignored {
         let root = root.to_string_lossy();
         let is_edge = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=|".contains(c);
         text.split(is_edge)
-            .map(|word| word.trim_start_matches('@').trim_end_matches(['.', '?', '!']))
+            .map(|word| {
+                word.trim_start_matches('@')
+                    .trim_end_matches(['.', '?', '!'])
+            })
             // A word without either is no path: `private/` does not exclude the word "private".
             .filter(|word| word.contains(['/', '.']))
             .find(|word| {
@@ -82,7 +85,10 @@ impl Ignored {
 
     /// A rule such as `*` or `/` excludes the project.
     fn has_everything(&self) -> bool {
-        let everything = |rule: &Rule| !rule.is_exception && matches!(rule.segments.as_slice(), [one] if one == "*" || one == "**");
+        let everything = |rule: &Rule| {
+            !rule.is_exception
+                && matches!(rule.segments.as_slice(), [one] if one == "*" || one == "**")
+        };
         self.rules.iter().any(everything) && !self.rules.iter().any(|rule| rule.is_exception)
     }
 
@@ -124,8 +130,15 @@ impl Rule {
 
     /// Whether the rule names the path or a directory above it.
     fn matches(&self, path: &str) -> bool {
-        let path: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        let starts = if self.is_anchored { 0..1 } else { 0..path.len().max(1) };
+        let path: Vec<&str> = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .collect();
+        let starts = if self.is_anchored {
+            0..1
+        } else {
+            0..path.len().max(1)
+        };
         starts
             .into_iter()
             .any(|start| matches_segments(&self.segments, path.get(start..).unwrap_or_default()))
@@ -138,9 +151,9 @@ fn matches_segments(rule: &[String], path: &[&str]) -> bool {
         Some((first, rest)) if first == "**" => {
             (0..=path.len()).any(|skipped| matches_segments(rest, &path[skipped..]))
         }
-        Some((first, rest)) => path
-            .split_first()
-            .is_some_and(|(segment, others)| glob(first.as_bytes(), segment.as_bytes()) && matches_segments(rest, others)),
+        Some((first, rest)) => path.split_first().is_some_and(|(segment, others)| {
+            glob(first.as_bytes(), segment.as_bytes()) && matches_segments(rest, others)
+        }),
     }
 }
 
@@ -179,7 +192,10 @@ mod tests {
     #[test]
     fn rules_exclude_directories_and_texts_that_name_a_path() {
         let dir = tempfile::tempdir().unwrap();
-        let project = project(dir.path(), "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\n");
+        let project = project(
+            dir.path(),
+            "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\n",
+        );
         let of = |path: &str| Ignored::of(&project, &dir.path().join(path), &[]);
         assert!(of("private/deep").is_whole_project());
         let here = of("");
@@ -193,7 +209,12 @@ mod tests {
         ] {
             assert!(here.path_in(text, &project.root).is_some(), "{text}");
         }
-        for text in ["the private method", "public.pem is fine", "src/private.rs", "conf/dev.toml"] {
+        for text in [
+            "the private method",
+            "public.pem is fine",
+            "src/private.rs",
+            "conf/dev.toml",
+        ] {
             assert_eq!(here.path_in(text, &project.root), None, "{text}");
         }
     }
@@ -205,9 +226,17 @@ mod tests {
         assert!(Ignored::of(&found, dir.path(), &[]).is_whole_project());
         fs::remove_file(dir.path().join(FILE)).unwrap();
         found.name = "github.com/acme/app".into();
-        let excluded = |item: &str| Ignored::of(&found, &dir.path().join("private"), &[item.to_owned()]).is_whole_project();
-        assert!(excluded("github.com/acme/*") && excluded("github.com/acme/app") && excluded("github.com/acme"));
-        assert!(!excluded("github.com/acme/ap") && !excluded("github.com/other/*") && !excluded(""));
+        let excluded = |item: &str| {
+            Ignored::of(&found, &dir.path().join("private"), &[item.to_owned()]).is_whole_project()
+        };
+        assert!(
+            excluded("github.com/acme/*")
+                && excluded("github.com/acme/app")
+                && excluded("github.com/acme")
+        );
+        assert!(
+            !excluded("github.com/acme/ap") && !excluded("github.com/other/*") && !excluded("")
+        );
         assert!(excluded(dir.path().to_str().unwrap()));
         assert!(!excluded(dir.path().join("other").to_str().unwrap()));
     }

@@ -131,7 +131,9 @@ fn host_and_path(url: &str) -> Option<String> {
     };
     // A password may contain `@`, and one that was not encoded also `/`.
     let (authority, path) = match path.rsplit_once('@') {
-        Some((_, rest)) if url.contains("://") && !authority.contains('@') && authority.contains(':') => {
+        Some((_, rest))
+            if url.contains("://") && !authority.contains('@') && authority.contains(':') =>
+        {
             rest.split_once('/')?
         }
         _ => (authority, path),
@@ -163,9 +165,19 @@ mod tests {
             "ssh://git@github.com:22/acme/app.git",
             "git://github.com/acme/app.git",
         ] {
-            assert_eq!(host_and_path(url).as_deref(), Some("github.com/acme/app"), "{url}");
+            assert_eq!(
+                host_and_path(url).as_deref(),
+                Some("github.com/acme/app"),
+                "{url}"
+            );
         }
-        for url in ["/srv/git/app.git", "../app", "file:///srv/app.git", "./a:b", ""] {
+        for url in [
+            "/srv/git/app.git",
+            "../app",
+            "file:///srv/app.git",
+            "./a:b",
+            "",
+        ] {
             assert_eq!(host_and_path(url), None, "{url}");
         }
     }
@@ -179,13 +191,21 @@ mod tests {
         fs::create_dir_all(root.join("src/deep")).unwrap();
         fs::create_dir_all(&tree).unwrap();
         fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        fs::write(root.join(".git/worktrees/tree/HEAD"), "ref: refs/heads/fix/tabs\n").unwrap();
+        fs::write(
+            root.join(".git/worktrees/tree/HEAD"),
+            "ref: refs/heads/fix/tabs\n",
+        )
+        .unwrap();
         fs::write(root.join(".git/worktrees/tree/commondir"), "../..\n").unwrap();
         let gitdir = root.join(".git/worktrees/tree");
         fs::write(tree.join(".git"), format!("gitdir: {}\n", gitdir.display())).unwrap();
         let of = |path: &Path| Project::of(path);
         let plain = root.canonicalize().unwrap().to_string_lossy().into_owned();
-        assert_eq!(of(&root.join("src/deep")).name, plain, "without a remote: the root");
+        assert_eq!(
+            of(&root.join("src/deep")).name,
+            plain,
+            "without a remote: the root"
+        );
         assert_eq!(of(&tree).name, plain);
         fs::write(
             root.join(".git/config"),
@@ -197,9 +217,15 @@ mod tests {
         assert_eq!(deep.root, root.canonicalize().unwrap());
         assert_eq!(deep.branch.as_deref(), Some("main"));
         let linked = of(&tree);
-        assert_eq!((linked.name.as_str(), linked.branch.as_deref()), ("github.com/acme/app", Some("fix/tabs")));
+        assert_eq!(
+            (linked.name.as_str(), linked.branch.as_deref()),
+            ("github.com/acme/app", Some("fix/tabs"))
+        );
         // Two paths never map to one identity.
-        assert_ne!(of(&dir.path().join("a.b")).name, of(&dir.path().join("a/b")).name);
+        assert_ne!(
+            of(&dir.path().join("a.b")).name,
+            of(&dir.path().join("a/b")).name
+        );
         assert_ne!(deep.key(true), deep.name);
         assert!(deep.key(true).starts_with("project-"));
         assert_eq!(deep.key(true), linked.key(true));

@@ -66,7 +66,13 @@ pub fn query(prompt: &str) -> Option<String> {
 ///
 /// # Errors
 /// A sentence when the service does not answer.
-pub async fn find(service: &Service, query: &str, key: &str, thread_id: &str, session_id: &str) -> Result<Vec<Hit>, String> {
+pub async fn find(
+    service: &Service,
+    query: &str,
+    key: &str,
+    thread_id: &str,
+    session_id: &str,
+) -> Result<Vec<Hit>, String> {
     let search = |field: &str, value: &str| {
         service.hybrid(json!({
             "query": query,
@@ -82,9 +88,7 @@ pub async fn find(service: &Service, query: &str, key: &str, thread_id: &str, se
             hits.push(hit);
         }
     }
-    hits.retain(|hit| {
-        hit.thread_id != thread_id && hit.field("session") != Some(session_id)
-    });
+    hits.retain(|hit| hit.thread_id != thread_id && hit.field("session") != Some(session_id));
     hits.sort_by(|a, b| b.relevance.total_cmp(&a.relevance));
     Ok(hits)
 }
@@ -98,7 +102,8 @@ pub fn frame(hits: &[Hit], shown: &[i64]) -> Frame {
             break;
         }
         // A text that is too long for the rest may still fit in part.
-        let _ = frame.add(hit.id, line(hit, MAX_CHARS)) || frame.add(hit.id, line(hit, MAX_CHARS / 3));
+        let _ =
+            frame.add(hit.id, line(hit, MAX_CHARS)) || frame.add(hit.id, line(hit, MAX_CHARS / 3));
     }
     frame
 }
@@ -110,12 +115,34 @@ mod tests {
     #[test]
     fn prompts_without_a_topic_are_not_searched_for() {
         for prompt in [
-            "yes", "Yes, please.", "ok", "run the tests", "Run all tests again!", "continue", "go on", "fix it", "now commit and push",
-            "/compact", "!ls", "1", "2.", "thanks, that works", "why did that fail?", "", "...", "try again", "do it",
+            "yes",
+            "Yes, please.",
+            "ok",
+            "run the tests",
+            "Run all tests again!",
+            "continue",
+            "go on",
+            "fix it",
+            "now commit and push",
+            "/compact",
+            "!ls",
+            "1",
+            "2.",
+            "thanks, that works",
+            "why did that fail?",
+            "",
+            "...",
+            "try again",
+            "do it",
         ] {
             assert_eq!(query(prompt), None, "{prompt:?}");
         }
-        for prompt in ["Where does the deploy key live?", "why Postgres?", "デプロイキーはどこ", "what did we decide about retries"] {
+        for prompt in [
+            "Where does the deploy key live?",
+            "why Postgres?",
+            "デプロイキーはどこ",
+            "what did we decide about retries",
+        ] {
             assert_eq!(query(prompt).as_deref(), Some(prompt));
         }
         let long = format!("Why does the parser fail? {}", "x1 ".repeat(2000));

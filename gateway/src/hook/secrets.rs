@@ -268,7 +268,10 @@ fn credentials_of_urls(text: &str) -> Vec<Secret> {
         };
         // `http://host:80/a@b` has a port and a path.
         let is_port = path.is_some_and(|path| {
-            path < colon || userinfo[colon + 1..path].bytes().all(|b| b.is_ascii_digit())
+            path < colon
+                || userinfo[colon + 1..path]
+                    .bytes()
+                    .all(|b| b.is_ascii_digit())
         });
         if !is_port && colon + 1 < last && !is_placeholder(&userinfo[colon + 1..]) {
             found.push(Secret {
@@ -291,14 +294,49 @@ enum Name {
 
 /// Names of passwords. They match at the end of an identifier, such as `DB_PASSWORD`.
 const PASSWORDS: &[&str] = &[
-    "password", "passwd", "passphrase", "pwd", "passwort", "pgpassword", "passcode", "pw", "pass",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "passwort",
+    "pgpassword",
+    "passcode",
+    "pw",
+    "pass",
 ];
 /// Names of keys and tokens, compared without `_` and `-`.
 const KEYS: &[&str] = &[
-    "secret", "token", "apikey", "accesskey", "accesskeyid", "secretkey", "secretaccesskey", "secretkeybase", "privatekey", "signingkey",
-    "encryptionkey", "accountkey", "sharedaccesskey", "clientsecret", "authkey", "authtoken", "accesstoken",
-    "refreshtoken", "credential", "credentials", "sessionid", "sessionkey", "masterkey", "deploykey", "licensekey",
-    "connectionstring", "webhooksecret", "secrettoken", "signature", "sig", "auth",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "accesskeyid",
+    "secretkey",
+    "secretaccesskey",
+    "secretkeybase",
+    "privatekey",
+    "signingkey",
+    "encryptionkey",
+    "accountkey",
+    "sharedaccesskey",
+    "clientsecret",
+    "authkey",
+    "authtoken",
+    "accesstoken",
+    "refreshtoken",
+    "credential",
+    "credentials",
+    "sessionid",
+    "sessionkey",
+    "masterkey",
+    "deploykey",
+    "licensekey",
+    "connectionstring",
+    "webhooksecret",
+    "secrettoken",
+    "signature",
+    "sig",
+    "auth",
 ];
 
 fn name_of(identifier: &str) -> Option<Name> {
@@ -314,14 +352,23 @@ fn name_of(identifier: &str) -> Option<Name> {
         .unwrap_or_default()
         .to_ascii_lowercase();
     let is_short = |name: &str| matches!(name, "pw" | "pass" | "sig" | "auth" | "pwd");
-    if PASSWORDS
-        .iter()
-        .any(|name| if is_short(name) { last == *name } else { folded.ends_with(name) })
-    {
+    if PASSWORDS.iter().any(|name| {
+        if is_short(name) {
+            last == *name
+        } else {
+            folded.ends_with(name)
+        }
+    }) {
         return Some(Name::Password);
     }
     KEYS.iter()
-        .any(|name| if is_short(name) { last == *name } else { folded.ends_with(name) })
+        .any(|name| {
+            if is_short(name) {
+                last == *name
+            } else {
+                folded.ends_with(name)
+            }
+        })
         .then_some(Name::Key)
 }
 
@@ -416,13 +463,20 @@ fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>
     let is_secret = given.len() >= 8
         && !is_placeholder(given)
         && given.bytes().all(|b| b.is_ascii_graphic())
-        && (given.bytes().any(|b| b.is_ascii_digit()) && given.bytes().any(|b| b.is_ascii_alphabetic())
+        && (given.bytes().any(|b| b.is_ascii_digit())
+            && given.bytes().any(|b| b.is_ascii_alphabetic())
             || given.ends_with('='));
     is_secret.then_some(value)
 }
 
 /// The value that follows a name, if it may be a secret.
-fn assigned(text: &str, at: usize, name: Name, is_flag: bool, is_in_query: bool) -> Option<Range<usize>> {
+fn assigned(
+    text: &str,
+    at: usize,
+    name: Name,
+    is_flag: bool,
+    is_in_query: bool,
+) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut next = at;
     let is_quoted_name = matches!(bytes.get(next), Some(b'"' | b'\'' | b'`'));
@@ -461,7 +515,10 @@ fn assigned(text: &str, at: usize, name: Name, is_flag: bool, is_in_query: bool)
         next += 1;
     }
     let rest = &text[next..];
-    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
+    let quote = rest
+        .chars()
+        .next()
+        .filter(|c| matches!(c, '"' | '\'' | '`'));
     if let Some(quote) = quote {
         let start = next + 1;
         let line = text[start..].lines().next().unwrap_or_default();
@@ -474,17 +531,27 @@ fn assigned(text: &str, at: usize, name: Name, is_flag: bool, is_in_query: bool)
         return (is_secret && !is_placeholder(value)).then_some(start..start + value.len());
     }
     let end = rest
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>') || c == '&' && is_in_query)
+        .find(|c: char| {
+            c.is_whitespace()
+                || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>')
+                || c == '&' && is_in_query
+        })
         .unwrap_or(rest.len());
     let value = rest[..end].trim_end_matches([')', '.', ']', '}', '\\']);
     if is_placeholder(value) || is_code(value) {
         return None;
     }
-    let ends_line = rest[end..].lines().next().unwrap_or_default().trim().is_empty();
+    let ends_line = rest[end..]
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .is_empty();
     let is_secret = match name {
         Name::Password => {
             value.len() >= 4
-                && (has_mixture(value) || (is_equals && next == after_spaces + 1 && value.len() >= 6 && ends_line))
+                && (has_mixture(value)
+                    || (is_equals && next == after_spaces + 1 && value.len() >= 6 && ends_line))
         }
         Name::Key => value.len() >= 8 && looks_like_key(value) && (is_equals || has_mixture(value)),
     };
@@ -495,7 +562,10 @@ fn assigned(text: &str, at: usize, name: Name, is_flag: bool, is_in_query: bool)
 /// same, so four words or fewer without punctuation are taken for one.
 fn is_sentence(value: &str) -> bool {
     let words = value.split_whitespace().count();
-    words > 5 || words > 1 && (value.contains(['{', '%', ',', ':', '.', '(']) || value.starts_with(char::is_uppercase))
+    words > 5
+        || words > 1
+            && (value.contains(['{', '%', ',', ':', '.', '('])
+                || value.starts_with(char::is_uppercase))
 }
 
 /// A letter and a digit, or a letter and a special character that code does not have there.
@@ -504,7 +574,12 @@ fn has_mixture(value: &str) -> bool {
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
     let special = value
         .bytes()
-        .filter(|b| matches!(b, b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'?' | b'+' | b'~'))
+        .filter(|b| {
+            matches!(
+                b,
+                b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'?' | b'+' | b'~'
+            )
+        })
         .count();
     letters > 0 && (digits > 0 || special > 0) && letters + digits + special >= 4
 }
@@ -513,9 +588,13 @@ fn has_mixture(value: &str) -> bool {
 fn looks_like_key(value: &str) -> bool {
     let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let is_path = value.starts_with(['/', '.', '~']) || value.contains("://") || value.contains('\\');
-    let is_mixed = value.bytes().any(|b| b.is_ascii_uppercase()) && value.bytes().any(|b| b.is_ascii_lowercase());
-    !is_path && letters && (digits >= 2 || is_random(value) || value.len() >= 32 && is_mixed && digits > 0)
+    let is_path =
+        value.starts_with(['/', '.', '~']) || value.contains("://") || value.contains('\\');
+    let is_mixed = value.bytes().any(|b| b.is_ascii_uppercase())
+        && value.bytes().any(|b| b.is_ascii_lowercase());
+    !is_path
+        && letters
+        && (digits >= 2 || is_random(value) || value.len() >= 32 && is_mixed && digits > 0)
 }
 
 /// What examples and configurations have in place of a secret.
@@ -528,23 +607,53 @@ fn is_placeholder(value: &str) -> bool {
         || trimmed.contains("${")
         || trimmed.contains("{{")
         || trimmed.starts_with("removed:")
-        || trimmed.bytes().all(|b| matches!(b, b'x' | b'*' | b'.' | b'-' | b'_' | b'0'))
+        || trimmed
+            .bytes()
+            .all(|b| matches!(b, b'x' | b'*' | b'.' | b'-' | b'_' | b'0'))
         || matches!(
             trimmed,
-            "null" | "none" | "nil" | "true" | "false" | "undefined" | "string" | "str" | "text" | "password"
-                | "secret" | "token" | "required" | "optional" | "changeme" | "redacted" | "example" | "empty"
+            "null"
+                | "none"
+                | "nil"
+                | "true"
+                | "false"
+                | "undefined"
+                | "string"
+                | "str"
+                | "text"
+                | "password"
+                | "secret"
+                | "token"
+                | "required"
+                | "optional"
+                | "changeme"
+                | "redacted"
+                | "example"
+                | "empty"
         )
-        || ["your", "example", "placeholder", "my-", "process.env", "os.environ", "env."]
-            .iter()
-            .any(|start| trimmed.starts_with(start))
+        || [
+            "your",
+            "example",
+            "placeholder",
+            "my-",
+            "process.env",
+            "os.environ",
+            "env.",
+        ]
+        .iter()
+        .any(|start| trimmed.starts_with(start))
 }
 
 /// An expression or a type, not a literal.
 fn is_code(value: &str) -> bool {
-    value.contains(['(', '[', '{', '|']) || value.contains("::") || value.contains("->") || value.starts_with(['&', '/', '-', '@'])
-        || (value.contains('.') && value.split('.').all(|part| {
-            !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
-        }))
+    value.contains(['(', '[', '{', '|'])
+        || value.contains("::")
+        || value.contains("->")
+        || value.starts_with(['&', '/', '-', '@'])
+        || (value.contains('.')
+            && value.split('.').all(|part| {
+                !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+            }))
 }
 
 /// Whether the characters change class as often as in random text. Words in camelCase and snake_case change less.
@@ -571,13 +680,35 @@ fn is_random(value: &str) -> bool {
 
 /// Words beside which a random string, or a quoted one, is a secret.
 const WORDS: &[&str] = &[
-    "password", "passwords", "passphrase", "passwd", "pwd", "passcode", "secret", "token", "credential", "credentials",
-    "apikey", "bearer", "pin",
+    "password",
+    "passwords",
+    "passphrase",
+    "passwd",
+    "pwd",
+    "passcode",
+    "secret",
+    "token",
+    "credential",
+    "credentials",
+    "apikey",
+    "bearer",
+    "pin",
 ];
 /// Words that make a following `key` one of these.
 const BEFORE_KEY: &[&str] = &[
-    "api", "access", "secret", "private", "signing", "encryption", "deploy", "master", "license", "account", "service",
-    "auth", "ssh",
+    "api",
+    "access",
+    "secret",
+    "private",
+    "signing",
+    "encryption",
+    "deploy",
+    "master",
+    "license",
+    "account",
+    "service",
+    "auth",
+    "ssh",
 ];
 /// How many words after such a word a string is beside it.
 const BESIDE: usize = 7;
@@ -592,7 +723,9 @@ fn beside_words(text: &str) -> Vec<Secret> {
         let mut before = String::new();
         let mut copula = false;
         for (start, raw) in words(line) {
-            let inner = raw.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '!' | '#' | '$' | '+' | '/' | '='));
+            let inner = raw.trim_matches(|c: char| {
+                !c.is_alphanumeric() && !matches!(c, '!' | '#' | '$' | '+' | '/' | '=')
+            });
             let inner_start = start + (inner.as_ptr() as usize - raw.as_ptr() as usize);
             let folded = inner.to_ascii_lowercase();
             let is_key_word = WORDS.contains(&folded.as_str())
@@ -603,9 +736,15 @@ fn beside_words(text: &str) -> Vec<Secret> {
                 copula = false;
             } else if near > 0 {
                 near -= 1;
-                let is_quoted = raw.starts_with(['"', '\'', '`']) && raw.trim_end_matches(['.', ',', ';', ')']).ends_with(['"', '\'', '`']);
+                let is_quoted = raw.starts_with(['"', '\'', '`'])
+                    && raw
+                        .trim_end_matches(['.', ',', ';', ')'])
+                        .ends_with(['"', '\'', '`']);
                 let is_next = near + 1 == BESIDE;
-                let (letters, digits) = (inner.bytes().any(|b| b.is_ascii_alphabetic()), inner.bytes().filter(u8::is_ascii_digit).count());
+                let (letters, digits) = (
+                    inner.bytes().any(|b| b.is_ascii_alphabetic()),
+                    inner.bytes().filter(u8::is_ascii_digit).count(),
+                );
                 let is_secret = inner.len() >= 16 && is_random(inner)
                     // `password s0mePass`, as in .netrc.
                     || is_next && is_password && inner.len() >= 6 && letters && digits > 0 && !is_code(inner)
@@ -621,7 +760,10 @@ fn beside_words(text: &str) -> Vec<Secret> {
                     });
                     copula = false;
                 }
-                if matches!(folded.as_str(), "is" | "was" | "to" | "=" | "ist" | "now") || raw.ends_with(':') || matches!(raw, "=" | ":" | "->") {
+                if matches!(folded.as_str(), "is" | "was" | "to" | "=" | "ist" | "now")
+                    || raw.ends_with(':')
+                    || matches!(raw, "=" | ":" | "->")
+                {
                     copula = true;
                 }
             }

@@ -168,7 +168,11 @@ impl State {
         self.held("projects", &[agent, project])
     }
 
-    fn held<T: Default + DeserializeOwned>(&self, part: &str, name: &[&str]) -> io::Result<Held<T>> {
+    fn held<T: Default + DeserializeOwned>(
+        &self,
+        part: &str,
+        name: &[&str],
+    ) -> io::Result<Held<T>> {
         let path = self
             .directory
             .join(part)

@@ -24,7 +24,10 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         .waiting()
         .map_err(|error| format!("{}: {error}", state.directory().display()))?;
     let sent = state.sent();
-    let capture = match (captures(args.settings.capture, &target), place.ignored.is_whole_project()) {
+    let capture = match (
+        captures(args.settings.capture, &target),
+        place.ignored.is_whole_project(),
+    ) {
         (_, true) => "off: this directory is excluded".to_owned(),
         (Ok(()), false) => "on".to_owned(),
         (Err(reason), false) => format!("off: {reason}"),
@@ -45,8 +48,14 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         ("capture", capture),
         ("recall", recall.to_owned()),
         ("state", state.directory().display().to_string()),
-        ("waiting", format!("{} messages, {bytes} bytes", waiting.len())),
-        ("sent", format!("{} messages, as far as the log goes back", sent.len())),
+        (
+            "waiting",
+            format!("{} messages, {bytes} bytes", waiting.len()),
+        ),
+        (
+            "sent",
+            format!("{} messages, as far as the log goes back", sent.len()),
+        ),
     ];
     for (label, value) in rows {
         let _ = writeln!(text, "{label:8} {value}");

@@ -42,7 +42,10 @@ pub fn read(path: &Path) -> io::Result<Vec<Said>> {
         let Ok(record) = serde_json::from_slice::<Value>(&line?) else {
             continue;
         };
-        if record["isSidechain"] == true || record["isMeta"] == true || record["isCompactSummary"] == true {
+        if record["isSidechain"] == true
+            || record["isMeta"] == true
+            || record["isCompactSummary"] == true
+        {
             continue;
         }
         match record["type"].as_str() {
@@ -120,7 +123,9 @@ impl Turn {
             self.text.push_str(&text);
         }
         message.clone_into(&mut self.message);
-        self.model = model.filter(|model| !model.starts_with('<')).map(str::to_owned);
+        self.model = model
+            .filter(|model| !model.starts_with('<'))
+            .map(str::to_owned);
     }
 
     fn end(&mut self) -> Option<Said> {
@@ -141,9 +146,11 @@ fn is_typed(record: &Value) -> bool {
     let source = record["promptSource"].as_str().unwrap_or_default();
     let turn = record["turnOrigin"].as_str().unwrap_or_default();
     let is_scheduled = |text: &str| {
-        ["cron", "loop", "schedule", "wakeup", "task", "agent", "teammate"]
-            .iter()
-            .any(|word| text.to_ascii_lowercase().contains(word))
+        [
+            "cron", "loop", "schedule", "wakeup", "task", "agent", "teammate",
+        ]
+        .iter()
+        .any(|word| text.to_ascii_lowercase().contains(word))
     };
     origin.is_none_or(|origin| origin == "human") && !is_scheduled(source) && !is_scheduled(turn)
 }
@@ -194,7 +201,14 @@ mod tests {
             .into_iter()
             .map(|said| (said.prompt_id, said.is_user, said.text))
             .collect();
-        let expected = [("p1", true, "First?"), ("p1", false, "It is 7.\n\nReally."), ("p6", true, "Second?")];
-        assert_eq!(said, expected.map(|(id, is_user, text)| (id.to_owned(), is_user, text.to_owned())));
+        let expected = [
+            ("p1", true, "First?"),
+            ("p1", false, "It is 7.\n\nReally."),
+            ("p6", true, "Second?"),
+        ];
+        assert_eq!(
+            said,
+            expected.map(|(id, is_user, text)| (id.to_owned(), is_user, text.to_owned()))
+        );
     }
 }

@@ -17,8 +17,10 @@ const TIMEOUT_S: u32 = 5;
 /// A sentence if the file cannot be read, parsed or written.
 pub fn run(args: &InstallArgs) -> Result<(), String> {
     if args.print {
-        let groups = Event::ALL.map(|event| Ok((event.name().to_owned(), json!([group(args, event)?]))));
-        let groups: serde_json::Map<String, Value> = groups.into_iter().collect::<Result<_, String>>()?;
+        let groups =
+            Event::ALL.map(|event| Ok((event.name().to_owned(), json!([group(args, event)?]))));
+        let groups: serde_json::Map<String, Value> =
+            groups.into_iter().collect::<Result<_, String>>()?;
         return say(&super::pretty(&json!({ "hooks": groups })));
     }
     let file = settings_file()?;
@@ -28,22 +30,33 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     for event in Event::ALL {
         let path = ["hooks", event.name()];
         if args.uninstall {
-            if let Some(without) = jsonc::remove_elements(&after, &path, is_ours).map_err(unreadable)? {
+            if let Some(without) =
+                jsonc::remove_elements(&after, &path, is_ours).map_err(unreadable)?
+            {
                 after = without;
             }
         } else {
-            after = jsonc::set_element(&after, &path, is_ours, &group(args, event)?).map_err(unreadable)?;
+            after = jsonc::set_element(&after, &path, is_ours, &group(args, event)?)
+                .map_err(unreadable)?;
         }
     }
     if after == before {
-        let state = if args.uninstall { "has no hooks of this program" } else { "already has these hooks" };
+        let state = if args.uninstall {
+            "has no hooks of this program"
+        } else {
+            "already has these hooks"
+        };
         return say(&format!("{} {state}", file.display()));
     }
     if args.dry_run {
         return say(&difference(&file, &before, &after));
     }
     let saved = write(&file, &before, &after)?;
-    let did = if args.uninstall { "removed from" } else { "added to" };
+    let did = if args.uninstall {
+        "removed from"
+    } else {
+        "added to"
+    };
     say(&format!(
         "the hooks were {did} {}{saved}; `context-gateway hook status` shows what they do",
         file.display()
@@ -74,14 +87,20 @@ fn is_ours(group: &Value) -> bool {
     hooks.is_some_and(|hooks| {
         let is_ours = |hook: &Value| {
             let command = hook["command"].as_str().unwrap_or_default();
-            command.contains("context-gateway") && command.contains(" hook ") && command.contains(" claude ")
+            command.contains("context-gateway")
+                && command.contains(" hook ")
+                && command.contains(" claude ")
         };
         !hooks.is_empty() && hooks.iter().all(is_ours)
     })
 }
 
 fn settings_file() -> Result<PathBuf, String> {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let given = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let directory = given("CLAUDE_CONFIG_DIR").or_else(|| Some(given("HOME")?.join(".claude")));
     Ok(directory.ok_or("HOME is not set")?.join("settings.json"))
 }

@@ -67,7 +67,11 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
         let output = fire(&home, arguments, input, &all);
         let stderr = said(&output.stderr);
         let what = format!("{arguments:?} {settings:?}: {stderr}");
-        assert_eq!((output.status.code(), said(&output.stdout).as_str()), (Some(0), ""), "{what}");
+        assert_eq!(
+            (output.status.code(), said(&output.stdout).as_str()),
+            (Some(0), ""),
+            "{what}"
+        );
         let is_sse = settings.iter().any(|(name, _)| *name == "MCP_TRANSPORT");
         assert_eq!(stderr.lines().count(), usize::from(!is_sse), "{what}");
     }
@@ -79,7 +83,15 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
         fake.behave(behaviour.clone());
         let output = fire(&home, prompt, &good, &[("CONTEXT_BACKEND", &backend)]);
         let stderr = said(&output.stderr);
-        assert_eq!((output.status.code(), said(&output.stdout).as_str(), stderr.lines().count()), (Some(0), "", 1), "{behaviour:?}: {stderr}");
+        assert_eq!(
+            (
+                output.status.code(),
+                said(&output.stdout).as_str(),
+                stderr.lines().count()
+            ),
+            (Some(0), "", 1),
+            "{behaviour:?}: {stderr}"
+        );
     }
 }
 
@@ -99,26 +111,67 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
         let output = fire(&home, &["hook", "claude", event], &input.to_string(), &all);
         assert_eq!(said(&output.stderr), "");
     };
-    let stored = || fake.seen().iter().filter(|seen| seen.operation == "store_context").count();
+    let stored = || {
+        fake.seen()
+            .iter()
+            .filter(|seen| seen.operation == "store_context")
+            .count()
+    };
     let question = |n: usize| json!({"prompt_id": format!("p{n}"), "prompt": "Check the deploy of the parser."});
-    send("UserPromptSubmit", json!({"agent_id": "a", "prompt": "Search the parser."}), &[]);
-    send("UserPromptSubmit", json!({"prompt": "<task-notification>parser</task-notification>"}), &[]);
-    send("Stop", json!({"session_crons": [{"id": "c", "prompt": "Check the deploy of the parser."}]}), &[]);
+    send(
+        "UserPromptSubmit",
+        json!({"agent_id": "a", "prompt": "Search the parser."}),
+        &[],
+    );
+    send(
+        "UserPromptSubmit",
+        json!({"prompt": "<task-notification>parser</task-notification>"}),
+        &[],
+    );
+    send(
+        "Stop",
+        json!({"session_crons": [{"id": "c", "prompt": "Check the deploy of the parser."}]}),
+        &[],
+    );
     send("UserPromptSubmit", question(1), &[]);
     assert_eq!(stored(), 0);
-    send("UserPromptSubmit", json!({"prompt_id": "p2", "prompt": "Parser?"}), &[("CONTEXT_HOOK_CAPTURE", "off")]);
+    send(
+        "UserPromptSubmit",
+        json!({"prompt_id": "p2", "prompt": "Parser?"}),
+        &[("CONTEXT_HOOK_CAPTURE", "off")],
+    );
     let here = project.to_str().unwrap();
-    send("UserPromptSubmit", json!({"prompt_id": "p3", "prompt": "Parser?"}), &[("CONTEXT_HOOK_EXCLUDE", here)]);
+    send(
+        "UserPromptSubmit",
+        json!({"prompt_id": "p3", "prompt": "Parser?"}),
+        &[("CONTEXT_HOOK_EXCLUDE", here)],
+    );
     // Without a repository the root is the directory in which the agent works.
     std::fs::write(project.join(".contextignore"), "private/\n").unwrap();
-    send("UserPromptSubmit", json!({"prompt_id": "p4", "prompt": "Read private/keys.md about the parser."}), &[]);
+    send(
+        "UserPromptSubmit",
+        json!({"prompt_id": "p4", "prompt": "Read private/keys.md about the parser."}),
+        &[],
+    );
     assert_eq!(stored(), 0);
-    send("UserPromptSubmit", json!({"prompt_id": "p5", "prompt": "Parser?"}), &[]);
+    send(
+        "UserPromptSubmit",
+        json!({"prompt_id": "p5", "prompt": "Parser?"}),
+        &[],
+    );
     assert_eq!(stored(), 1);
     std::fs::write(project.join(".contextignore"), "*\n").unwrap();
     let before = fake.seen().len();
-    send("UserPromptSubmit", json!({"prompt_id": "p6", "prompt": "Parser?"}), &[]);
-    assert_eq!(fake.seen().len(), before, "an excluded project sends nothing at all");
+    send(
+        "UserPromptSubmit",
+        json!({"prompt_id": "p6", "prompt": "Parser?"}),
+        &[],
+    );
+    assert_eq!(
+        fake.seen().len(),
+        before,
+        "an excluded project sends nothing at all"
+    );
 }
 
 #[test]
@@ -128,16 +181,26 @@ fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
     // TEST-NET-1 (RFC 5737) reaches nothing.
     let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
     let kept = || {
-        let directory = home.path().join(".local/state/context-service/hooks/waiting");
+        let directory = home
+            .path()
+            .join(".local/state/context-service/hooks/waiting");
         std::fs::read_dir(directory).map_or(0, Iterator::count)
     };
     fire(&home, &["hook", "claude", "Stop"], &input, &[remote]);
     assert_eq!(kept(), 0);
-    fire(&home, &["hook", "claude", "Stop"], &input, &[remote, ("CONTEXT_HOOK_CAPTURE", "on")]);
+    fire(
+        &home,
+        &["hook", "claude", "Stop"],
+        &input,
+        &[remote, ("CONTEXT_HOOK_CAPTURE", "on")],
+    );
     assert_eq!(kept(), 1);
     let output = fire(&home, &["hook", "status"], "", &[remote]);
     let status = said(&output.stdout);
-    assert!(status.contains("off: CONTEXT_BACKEND is another machine") && status.contains("1 messages"), "{status}");
+    assert!(
+        status.contains("off: CONTEXT_BACKEND is another machine") && status.contains("1 messages"),
+        "{status}"
+    );
 }
 
 /// Characters of a random token.
@@ -145,7 +208,11 @@ fn random(random: &mut Random, alphabet: &str, length: usize) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     // A token without a digit would be a rare word; issuers' tokens of this length have one.
     let mut token: String = (1..length).map(|_| *random.pick(&alphabet)).collect();
-    let digits: Vec<char> = alphabet.iter().copied().filter(char::is_ascii_digit).collect();
+    let digits: Vec<char> = alphabet
+        .iter()
+        .copied()
+        .filter(char::is_ascii_digit)
+        .collect();
     token.push(*random.pick(&digits));
     token
 }
@@ -167,35 +234,90 @@ fn planted() -> Vec<(String, String)> {
             lines.push((format!("{around}{before}{secret}{after}"), secret));
         };
         plant(random(r, ALNUM, 36), "the clone uses ghp_", " now");
-        plant(format!("{}_{}", random(r, ALNUM, 22), random(r, ALNUM, 40)), "github_pat_", "");
+        plant(
+            format!("{}_{}", random(r, ALNUM, 22), random(r, ALNUM, 40)),
+            "github_pat_",
+            "",
+        );
         plant(random(r, ALNUM, 20), "glpat-", ".");
         plant(random(r, UPPER, 16), ["AKIA", "ASIA"][n % 2], " is the id");
         plant(random(r, ALNUM, 40), "aws_secret_access_key = ", "");
-        plant(format!("{}-{}", random(r, "0123456789", 12), random(r, ALNUM, 24)), ["xoxb-", "xoxp-"][n % 2], "");
-        plant(random(r, ALNUM, 24), ["sk_live_", "rk_live_", "sk_test_"][n % 3], "\"");
+        plant(
+            format!("{}-{}", random(r, "0123456789", 12), random(r, ALNUM, 24)),
+            ["xoxb-", "xoxp-"][n % 2],
+            "",
+        );
+        plant(
+            random(r, ALNUM, 24),
+            ["sk_live_", "rk_live_", "sk_test_"][n % 3],
+            "\"",
+        );
         plant(random(r, ALNUM, 35), "AIza", "&x=1");
-        plant(random(r, ALNUM, 48), ["sk-", "sk-proj-", "sk-ant-api03-"][n % 3], "");
+        plant(
+            random(r, ALNUM, 48),
+            ["sk-", "sk-proj-", "sk-ant-api03-"][n % 3],
+            "",
+        );
         plant(random(r, ALNUM, 36), "//registry/:_authToken=npm_", "");
         plant(random(r, ALNUM, 100), "pypi-AgEIcHlwaS5vcmc", "");
-        plant(format!("{}.{}", random(r, ALNUM, 60), random(r, ALNUM, 43)), "eyJhbGciOiJIUzI1NiJ9.eyJ", "");
-        plant(random(r, PASSWORD, 12), ["https://deploy:", "postgres://app:", "redis://:"][n % 3], "@host.example/db");
-        plant(random(r, PASSWORD, 14), ["password=", "DB_PASSWORD=", "passwd: ", "--password "][n % 4], "");
-        plant(random(r, PASSWORD, 14), ["\"password\": \"", "password = '", "pwd: \""][n % 3], ["\"", "'", "\""][n % 3]);
-        plant(random(r, PASSWORD, 10), "the password for the staging host is ", " by the way");
-        plant(random(r, ALNUM, 40), ["Authorization: Bearer ", "authorization: bearer "][n % 2], "");
-        plant(random(r, HEX, 32), ["api_key: ", "API_KEY=", "client_secret=", "our api key is "][n % 4], "");
-        plant(random(r, ALNUM, 32), ["the token: ", "secret = ", "the secret is "][n % 3], " (keep it)");
+        plant(
+            format!("{}.{}", random(r, ALNUM, 60), random(r, ALNUM, 43)),
+            "eyJhbGciOiJIUzI1NiJ9.eyJ",
+            "",
+        );
+        plant(
+            random(r, PASSWORD, 12),
+            ["https://deploy:", "postgres://app:", "redis://:"][n % 3],
+            "@host.example/db",
+        );
+        plant(
+            random(r, PASSWORD, 14),
+            ["password=", "DB_PASSWORD=", "passwd: ", "--password "][n % 4],
+            "",
+        );
+        plant(
+            random(r, PASSWORD, 14),
+            ["\"password\": \"", "password = '", "pwd: \""][n % 3],
+            ["\"", "'", "\""][n % 3],
+        );
+        plant(
+            random(r, PASSWORD, 10),
+            "the password for the staging host is ",
+            " by the way",
+        );
+        plant(
+            random(r, ALNUM, 40),
+            ["Authorization: Bearer ", "authorization: bearer "][n % 2],
+            "",
+        );
+        plant(
+            random(r, HEX, 32),
+            ["api_key: ", "API_KEY=", "client_secret=", "our api key is "][n % 4],
+            "",
+        );
+        plant(
+            random(r, ALNUM, 32),
+            ["the token: ", "secret = ", "the secret is "][n % 3],
+            " (keep it)",
+        );
         let body: Vec<String> = (0..4).map(|_| random(r, ALNUM, 64)).collect();
         let label = ["RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY"][n % 3];
         let break_ = ["\n", "\\n"][n % 2];
-        plant(body.join(break_), &format!("-----BEGIN {label}-----{break_}"), &format!("{break_}-----END {label}-----"));
+        plant(
+            body.join(break_),
+            &format!("-----BEGIN {label}-----{break_}"),
+            &format!("{break_}-----END {label}-----"),
+        );
     }
     lines
 }
 
 /// Whether a text has a part of the secret: eight characters in a row.
 fn leaks(text: &str, secret: &str) -> bool {
-    secret.as_bytes().windows(8).any(|part| text.contains(std::str::from_utf8(part).unwrap()))
+    secret
+        .as_bytes()
+        .windows(8)
+        .any(|part| text.contains(std::str::from_utf8(part).unwrap()))
 }
 
 #[test]
@@ -207,23 +329,54 @@ fn of_two_hundred_planted_secrets_none_stays_in_the_text() {
         .filter(|(line, secret)| leaks(&redact(line).text, secret))
         .map(|(line, _)| format!("{line} → {}", redact(line).text))
         .collect();
-    assert!(missed.is_empty(), "{} of 200:\n{}", missed.len(), missed.join("\n"));
+    assert!(
+        missed.is_empty(),
+        "{} of 200:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
 }
 
 #[test]
 fn at_most_two_in_a_hundred_ordinary_lines_are_altered() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let files = [
-        "docs/keys.md", "docs/configuration.md", "docs/operations.md", "docs/gateway.md", "tests/retrieval/data/team-chat.jsonl",
-        "tests/retrieval/data/notes.jsonl", "clients/typescript/package.json", "gateway/src/key_file.rs", "services/oidc/src/lib.rs",
+        "docs/keys.md",
+        "docs/configuration.md",
+        "docs/operations.md",
+        "docs/gateway.md",
+        "tests/retrieval/data/team-chat.jsonl",
+        "tests/retrieval/data/notes.jsonl",
+        "clients/typescript/package.json",
+        "gateway/src/key_file.rs",
+        "services/oidc/src/lib.rs",
         "services/server/src/write_context.rs",
     ];
-    let text: Vec<String> = files.iter().filter_map(|file| std::fs::read_to_string(root.join(file)).ok()).collect();
-    let lines: Vec<&str> = text.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty()).collect();
-    let sample: Vec<&&str> = lines.iter().step_by((lines.len() / 2000).max(1)).take(2000).collect();
+    let text: Vec<String> = files
+        .iter()
+        .filter_map(|file| std::fs::read_to_string(root.join(file)).ok())
+        .collect();
+    let lines: Vec<&str> = text
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let sample: Vec<&&str> = lines
+        .iter()
+        .step_by((lines.len() / 2000).max(1))
+        .take(2000)
+        .collect();
     assert!(sample.len() > 1500, "{} lines", sample.len());
-    let altered: Vec<_> = sample.iter().filter(|line| redact(line).removed > 0).collect();
-    assert!(altered.len() * 50 <= sample.len(), "{} of {}: {altered:#?}", altered.len(), sample.len());
+    let altered: Vec<_> = sample
+        .iter()
+        .filter(|line| redact(line).removed > 0)
+        .collect();
+    assert!(
+        altered.len() * 50 <= sample.len(),
+        "{} of {}: {altered:#?}",
+        altered.len(),
+        sample.len()
+    );
     // Redacting twice changes nothing more.
     for (line, _) in planted() {
         let once = redact(&line).text;
@@ -252,7 +405,10 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
     let fake = Fake::default();
     let (socket, mut server) = fake.serve(home.path());
     let backend = format!("unix:{}", socket.display());
-    let settings = [("CONTEXT_BACKEND", backend.as_str()), ("CONTEXT_HOOK_STATE", state.to_str().unwrap())];
+    let settings = [
+        ("CONTEXT_BACKEND", backend.as_str()),
+        ("CONTEXT_HOOK_STATE", state.to_str().unwrap()),
+    ];
     let planted = planted();
     let mut stderr = String::new();
     for (n, lines) in planted.chunks(10).enumerate() {
@@ -262,14 +418,26 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
         }
         let text: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
         let text = format!("About the parser:\n{}", text.join("\n"));
-        for (event, name) in [("UserPromptSubmit", "prompt"), ("Stop", "last_assistant_message")] {
+        for (event, name) in [
+            ("UserPromptSubmit", "prompt"),
+            ("Stop", "last_assistant_message"),
+        ] {
             let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": format!("p{n}"), name: text});
-            let output = fire(&home, &["hook", "claude", event], &input.to_string(), &settings);
+            let output = fire(
+                &home,
+                &["hook", "claude", event],
+                &input.to_string(),
+                &settings,
+            );
             assert_eq!(output.status.code(), Some(0));
             stderr.push_str(&said(&output.stderr));
         }
     }
-    let requests: Vec<String> = fake.seen().iter().map(|seen| seen.request.to_string()).collect();
+    let requests: Vec<String> = fake
+        .seen()
+        .iter()
+        .map(|seen| seen.request.to_string())
+        .collect();
     let sent = requests.join("\n");
     let kept = files_below(&state);
     assert!(sent.contains("About the parser") && kept.contains("About the parser"));
@@ -290,7 +458,15 @@ fn hooks_are_installed_beside_others_and_removed_without_a_trace() {
     std::fs::write(&file, original).unwrap();
     let read = || std::fs::read_to_string(&file).unwrap();
     let install = |more: &[&str]| {
-        let mut arguments = vec!["install", "claude", "--file", home.path().join("mcp.json").to_str().unwrap()].iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let mut arguments = vec![
+            "install",
+            "claude",
+            "--file",
+            home.path().join("mcp.json").to_str().unwrap(),
+        ]
+        .iter()
+        .map(|s| (*s).to_owned())
+        .collect::<Vec<_>>();
         arguments.extend(more.iter().map(|s| (*s).to_owned()));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let output = fire(&home, &arguments, "", &[]);
@@ -300,18 +476,48 @@ fn hooks_are_installed_beside_others_and_removed_without_a_trace() {
     let diff = install(&["--hooks", "--dry-run"]);
     assert_eq!(read(), original);
     assert!(!home.path().join("mcp.json").exists());
-    assert!(diff.contains("+++ ") && diff.contains("hook claude UserPromptSubmit") && !diff.contains("\n-  \"model\""), "{diff}");
+    assert!(
+        diff.contains("+++ ")
+            && diff.contains("hook claude UserPromptSubmit")
+            && !diff.contains("\n-  \"model\""),
+        "{diff}"
+    );
     install(&["--hooks", "--db-path", "/data/it's.db"]);
     let installed = read();
     assert!(installed.contains("// mine") && installed.contains("say done"));
-    for event in ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"] {
-        assert!(installed.contains(&format!("hook --db-path '/data/it'\\\\''s.db' claude {event}\"")), "{installed}");
+    for event in [
+        "SessionStart",
+        "UserPromptSubmit",
+        "Stop",
+        "PreCompact",
+        "SessionEnd",
+    ] {
+        assert!(
+            installed.contains(&format!(
+                "hook --db-path '/data/it'\\\\''s.db' claude {event}\""
+            )),
+            "{installed}"
+        );
     }
-    assert!(!home.path().join(".claude/settings.json.before-context-gateway").metadata().unwrap().permissions().readonly());
-    assert!(install(&["--hooks", "--db-path", "/data/it's.db"]).contains("already has these hooks"));
+    assert!(
+        !home
+            .path()
+            .join(".claude/settings.json.before-context-gateway")
+            .metadata()
+            .unwrap()
+            .permissions()
+            .readonly()
+    );
+    assert!(
+        install(&["--hooks", "--db-path", "/data/it's.db"]).contains("already has these hooks")
+    );
     assert_eq!(read(), installed, "installing twice changes nothing");
     install(&["--hooks"]);
-    assert_eq!(read().matches("hook claude Stop").count(), 1, "other settings replace the hooks");
+    assert_eq!(
+        read().matches("hook claude Stop").count(),
+        1,
+        "other settings replace the hooks"
+    );
     let diff = install(&["--uninstall", "--dry-run"]);
     assert!(diff.contains("hook claude Stop"), "{diff}");
     install(&["--uninstall"]);

@@ -9,6 +9,7 @@ mod fake;
 mod hooks;
 mod http;
 mod local;
+mod recall;
 mod session;
 mod settings;
 mod stdio;

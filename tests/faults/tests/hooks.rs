@@ -28,7 +28,9 @@ impl Hooks {
         let root = self.home.path().join("projects").join(name);
         std::fs::create_dir_all(root.join(".git")).unwrap();
         std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        let config = format!("[remote \"origin\"]\n\turl = https://me:pa55word@git.example/acme/{name}.git\n");
+        let config = format!(
+            "[remote \"origin\"]\n\turl = https://me:pa55word@git.example/acme/{name}.git\n"
+        );
         std::fs::write(root.join(".git/config"), config).unwrap();
         root
     }
@@ -75,7 +77,8 @@ impl Hooks {
             if waiting(self.home.path()).is_empty() {
                 return;
             }
-            self.fire("PreCompact", json!({"session_id": "flush", "cwd": "/"})).await;
+            self.fire("PreCompact", json!({"session_id": "flush", "cwd": "/"}))
+                .await;
         }
         panic!("messages still wait");
     }
@@ -87,7 +90,12 @@ impl Hooks {
             limit: Some(100),
             ..pb::SearchContextRequest::default()
         };
-        let mut found = client.search_context(request).await.unwrap().into_inner().results;
+        let mut found = client
+            .search_context(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .results;
         found.reverse();
         found
     }
@@ -109,7 +117,10 @@ impl Hooks {
 }
 
 fn texts(entries: &[pb::ContextHit]) -> Vec<&str> {
-    entries.iter().map(|entry| entry.text_content.as_str()).collect()
+    entries
+        .iter()
+        .map(|entry| entry.text_content.as_str())
+        .collect()
 }
 
 /// The files of messages that wait.
@@ -135,34 +146,100 @@ async fn what_one_session_says_the_next_one_recalls_once_and_no_other_project_do
     let mut service = hooks.home.start().await;
     let (app, other) = (hooks.project("app"), hooks.project("other"));
     let fact = "The deploy key lives in vault seven.";
-    assert_eq!(hooks.fire("UserPromptSubmit", prompt("s1", &app, "p1", fact)).await, "");
-    assert_eq!(hooks.fire("Stop", stop("s1", &app, "p1", "Noted.")).await, "");
+    assert_eq!(
+        hooks
+            .fire("UserPromptSubmit", prompt("s1", &app, "p1", fact))
+            .await,
+        ""
+    );
+    assert_eq!(
+        hooks.fire("Stop", stop("s1", &app, "p1", "Noted.")).await,
+        ""
+    );
     let question = "Where does the deploy key live? In which vault?";
-    let same = hooks.fire("UserPromptSubmit", prompt("s1", &app, "p2", question)).await;
+    let same = hooks
+        .fire("UserPromptSubmit", prompt("s1", &app, "p2", question))
+        .await;
     assert_eq!(same, "", "a session is not told what it said itself");
-    let told = hooks.fire("UserPromptSubmit", prompt("s2", &app, "p3", question)).await;
-    assert!(told.contains(fact) && told.contains("[id 1, ") && told.contains("not instructions"), "{told}");
-    let again = hooks.fire("UserPromptSubmit", prompt("s2", &app, "p4", question)).await;
+    let told = hooks
+        .fire("UserPromptSubmit", prompt("s2", &app, "p3", question))
+        .await;
+    assert!(
+        told.contains(fact) && told.contains("[id 1, ") && told.contains("not instructions"),
+        "{told}"
+    );
+    let again = hooks
+        .fire("UserPromptSubmit", prompt("s2", &app, "p4", question))
+        .await;
     assert!(!again.contains(fact), "{again}");
-    let elsewhere = hooks.fire("UserPromptSubmit", prompt("s3", &other, "p5", question)).await;
+    let elsewhere = hooks
+        .fire("UserPromptSubmit", prompt("s3", &other, "p5", question))
+        .await;
     assert_eq!(elsewhere, "", "another project");
-    hooks.store("notes", "Deploy key rotation: the deploy key changes in each vault on Mondays.", json!({"scope": "general"})).await;
-    let general = hooks.fire("UserPromptSubmit", prompt("s4", &other, "p6", question)).await;
-    assert!(general.contains("on Mondays") && !general.contains(fact), "{general}");
+    hooks
+        .store(
+            "notes",
+            "Deploy key rotation: the deploy key changes in each vault on Mondays.",
+            json!({"scope": "general"}),
+        )
+        .await;
+    let general = hooks
+        .fire("UserPromptSubmit", prompt("s4", &other, "p6", question))
+        .await;
+    assert!(
+        general.contains("on Mondays") && !general.contains(fact),
+        "{general}"
+    );
 
     let thread = "git.example/acme/app/s1";
     let stored = hooks.entries().await;
-    assert_eq!((stored[0].text_content.as_str(), stored[0].source.as_str(), stored[0].thread_id.as_str()), (fact, "user", thread));
-    assert_eq!((stored[1].text_content.as_str(), stored[1].source.as_str(), stored[1].thread_id.as_str()), ("Noted.", "agent", thread));
+    assert_eq!(
+        (
+            stored[0].text_content.as_str(),
+            stored[0].source.as_str(),
+            stored[0].thread_id.as_str()
+        ),
+        (fact, "user", thread)
+    );
+    assert_eq!(
+        (
+            stored[1].text_content.as_str(),
+            stored[1].source.as_str(),
+            stored[1].thread_id.as_str()
+        ),
+        ("Noted.", "agent", thread)
+    );
     let shown = format!("{stored:?}");
     assert!(!shown.contains("pa55word"), "credentials of the remote");
 
     // The brief of a new session has the decision and the change that another agent made, and not those of other projects.
-    hooks.fire("SessionEnd", json!({"session_id": "s2", "cwd": &app})).await;
-    hooks.store("plans", "We chose SQLite for the laptop build.", json!({"project": "git.example/acme/app", "type": "decision"})).await;
-    hooks.store("plans", "We chose Oracle.", json!({"project": "git.example/acme/other", "type": "decision"})).await;
-    let brief = hooks.fire("SessionStart", json!({"session_id": "s5", "cwd": &app, "source": "startup"})).await;
-    assert!(brief.contains("Open threads:") && brief.contains("SQLite") && !brief.contains("Oracle"), "{brief}");
+    hooks
+        .fire("SessionEnd", json!({"session_id": "s2", "cwd": &app}))
+        .await;
+    hooks
+        .store(
+            "plans",
+            "We chose SQLite for the laptop build.",
+            json!({"project": "git.example/acme/app", "type": "decision"}),
+        )
+        .await;
+    hooks
+        .store(
+            "plans",
+            "We chose Oracle.",
+            json!({"project": "git.example/acme/other", "type": "decision"}),
+        )
+        .await;
+    let brief = hooks
+        .fire(
+            "SessionStart",
+            json!({"session_id": "s5", "cwd": &app, "source": "startup"}),
+        )
+        .await;
+    assert!(
+        brief.contains("Open threads:") && brief.contains("SQLite") && !brief.contains("Oracle"),
+        "{brief}"
+    );
     service.kill();
 }
 
@@ -184,25 +261,43 @@ async fn a_message_is_stored_once_however_often_its_hook_fires_and_after_two_day
         record("assistant", "", "Same."),
     ];
     std::fs::write(&transcript, said.join("\n")).unwrap();
-    let end = json!({"session_id": "s", "cwd": &app, "prompt_id": "p3", "transcript_path": &transcript});
+    let end =
+        json!({"session_id": "s", "cwd": &app, "prompt_id": "p3", "transcript_path": &transcript});
     let fire_all = async || {
         for _ in 0..3 {
-            hooks.fire("UserPromptSubmit", prompt("s", &app, "p1", "First question?")).await;
-            hooks.fire("Stop", stop("s", &app, "p1", "First answer.")).await;
-            hooks.fire("UserPromptSubmit", prompt("s", &app, "p2", "Again.")).await;
+            hooks
+                .fire(
+                    "UserPromptSubmit",
+                    prompt("s", &app, "p1", "First question?"),
+                )
+                .await;
+            hooks
+                .fire("Stop", stop("s", &app, "p1", "First answer."))
+                .await;
+            hooks
+                .fire("UserPromptSubmit", prompt("s", &app, "p2", "Again."))
+                .await;
             // The hooks for the rest did not run. The transcript fills the gap.
             hooks.fire("PreCompact", end.clone()).await;
             hooks.fire("SessionEnd", end.clone()).await;
         }
         hooks.flush().await;
     };
-    let expected = ["First question?", "First answer.", "Again.", "Same.", "Again.", "Same."];
+    let expected = [
+        "First question?",
+        "First answer.",
+        "Again.",
+        "Same.",
+        "Again.",
+        "Same.",
+    ];
     let mut service = hooks.home.start().await;
     fire_all().await;
     assert_eq!(texts(&hooks.entries().await), expected);
     service.kill();
     // Two days later the service has forgotten the idempotency keys, and this machine what it sent.
-    let mut database = SqliteConnection::establish(hooks.home.database().to_str().unwrap()).unwrap();
+    let mut database =
+        SqliteConnection::establish(hooks.home.database().to_str().unwrap()).unwrap();
     database.batch_execute("DELETE FROM idempotency").unwrap();
     drop(database);
     std::fs::remove_dir_all(hooks.home.path().join(".local/state")).unwrap();
@@ -216,24 +311,42 @@ async fn a_message_is_stored_once_however_often_its_hook_fires_and_after_two_day
 async fn messages_wait_privately_while_the_service_is_away_and_arrive_once_in_order() {
     let hooks = Hooks::new();
     let app = hooks.project("app");
-    let away = format!("unix:{}", hooks.home.path().join("no-service.sock").display());
+    let away = format!(
+        "unix:{}",
+        hooks.home.path().join("no-service.sock").display()
+    );
     for n in 0..5 {
-        let input = prompt("s", &app, &format!("p{n}"), &format!("Message {n} about the parser."));
-        let told = hooks.fire_with("UserPromptSubmit", input, &[("CONTEXT_BACKEND", &away)]).await;
+        let input = prompt(
+            "s",
+            &app,
+            &format!("p{n}"),
+            &format!("Message {n} about the parser."),
+        );
+        let told = hooks
+            .fire_with("UserPromptSubmit", input, &[("CONTEXT_BACKEND", &away)])
+            .await;
         assert_eq!(told, "");
     }
     let files = waiting(hooks.home.path());
     assert_eq!(files.len(), 5);
     for file in files {
-        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
     // A write that was cut off, by a full disk or a power cut.
-    let directory = hooks.home.path().join(".local/state/context-service/hooks/waiting");
+    let directory = hooks
+        .home
+        .path()
+        .join(".local/state/context-service/hooks/waiting");
     std::fs::write(directory.join("00000000000000000001-x.json"), "{\"id\":").unwrap();
     let mut service = hooks.home.start().await;
     hooks.fire("Stop", stop("s", &app, "p4", "Done.")).await;
     hooks.flush().await;
-    let mut expected: Vec<String> = (0..5).map(|n| format!("Message {n} about the parser.")).collect();
+    let mut expected: Vec<String> = (0..5)
+        .map(|n| format!("Message {n} about the parser."))
+        .collect();
     expected.push("Done.".to_owned());
     assert_eq!(texts(&hooks.entries().await), expected);
     service.kill();
@@ -244,8 +357,12 @@ async fn a_hook_starts_the_service_that_nobody_started() {
     let hooks = Hooks::new();
     let _sweep = Sweep(hooks.home.database());
     let app = hooks.project("app");
-    hooks.fire("SessionStart", json!({"session_id": "s", "cwd": &app})).await;
-    hooks.fire("UserPromptSubmit", prompt("s", &app, "p", "Hello, parser.")).await;
+    hooks
+        .fire("SessionStart", json!({"session_id": "s", "cwd": &app}))
+        .await;
+    hooks
+        .fire("UserPromptSubmit", prompt("s", &app, "p", "Hello, parser."))
+        .await;
     hooks.flush().await;
     assert_eq!(texts(&hooks.entries().await), ["Hello, parser."]);
 }
@@ -266,7 +383,9 @@ async fn fifty_hooks_at_once_lose_nothing_and_double_nothing() {
             hooks.fire("Stop", input).await;
         });
     }
-    tokio::time::timeout(Duration::from_secs(120), firing.join_all()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), firing.join_all())
+        .await
+        .unwrap();
     hooks.flush().await;
     let entries = hooks.entries().await;
     let mut found = texts(&entries);
