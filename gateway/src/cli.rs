@@ -465,10 +465,49 @@ pub enum HookCommand {
     /// Handle an event of Claude Code, whose JSON is on stdin
     Claude {
         /// The event
-        event: crate::hook::Event,
+        event: HookEvent,
     },
     /// Show what is captured here, what waits for the service, and what was sent
     Status,
+}
+
+/// The moments at which Claude Code calls a hook. The names are Claude Code's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum HookEvent {
+    /// A session starts, or continues: the agent gets a brief
+    SessionStart,
+    /// The person submitted a prompt: the agent gets what was remembered about it, and the prompt is captured
+    UserPromptSubmit,
+    /// The agent finished its answer: the answer is captured
+    Stop,
+    /// The conversation will be compacted: what was not captured yet is captured
+    PreCompact,
+    /// The session ends: what was not captured yet is captured
+    SessionEnd,
+}
+
+impl HookEvent {
+    /// Its name in the agent's settings and in the hook's answer.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "SessionStart",
+            Self::UserPromptSubmit => "UserPromptSubmit",
+            Self::Stop => "Stop",
+            Self::PreCompact => "PreCompact",
+            Self::SessionEnd => "SessionEnd",
+        }
+    }
+
+    /// All of them, in the order of a session.
+    pub const ALL: [Self; 5] = [
+        Self::SessionStart,
+        Self::UserPromptSubmit,
+        Self::Stop,
+        Self::PreCompact,
+        Self::SessionEnd,
+    ];
 }
 
 /// Settings of hooks.

@@ -11,9 +11,11 @@
 
 pub mod brief;
 pub mod capture;
+pub mod digest;
 pub mod event;
 pub mod frame;
 pub mod ignore;
+pub mod place;
 pub mod project;
 pub mod recall;
 pub mod secrets;
@@ -29,19 +31,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tonic::metadata::MetadataMap;
 
-pub use event::Event;
 pub use status::status;
 
 use crate::backend::{Backend, Target};
-use crate::cli::{CaptureMode, Cli, Command, HookArgs, HookCommand, HookSettings, ProjectNames};
+use crate::cli::{Cli, Command, HookArgs, HookCommand, HookEvent};
 use crate::handler::Credentials;
 use capture::{Capture, Given};
+use digest::digest;
 use event::Input;
-use ignore::Ignored;
-use project::Project;
+use place::{Place, captures};
 use service::Service;
 use state::State;
 
@@ -148,51 +148,9 @@ fn handle(arguments: Vec<OsString>, until: Instant) -> Result<(), String> {
     outcome
 }
 
-/// Where an agent works.
-#[derive(Debug)]
-struct Place {
-    project: Project,
-    /// The project's name in entries.
-    key: String,
-    ignored: Ignored,
-}
-
-impl Place {
-    fn of(directory: &Path, settings: &HookSettings) -> Self {
-        let project = Project::of(directory);
-        Self {
-            key: project.key(settings.project_names == ProjectNames::Hashed),
-            ignored: Ignored::of(&project, directory, &settings.exclude),
-            project,
-        }
-    }
-}
-
-/// Whether hooks capture with these settings. The error is the reason why they do not.
-fn captures(mode: CaptureMode, target: &Target) -> Result<(), &'static str> {
-    match mode {
-        CaptureMode::On => Ok(()),
-        CaptureMode::Off => Err("CONTEXT_HOOK_CAPTURE is off"),
-        CaptureMode::Auto if is_on_this_machine(target) => Ok(()),
-        CaptureMode::Auto => {
-            Err("CONTEXT_BACKEND is another machine and CONTEXT_HOOK_CAPTURE is not on")
-        }
-    }
-}
-
-fn is_on_this_machine(target: &Target) -> bool {
-    let Target::Tcp(url) = target else {
-        return true;
-    };
-    let uri = url.parse::<http::Uri>().ok();
-    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
 /// One event.
 struct Hook<'h> {
-    event: Event,
+    event: HookEvent,
     input: &'h Input,
     args: &'h HookArgs,
     place: &'h Place,
@@ -209,10 +167,10 @@ impl Hook<'_> {
         let recalled = async {
             match self.event {
                 _ if !self.args.settings.recall => Ok(()),
-                Event::SessionStart => self.brief(&service).await,
-                Event::UserPromptSubmit => self.recall(&service).await,
-                Event::SessionEnd => self.end(&service).await,
-                Event::Stop | Event::PreCompact => Ok(()),
+                HookEvent::SessionStart => self.brief(&service).await,
+                HookEvent::UserPromptSubmit => self.recall(&service).await,
+                HookEvent::SessionEnd => self.end(&service).await,
+                HookEvent::Stop | HookEvent::PreCompact => Ok(()),
             }
         };
         let sent = async {
@@ -253,15 +211,17 @@ impl Hook<'_> {
         };
         let mut session = self.session()?;
         match self.event {
-            Event::SessionStart => {
+            HookEvent::SessionStart => {
                 if let Some(model) = input.model() {
                     session.value.model = Some(model.to_owned());
                     session.save().map_err(|error| error.to_string())?;
                 }
                 Ok(())
             }
-            Event::UserPromptSubmit => capture.keep(&mut session, given(true, &input.prompt, None)),
-            Event::Stop => {
+            HookEvent::UserPromptSubmit => {
+                capture.keep(&mut session, given(true, &input.prompt, None))
+            }
+            HookEvent::Stop => {
                 for prompt in input.scheduled_prompts() {
                     let prompt = digest(&[&prompt]);
                     if !session.value.scheduled.contains(&prompt) {
@@ -281,7 +241,7 @@ impl Hook<'_> {
                     given(false, &input.last_assistant_message, model.as_deref()),
                 )
             }
-            Event::PreCompact | Event::SessionEnd => {
+            HookEvent::PreCompact | HookEvent::SessionEnd => {
                 capture.fill_gaps(&mut session, Path::new(&input.transcript_path))
             }
         }
@@ -372,18 +332,4 @@ fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, S
         metadata.insert("authorization", key);
     }
     Ok(Service::new(backend, metadata, until))
-}
-
-/// A hash of several texts, 32 hexadecimal digits.
-fn digest(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part.len().to_le_bytes());
-        hash.update(part);
-    }
-    hex(&hash.finalize()[..16])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

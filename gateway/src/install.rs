@@ -4,17 +4,19 @@
 //! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
 //! changed.
 
+mod file;
 mod hooks;
 mod jsonc;
+mod text;
 
-use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Client, InstallArgs};
+use file::{difference, read, write};
+use text::{pretty, say, shell_line};
 
 /// Runs the command and prints what it did to stdout.
 ///
@@ -243,83 +245,10 @@ fn default_file(client: Client) -> Result<PathBuf, String> {
     })
 }
 
-fn read(file: &Path) -> Result<String, String> {
-    match fs::read_to_string(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        outcome => outcome.map_err(|error| format!("{} cannot be read: {error}", file.display())),
-    }
-}
-
-/// How the file would change, as a unified diff.
-fn difference(file: &Path, before: &str, after: &str) -> String {
-    let name = file.display().to_string();
-    similar::TextDiff::from_lines(before, after)
-        .unified_diff()
-        .header(&name, &name)
-        .to_string()
-}
-
-/// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
-/// Returns what to tell about that copy.
-fn write(file: &Path, before: &str, after: &str) -> Result<String, String> {
-    // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
-    // changed.
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let beside = |suffix: &str| {
-        let mut name = file.file_name().unwrap_or_default().to_owned();
-        name.push(suffix);
-        file.with_file_name(name)
-    };
-    let attempt = || -> io::Result<String> {
-        if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir)?;
-        }
-        let saved = if before.is_empty() {
-            String::new()
-        } else {
-            let backup = beside(".before-context-gateway");
-            fs::copy(&file, &backup)?;
-            format!(" (the previous file is {})", backup.display())
-        };
-        let draft = beside(".context-gateway-draft");
-        let mut out = fs::File::create(&draft)?;
-        if let Ok(found) = fs::metadata(&file) {
-            out.set_permissions(found.permissions())?;
-        }
-        out.write_all(after.as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&draft, &file)?;
-        Ok(saved)
-    };
-    attempt().map_err(|error| format!("{} cannot be written: {error}", file.display()))
-}
-
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-/// A command line that a shell parses back into these arguments.
-fn shell_line(arguments: &[String]) -> String {
-    let quoted = arguments.iter().map(|argument| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
-        if !argument.is_empty() && argument.bytes().all(plain) {
-            argument.clone()
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn say(text: &str) -> Result<(), String> {
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser as _;
 
     use super::*;

@@ -8,6 +8,7 @@ use std::path::Path;
 use context_model::{JsonObject, Reason, Timestamp};
 use serde_json::json;
 
+use super::digest::digest;
 use super::ignore::Ignored;
 use super::project::Project;
 use super::secrets::redact;
@@ -57,11 +58,8 @@ impl Capture<'_> {
     /// # Errors
     /// A sentence when it cannot be kept.
     pub fn keep(&self, session: &mut Held<Session>, given: Given<'_>) -> Result<(), String> {
-        let is_scheduled = given.is_user
-            && session
-                .value
-                .scheduled
-                .contains(&super::digest(&[given.text]));
+        let is_scheduled =
+            given.is_user && session.value.scheduled.contains(&digest(&[given.text]));
         if given.text.trim().is_empty()
             || is_scheduled
             || given.is_user && super::event::is_machine_made(given.text)
@@ -76,10 +74,10 @@ impl Capture<'_> {
         let source = if given.is_user { "user" } else { "agent" };
         // A prompt has an id of its own. A turn may have several answers, and older agents name no prompt.
         let id = if given.is_user && !given.prompt_id.is_empty() {
-            super::digest(&[self.agent, self.session_id, given.prompt_id, source])
+            digest(&[self.agent, self.session_id, given.prompt_id, source])
         } else {
             let words: Vec<&str> = redacted.text.split_whitespace().collect();
-            super::digest(&[
+            digest(&[
                 self.agent,
                 self.session_id,
                 given.prompt_id,
@@ -142,7 +140,7 @@ pub fn thread_id(key: &str, session_id: &str) -> String {
     if id.chars().count() <= 256 {
         return id;
     }
-    format!("{key}/{}", super::digest(&[session_id]))
+    format!("{key}/{}", digest(&[session_id]))
 }
 
 /// Sends the messages that wait, oldest first, as long as there is time. Returns how many were sent. While another hook

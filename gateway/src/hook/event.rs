@@ -1,47 +1,7 @@
 //! What an agent passes to a hook on stdin.
 
-use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::Value;
-
-/// The moments at which Claude Code calls a hook. The names are Claude Code's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "PascalCase")]
-pub enum Event {
-    /// A session starts, or continues: the agent gets a brief
-    SessionStart,
-    /// The person submitted a prompt: the agent gets what was remembered about it, and the prompt is captured
-    UserPromptSubmit,
-    /// The agent finished its answer: the answer is captured
-    Stop,
-    /// The conversation will be compacted: what was not captured yet is captured
-    PreCompact,
-    /// The session ends: what was not captured yet is captured
-    SessionEnd,
-}
-
-impl Event {
-    /// Its name in the agent's settings and in the hook's answer.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SessionStart => "SessionStart",
-            Self::UserPromptSubmit => "UserPromptSubmit",
-            Self::Stop => "Stop",
-            Self::PreCompact => "PreCompact",
-            Self::SessionEnd => "SessionEnd",
-        }
-    }
-
-    /// All of them, in the order of a session.
-    pub const ALL: [Self; 5] = [
-        Self::SessionStart,
-        Self::UserPromptSubmit,
-        Self::Stop,
-        Self::PreCompact,
-        Self::SessionEnd,
-    ];
-}
 
 /// The input of a hook of Claude Code 2.1. Fields that are not used are ignored, so that a newer version works.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::digest::hex;
+
 /// A project on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
@@ -47,7 +49,7 @@ impl Project {
         // Room for `/` and a session in a thread id, which has at most 256 characters.
         if is_hashed || self.name.chars().count() > 180 {
             let hash = Sha256::digest(self.name.as_bytes());
-            format!("project-{}", super::hex(&hash[..8]))
+            format!("project-{}", hex(&hash[..8]))
         } else {
             self.name.clone()
         }

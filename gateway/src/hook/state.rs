@@ -17,6 +17,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::digest::digest;
+
 /// Most messages that wait for the service.
 pub const MAX_WAITING: usize = 5_000;
 /// Most bytes of waiting messages.
@@ -176,7 +178,7 @@ impl State {
         let path = self
             .directory
             .join(part)
-            .join(format!("{}.json", super::digest(name)));
+            .join(format!("{}.json", digest(name)));
         let lock = lock_file(&path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         // A file that cannot be read is an old one or was cut. The ids of messages still prevent doubles.

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use context_model::Timestamp;
 
+use super::place::{Place, captures};
 use super::state::State;
-use super::{Place, captures};
 use crate::cli::{HookArgs, ProjectNames};
 
 /// How many of the messages that were sent last are listed.

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{difference, jsonc, read, say, shell_line, write};
-use crate::cli::InstallArgs;
-use crate::hook::Event;
+use super::file::{difference, read, write};
+use super::jsonc;
+use super::text::{pretty, say, shell_line};
+use crate::cli::{HookEvent, InstallArgs};
 
 /// Seconds after which Claude Code ends a hook. The hook ends itself after one second.
 const TIMEOUT_S: u32 = 5;
@@ -18,16 +19,16 @@ const TIMEOUT_S: u32 = 5;
 pub fn run(args: &InstallArgs) -> Result<(), String> {
     if args.print {
         let groups =
-            Event::ALL.map(|event| Ok((event.name().to_owned(), json!([group(args, event)?]))));
+            HookEvent::ALL.map(|event| Ok((event.name().to_owned(), json!([group(args, event)?]))));
         let groups: serde_json::Map<String, Value> =
             groups.into_iter().collect::<Result<_, String>>()?;
-        return say(&super::pretty(&json!({ "hooks": groups })));
+        return say(&pretty(&json!({ "hooks": groups })));
     }
     let file = settings_file()?;
     let before = read(&file)?;
     let unreadable = |error: String| format!("{} was not changed: {error}", file.display());
     let mut after = before.clone();
-    for event in Event::ALL {
+    for event in HookEvent::ALL {
         let path = ["hooks", event.name()];
         if args.uninstall {
             if let Some(without) =
@@ -64,7 +65,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
 }
 
 /// The settings of one event: a group of hooks, with one hook.
-fn group(args: &InstallArgs, event: Event) -> Result<Value, String> {
+fn group(args: &InstallArgs, event: HookEvent) -> Result<Value, String> {
     let exe = std::env::current_exe()
         .map_err(|error| format!("the path of this program is unknown: {error}"))?;
     let mut words = vec![exe.to_string_lossy().into_owned(), "hook".to_owned()];
