@@ -190,13 +190,13 @@ expect "statistics" 200
 same "statistics: full text is available" true "$(json 'body["fts"]["available"]')"
 
 # --- changes: a list, a long poll, a stream -----------------------------------------------
-# until_true WHAT COMMAND... : waits up to 20 s for the command to succeed.
+# until_true WHAT COMMAND... : waits up to 60 s for the command to succeed.
 until_true() {
-    local what=$1 deadline=$((SECONDS + 20))
+    local what=$1 deadline=$((SECONDS + 60))
     shift
     checks=$((checks + 1))
     until "$@"; do
-        ((SECONDS < deadline)) || { fail "not within 20 s: $what"; return 1; }
+        ((SECONDS < deadline)) || { fail "not within 60 s: $what"; return 1; }
         sleep 0.05
     done
 }
