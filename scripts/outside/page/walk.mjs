@@ -190,6 +190,15 @@ async function followActivity(base) {
   await rest.call("DELETE", `v1/artifacts/${made.id}`);
   await page.locator(".entry.line .mark.deleted").first().waitFor();
 
+  // Five lines of a text, and all of it when one asks. A long one comes without its end.
+  for (const lines of [9, 100]) {
+    const { context_id: long } = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: Array.from({ length: lines }, (_, i) => `Line ${i + 1} of ${lines}.`).join("\n") });
+    const article = page.locator(`#entry-${long}`);
+    await article.getByRole("button", { name: "Show the whole text" }).click();
+    await page.waitForFunction(([id, end]) => document.querySelector(`#entry-${id} .text`).innerText.includes(end), [long, `Line ${lines} of ${lines}.`]);
+    assert.ok(await article.locator(".text").evaluate((text) => text.scrollHeight <= text.clientHeight + 1), "lines are hidden");
+  }
+
   // By source and thread. The service filters, so an entry is found that is not among the newest.
   await page.getByRole("radio", { name: "Users" }).check();
   await page.locator(".entry.user").first().waitFor();
