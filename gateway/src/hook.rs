@@ -28,6 +28,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -92,6 +93,11 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
 
 /// One line on stderr. Nothing is done about a stderr that cannot be written.
 fn complain(sentence: &str) {
+    /// When the time is over, the reason may have been printed already.
+    static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
+    if HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let line: String = sentence
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -248,7 +254,7 @@ impl Hook<'_> {
     }
 
     async fn brief(&self, service: &Service) -> Result<(), String> {
-        self.state.forget_old_sessions();
+        self.state.clean_up();
         let last = self
             .state
             .project(CLAUDE, &self.place.key)

@@ -601,8 +601,17 @@ fn looks_like_key(value: &str) -> bool {
 fn is_placeholder(value: &str) -> bool {
     let folded = value.to_ascii_lowercase();
     let trimmed = folded.trim_matches(['"', '\'', '[', ']', '(', ')']);
+    // `$NAME`, `${name}`, `$(command)`, `%s`, `%NAME%`, `{name}`, `<name>`. A password may begin with such a character.
+    let is_variable = trimmed.strip_prefix('$').is_some_and(|name| {
+        name.starts_with(['{', '(']) || name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
+    }) || trimmed
+        .strip_prefix('%')
+        .is_some_and(|name| name.len() == 1 || name.ends_with('%'))
+        || trimmed.starts_with('{') && trimmed.ends_with('}')
+        || trimmed.starts_with('<') && trimmed.ends_with('>');
     trimmed.is_empty()
-        || trimmed.starts_with(['<', '$', '{', '%', '*', '…'])
+        || is_variable
+        || trimmed.starts_with('…')
         || trimmed.contains("...")
         || trimmed.contains("${")
         || trimmed.contains("{{")

@@ -16,10 +16,6 @@ use tonic::{Request, Response, Status};
 use super::state::Message;
 use crate::backend::Backend;
 
-/// How long the service may take to store a message. It stores a message without vectors, and makes them later, when
-/// most of this is over.
-const STORE_TIMEOUT: Duration = Duration::from_millis(400);
-
 /// An entry that was found, as far as hooks need it.
 #[derive(Debug, Clone)]
 pub struct Hit {
@@ -139,7 +135,8 @@ impl Service {
             metadata: Some(context_proto::Object::from(&message.metadata)),
             tags: None,
         };
-        let mut request = self.request(store, self.left().min(STORE_TIMEOUT));
+        // When most of this time is over, the service stores the message without vectors, and makes them later.
+        let mut request = self.request(store, self.left());
         // Two processes that send the same message at the same time store it once.
         let key = message.id.parse().map_err(Error::internal)?;
         request.metadata_mut().insert("idempotency-key", key);

@@ -28,6 +28,9 @@ const MAX_LOG_BYTES: u64 = 256 * 1024;
 /// Sessions that nobody continued for this long are forgotten.
 const SESSION_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
 
+/// A draft of this age belongs to no process that still writes it.
+const DRAFT_AGE: Duration = Duration::from_secs(60);
+
 /// Microseconds since 1970.
 #[must_use]
 pub fn now_micros() -> i64 {
@@ -193,16 +196,25 @@ impl State {
         })
     }
 
-    /// Removes sessions that nobody continued for half a year.
-    pub fn forget_old_sessions(&self) {
-        let Ok(files) = fs::read_dir(self.directory.join("sessions")) else {
-            return;
+    /// Removes sessions that nobody continued for half a year, and what a process left that was ended while it wrote.
+    pub fn clean_up(&self) {
+        let is_old = |path: &Path, least: Duration| {
+            let changed = fs::metadata(path).and_then(|data| data.modified());
+            let age = changed.ok().and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age > least)
         };
-        for file in files.flatten() {
-            let age = file.metadata().and_then(|data| data.modified());
-            let age = age.ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age > SESSION_AGE) {
-                let _ = fs::remove_file(file.path());
+        for part in ["sessions", "projects", "waiting"] {
+            let Ok(files) = fs::read_dir(self.directory.join(part)) else {
+                continue;
+            };
+            for path in files.flatten().map(|file| file.path()) {
+                let kind = path.extension().and_then(|kind| kind.to_str());
+                let is_draft = !matches!(kind, Some("json" | "lock"));
+                if is_draft && is_old(&path, DRAFT_AGE)
+                    || part == "sessions" && is_old(&path, SESSION_AGE)
+                {
+                    let _ = fs::remove_file(path);
+                }
             }
         }
     }

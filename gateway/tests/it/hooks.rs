@@ -56,7 +56,6 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
         (prompt, &good, &[("CONTEXT_BACKEND", "nonsense://x")]),
         (prompt, &good, &[("CONTEXT_BACKEND", "unix:/no/such.sock")]),
         (prompt, &good, &[("MAX_TOTAL_SIZE_MB", "huge")]),
-        (prompt, &good, &[("MCP_TRANSPORT", "sse")]),
         (prompt, &good, &[("CONTEXT_HOOK_CAPTURE", "maybe")]),
         (prompt, &good, &[("CONTEXT_HOOK_STATE", state_file)]),
         (prompt, &good, &[("CONTEXT_API_KEY_FILE", "/no/such/file")]),
@@ -72,9 +71,19 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
             (Some(0), ""),
             "{what}"
         );
-        let is_sse = settings.iter().any(|(name, _)| *name == "MCP_TRANSPORT");
-        assert_eq!(stderr.lines().count(), usize::from(!is_sse), "{what}");
+        assert_eq!(stderr.lines().count(), 1, "{what}");
     }
+    // A setting of another program, with which the gateway itself does not start.
+    let settings = [
+        ("CONTEXT_BACKEND", backend.as_str()),
+        ("MCP_TRANSPORT", "sse"),
+    ];
+    let output = fire(&home, prompt, &good, &settings);
+    assert_eq!(
+        (output.status.code(), said(&output.stderr).as_str()),
+        (Some(0), "")
+    );
+    assert!(said(&output.stdout).contains("additionalContext"));
     for behaviour in [
         Behaviour::Hang,
         Behaviour::Fail(tonic::Status::internal("broken")),

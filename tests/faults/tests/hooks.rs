@@ -16,11 +16,16 @@ use serde_json::{Value, json};
 /// The hooks of one user.
 struct Hooks {
     home: Home,
+    /// What hooks wrote to stderr.
+    complaints: std::sync::Mutex<Vec<String>>,
 }
 
 impl Hooks {
     fn new() -> Self {
-        Self { home: Home::new() }
+        Self {
+            home: Home::new(),
+            complaints: std::sync::Mutex::default(),
+        }
     }
 
     /// A project with this remote. Its path has the same name in each test.
@@ -59,6 +64,9 @@ impl Hooks {
         assert_eq!(output.status.code(), Some(0));
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.lines().count() <= 1, "{stderr}");
+        if !stderr.is_empty() {
+            self.complaints.lock().unwrap().push(stderr);
+        }
         let answer = String::from_utf8(output.stdout).unwrap();
         if answer.is_empty() {
             return answer;
@@ -80,7 +88,10 @@ impl Hooks {
             self.fire("PreCompact", json!({"session_id": "flush", "cwd": "/"}))
                 .await;
         }
-        panic!("messages still wait");
+        let files = waiting(self.home.path());
+        let complaints = self.complaints.lock().unwrap();
+        let last = complaints.iter().rev().take(5).collect::<Vec<_>>();
+        panic!("{} messages still wait: {last:?}", files.len());
     }
 
     /// Every entry, oldest first.
@@ -129,7 +140,11 @@ fn waiting(home: &Path) -> Vec<PathBuf> {
     let Ok(files) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
-    files.map(|file| file.unwrap().path()).collect()
+    let paths = files.map(|file| file.unwrap().path());
+    // A hook that was ended while it wrote leaves a draft.
+    paths
+        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+        .collect()
 }
 
 fn prompt(session: &str, cwd: &Path, id: &str, text: &str) -> Value {
