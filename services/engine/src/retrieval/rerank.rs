@@ -338,10 +338,9 @@ fn blended(candidates: &[Candidate], interaction: &Interaction) -> HashMap<i64, 
 /// none is.
 fn expected(known: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
     let count = known.len() as f64;
-    let mean =
-        |value: &dyn Fn(&([f64; 2], f64)) -> f64| known.iter().map(value).sum::<f64>() / count;
-    let center = [mean(&|(x, _)| x[0]), mean(&|(x, _)| x[1])];
-    let middle = mean(&|(_, y)| *y);
+    let mean_of = |feature: usize| known.iter().map(|(x, _)| x[feature]).sum::<f64>() / count;
+    let center = [mean_of(0), mean_of(1)];
+    let middle = known.iter().map(|(_, y)| y).sum::<f64>() / count;
     // The normal equations of the difference to the usual slopes.
     let (mut a, mut b) = ([[PRIOR_WEIGHT, 0.0], [0.0, PRIOR_WEIGHT]], [0.0; 2]);
     for (x, y) in known {
