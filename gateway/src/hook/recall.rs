@@ -5,8 +5,10 @@ use serde_json::json;
 use super::frame::{Frame, line};
 use super::service::{Hit, Service};
 
-/// Entries below it are withheld; docs/retrieval.md recommends it.
-const MIN_RELEVANCE: f64 = 0.3;
+/// The best entry is shown from here on. More than docs/retrieval.md recommends for a search, because nobody asked.
+const MIN_RELEVANCE: f64 = 0.65;
+/// Further entries are shown from here on: beside a good one, a doubtful one only costs tokens.
+const MIN_RELEVANCE_OF_OTHERS: f64 = 0.95;
 /// Most entries for a prompt.
 const MAX_SNIPPETS: usize = 3;
 /// Most characters of an entry.
@@ -20,7 +22,7 @@ const MAX_QUERY_CHARS: usize = 800;
 const GENERIC: &str = " a about actually add after again all also am an and any anything are as at back be because been before \
 best better big bit both build bug but by bye call can cannot change changes check clean clear code command commit compile confirm \
 continue cool correct could current deploy did diff do does doing done don dont each else error errors etc everything example \
-exactly execute explain fail failed failing fails file files fine finish first fix fixed fixes following for format from function \
+exactly execute explain fail failed failing fails faster file files fine finish first fix fixed fixes following for format from function \
 further get git give go going good got great had happened has have he hello help her here hey hi him his how i if implement in \
 instead into is issue it its just keep know last let lets like line lines lint list ll log logs look lot main make makes many may me \
 merge method might mind more most move much must my need needs never new next nice no nope not nothing now of off ok okay on once one \
@@ -93,11 +95,17 @@ pub async fn find(
     Ok(hits)
 }
 
-/// The text for the agent: at most three entries, none that it was shown before.
+/// The text for the agent: at most three entries, best first, none that it was shown before. The hits are in the order
+/// of [`find`].
 #[must_use]
 pub fn frame(hits: &[Hit], shown: &[i64]) -> Frame {
     let mut frame = Frame::new("Earlier notes that may help with this prompt.");
-    for hit in hits.iter().filter(|hit| !shown.contains(&hit.id)) {
+    let worthwhile = hits
+        .iter()
+        .enumerate()
+        .filter(|(place, hit)| *place == 0 || hit.relevance >= MIN_RELEVANCE_OF_OTHERS)
+        .map(|(_, hit)| hit);
+    for hit in worthwhile.filter(|hit| !shown.contains(&hit.id)) {
         if frame.ids.len() == MAX_SNIPPETS {
             break;
         }
