@@ -271,10 +271,11 @@ impl Hook<'_> {
         let prompt = &self.input.prompt;
         let is_typed = !event::is_machine_made(prompt)
             && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
-        let Some(query) = recall::query(prompt).filter(|_| is_typed) else {
+        // Before it is cut: half a secret, or one without its name, is not recognised.
+        let without_secrets = secrets::redact(prompt).text;
+        let Some(query) = recall::query(&without_secrets).filter(|_| is_typed) else {
             return Ok(());
         };
-        let query = secrets::redact(&query).text;
         let hits = recall::find(
             service,
             &query,

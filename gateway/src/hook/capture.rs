@@ -176,7 +176,7 @@ async fn send_some(
     service: &Service,
     files: &[std::path::PathBuf],
 ) -> Result<usize, String> {
-    let mut messages = Vec::new();
+    let mut messages: Vec<Waiting<'_>> = Vec::new();
     for file in files {
         match read_message(file) {
             Some(message) => messages.push((file, message)),
@@ -184,34 +184,45 @@ async fn send_some(
             None => drop(std::fs::remove_file(file)),
         }
     }
-    if messages.is_empty() {
-        return Ok(0);
+    let mut sent = 0;
+    // Thread by thread, so that some are sent even when the time does not suffice for all.
+    while let Some((_, first)) = messages.first() {
+        let thread_id = first.thread_id.clone();
+        let (here, others) = messages
+            .into_iter()
+            .partition(|(_, message)| message.thread_id == thread_id);
+        messages = others;
+        sent += send_thread(state, service, &thread_id, here).await?;
     }
+    Ok(sent)
+}
+
+/// A message with its file.
+type Waiting<'f> = (&'f std::path::PathBuf, Message);
+
+async fn send_thread(
+    state: &State,
+    service: &Service,
+    thread_id: &str,
+    messages: Vec<Waiting<'_>>,
+) -> Result<usize, String> {
     // The service forgets idempotency keys after a day. A message id stays with its entry.
-    let mut threads: Vec<&str> = messages
+    let ids: Vec<&str> = messages
         .iter()
-        .map(|(_, message)| message.thread_id.as_str())
+        .map(|(_, message)| message.id.as_str())
         .collect();
-    threads.dedup();
-    let mut known = Vec::new();
-    for thread in threads {
-        let here = messages
-            .iter()
-            .filter(|(_, message)| message.thread_id == thread);
-        let ids: Vec<&str> = here.map(|(_, message)| message.id.as_str()).collect();
-        let hits = service
-            .search(json!({
-                "thread_id": thread,
-                "metadata_filters": [{"key": "message_id", "operator": "in", "value": ids, "case_sensitive": true}],
-                "limit": 100,
-            }))
-            .await
-            .map_err(|error| error.message)?;
-        known.extend(
-            hits.iter()
-                .filter_map(|hit| Some(hit.field("message_id")?.to_owned())),
-        );
-    }
+    let hits = service
+        .search(json!({
+            "thread_id": thread_id,
+            "metadata_filters": [{"key": "message_id", "operator": "in", "value": ids, "case_sensitive": true}],
+            "limit": 100,
+        }))
+        .await
+        .map_err(|error| error.message)?;
+    let known: Vec<&str> = hits
+        .iter()
+        .filter_map(|hit| hit.field("message_id"))
+        .collect();
     let mut sent = 0;
     for (file, message) in messages {
         let mut line = Sent {
@@ -223,7 +234,7 @@ async fn send_some(
             removed: message.removed,
             refused: None,
         };
-        if !known.contains(&message.id) {
+        if !known.contains(&message.id.as_str()) {
             match service.store(&message).await {
                 Ok(id) => line.context_id = Some(id),
                 // It was stored before, perhaps with other metadata.
