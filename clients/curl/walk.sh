@@ -66,8 +66,7 @@ same() {
 problem() {
     expect "$1" "$2"
     same "$1: content type" application/problem+json "$(header content-type | cut -d';' -f1)"
-    same "$1: status in the body" "$2" "$(json 'body["status"]')"
-    same "$1: reason" "$3" "$(json 'body["reason"]')"
+    same "$1: status and reason in the body" "[$2, \"$3\"]" "$(json '[body["status"], body["reason"]]')"
 }
 
 # --- store: 201, Location, ETag ------------------------------------------------
