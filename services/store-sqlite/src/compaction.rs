@@ -28,10 +28,7 @@ struct Last {
 }
 
 /// Moves the oldest changes of one owner that has more than it should keep.
-pub(crate) fn compact(
-    conn: &mut SqliteConnection,
-    retention: &Retention,
-) -> Result<u64, Failure> {
+pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Result<u64, Failure> {
     let Retention { before, max_rows } = retention;
     let mut find = Fragment::new(
         "SELECT o.owner, c.revision AS oldest, o.revision FROM owners o JOIN changes c ON c.owner = o.owner AND c.revision = \
@@ -46,9 +43,8 @@ pub(crate) fn compact(
     };
     // Never the newest change: a cursor at the end must stay valid.
     let end = (found.oldest + BATCH).min(found.revision);
-    let mut last = Fragment::new(
-        "SELECT coalesce(max(revision), 0) AS revision FROM changes WHERE owner = ",
-    );
+    let mut last =
+        Fragment::new("SELECT coalesce(max(revision), 0) AS revision FROM changes WHERE owner = ");
     last.bind(Bind::Int(found.owner))
         .push(" AND revision < ")
         .bind(Bind::Int(end))

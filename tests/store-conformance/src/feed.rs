@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use context_model::{ArtifactId, Metadata, NewArtifact, Source};
 use context_store::{
-    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Retention, Store, Subscription,
-    WriteOptions,
+    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Retention, Store,
+    Subscription, WriteOptions,
 };
 
 use crate::arrange::*;
