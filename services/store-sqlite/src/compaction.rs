@@ -27,8 +27,15 @@ struct Last {
     revision: i64,
 }
 
-/// Moves the oldest changes of one owner that has more than it should keep.
-pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Result<u64, Failure> {
+/// Changes that leave the feed next.
+pub(crate) struct Due {
+    owner: i64,
+    /// The last of them.
+    last: i64,
+}
+
+/// The oldest changes of one owner that has more than it should keep.
+pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryResult<Option<Due>> {
     let Retention { before, max_rows } = retention;
     let mut find = Fragment::new(
         "SELECT o.owner, c.revision AS oldest, o.revision FROM owners o JOIN changes c ON c.owner = o.owner AND c.revision = \
@@ -39,7 +46,7 @@ pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Res
         .bind(Bind::Int(*max_rows))
         .push(") LIMIT 1");
     let Some(found) = sql::query::<Oldest>(conn, &find)?.pop() else {
-        return Ok(0);
+        return Ok(None);
     };
     // Never the newest change: a cursor at the end must stay valid.
     let end = (found.oldest + BATCH).min(found.revision);
@@ -54,9 +61,19 @@ pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Res
         .bind(Bind::Int(found.revision - max_rows))
         .push(")");
     let Some(Last { revision }) = sql::query::<Last>(conn, &last)?.pop() else {
+        return Ok(None);
+    };
+    Ok(Some(Due {
+        owner: found.owner,
+        last: revision,
+    }))
+}
+
+/// Moves what is due.
+pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Result<u64, Failure> {
+    let Some(Due { owner, last }) = due(conn, retention)? else {
         return Ok(0);
     };
-    let (owner, last) = (found.owner, revision);
     let moved = diesel::sql_query(
         "INSERT INTO audited_changes (owner, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
          SELECT owner, revision, at, operation, entity, entity_id, thread_id, version, key_id FROM changes \

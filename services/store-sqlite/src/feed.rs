@@ -69,6 +69,13 @@ impl ChangeStore for SqliteStore {
     }
 
     async fn compact(&self, retention: Retention) -> Result<u64> {
+        // Most of the time nothing is due, and the writer need not know.
+        let due = self.searches.read(None, move |conn| {
+            compaction::due(conn, &retention).map_err(store_error)
+        });
+        if due.await?.is_none() {
+            return Ok(0);
+        }
         self.write_without_owner(move |conn, _| compaction::compact(conn, &retention))
             .await
     }
