@@ -525,6 +525,9 @@ pub struct HookSettings {
     /// Projects and directories that are left out, comma-separated: github.com/acme/*, /home/me/private
     #[arg(long, env = "CONTEXT_HOOK_EXCLUDE", value_delimiter = ',', value_parser = expanded)]
     pub exclude: Vec<String>,
+    /// Milliseconds after which a hook ends, whatever it does, 200 to 60000
+    #[arg(long, env = "CONTEXT_HOOK_TIMEOUT_MS", value_name = "MS", default_value = "950", value_parser = hook_timeout)]
+    pub timeout_ms: u64,
     /// Directory for what hooks remember between two events. If empty, $XDG_STATE_HOME/context-service/hooks or
     /// ~/.local/state/context-service/hooks
     #[arg(long, env = "CONTEXT_HOOK_STATE", default_value = "", hide_default_value = true, value_parser = expanded)]
@@ -549,6 +552,10 @@ pub enum ProjectNames {
     Plain,
     /// By a hash.
     Hashed,
+}
+
+fn hook_timeout(value: &str) -> Result<u64, String> {
+    number(value, "950", 200, 60_000).map(|milliseconds| milliseconds as u64)
 }
 
 fn capture(value: &str) -> Result<CaptureMode, String> {

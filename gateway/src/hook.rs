@@ -2,7 +2,7 @@
 //!
 //! The agent's own hooks call it at the events of a session. It captures what the person and the agent say, and answers
 //! with what was remembered. Whatever goes wrong, the agent goes on: the exit code is 0, because Claude Code takes 2 for
-//! an order to stop, the answer is empty, and stderr has one line. After [`HARD_STOP`] the process ends.
+//! an order to stop, the answer is empty, and stderr has one line. After a second the process ends.
 
 #![expect(
     clippy::disallowed_methods,
@@ -28,7 +28,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -46,10 +46,12 @@ use place::{Place, captures};
 use service::Service;
 use state::State;
 
-/// After this time the process ends, whatever it does.
-pub const HARD_STOP: Duration = Duration::from_millis(950);
-/// How long the service may take in all. The rest is for writing the answer.
-const SERVICE_TIME: Duration = Duration::from_millis(800);
+/// After this time the process ends, whatever it does. The setting CONTEXT_HOOK_TIMEOUT_MS, once it is read.
+static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
+/// The default of that setting.
+const DEFAULT_LIMIT_MS: u64 = 950;
+/// What is left for writing the answer when the service has used up its time.
+const RESERVE: Duration = Duration::from_millis(150);
 /// Largest input that is read, in bytes.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
 /// The agent's name in metadata.
@@ -69,7 +71,7 @@ pub fn is_called_by_agent(arguments: &[OsString]) -> bool {
 /// Handles an event. Always succeeds.
 #[must_use]
 pub fn answer(arguments: Vec<OsString>) -> ExitCode {
-    let until = Instant::now() + SERVICE_TIME;
+    let began = Instant::now();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()
@@ -80,12 +82,19 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
         ));
         std::process::exit(0);
     }));
-    std::thread::spawn(|| {
-        std::thread::sleep(HARD_STOP);
+    std::thread::spawn(move || {
+        loop {
+            let limit = Duration::from_millis(LIMIT_MS.load(Ordering::Relaxed));
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left);
+        }
         complain("the time is over; what was not sent waits for the next hook");
         std::process::exit(0);
     });
-    if let Err(sentence) = handle(arguments, until) {
+    if let Err(sentence) = handle(arguments, began) {
         complain(&sentence);
     }
     ExitCode::SUCCESS
@@ -106,7 +115,7 @@ fn complain(sentence: &str) {
     let _ = writeln!(io::stderr(), "context-gateway hook: {line}");
 }
 
-fn handle(arguments: Vec<OsString>, until: Instant) -> Result<(), String> {
+fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     let cli = Cli::try_read(arguments).map_err(|error| {
         let text = error.to_string();
         text.lines().next().unwrap_or_default().to_owned()
@@ -117,6 +126,9 @@ fn handle(arguments: Vec<OsString>, until: Instant) -> Result<(), String> {
     let HookCommand::Claude { event } = args.command else {
         return Err("it was called with another command".to_owned());
     };
+    let limit_ms = args.settings.timeout_ms;
+    LIMIT_MS.store(limit_ms, Ordering::Relaxed);
+    let until = began + Duration::from_millis(limit_ms).saturating_sub(RESERVE);
     let mut bytes = Vec::new();
     io::stdin()
         .take(MAX_INPUT_BYTES)

@@ -27,7 +27,7 @@ further get git give go going good got great had happened has have he hello help
 instead into is issue it its just keep know last let lets like line lines lint list ll log logs look lot main make makes many may me \
 merge method might mind more most move much must my need needs never new next nice no nope not nothing now of off ok okay on once one \
 only open or other our out over perfect please plan proceed problem pull push put re read ready really refactor remove rename repo \
-restart result results retry revert review right run running same save see she should show simplify so some something start started \
+restart result results retry revert review right run running same save see she should shorter show simpler simplify slower smaller so some something start started \
 status step still stop sure suite take task tell test tests than thank thanks that the their them then there these they thing things \
 think this those through to today too try two type undo up update us use used using ve version very wait want was way we well were \
 what when where which while who why will with without work works would write wrong yeah yep yes yet you your ";

@@ -77,6 +77,7 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     let settings = [
         ("CONTEXT_BACKEND", backend.as_str()),
         ("MCP_TRANSPORT", "sse"),
+        ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
     ];
     let output = fire(&home, prompt, &good, &settings);
     assert_eq!(
@@ -104,6 +105,23 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     }
 }
 
+/// The agent waits for a hook, so it ends although nobody closes its stdin and no service answers.
+#[test]
+fn a_hook_ends_by_itself_when_its_input_does_not_end() {
+    let home = Home::new();
+    let mut child = command(&home)
+        .args(["hook", "claude", "Stop"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let open = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(open);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(said(&output.stderr).contains("the time is over"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
     let home = Home::new();
@@ -115,7 +133,10 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
     let send = |event: &str, mut input: Value, settings: &[(&str, &str)]| {
         input["session_id"] = json!("s");
         input["cwd"] = json!(project);
-        let mut all = vec![("CONTEXT_BACKEND", backend.as_str())];
+        let mut all = vec![
+            ("CONTEXT_BACKEND", backend.as_str()),
+            ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
+        ];
         all.extend(settings.iter().copied());
         let output = fire(&home, &["hook", "claude", event], &input.to_string(), &all);
         assert_eq!(said(&output.stderr), "");
@@ -417,6 +438,7 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
     let settings = [
         ("CONTEXT_BACKEND", backend.as_str()),
         ("CONTEXT_HOOK_STATE", state.to_str().unwrap()),
+        ("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
     ];
     let planted = planted();
     let mut stderr = String::new();
