@@ -6,8 +6,9 @@
 
 Each line of the file is a result of a question, with what `explain_query` says about it. The program fits a logistic
 regression for the results that were reranked by late interaction, and one for what is known without it. It moves the
-constant of each so that min_relevance=0.3 withholds everything for 5 % of the answerable questions, and prints the
-weights, and for each set how many questions are withheld.
+constant and the weight of the prior share of each so that min_relevance=0.3 withholds everything for 5 % of the
+answerable questions in the stores of whole sets and in those of two entries, and prints the weights, and for each set
+how many questions are withheld.
 
 The answers of a question are the positive examples. The negative ones are the results of questions about other topics,
 and with a smaller weight the other results of an answerable question, which are often about its topic.
@@ -23,8 +24,9 @@ ANSWERABLE_WITHHELD = 0.05
 # The weights of the examples of a set, beside 1 for the answers.
 OTHER_TOPICS, OTHER_RESULTS, TWO_ENTRIES = 3.0, 0.3, 0.5
 MODELS = {
-    "late interaction": ["similarity", "spread", "words", "query words", "late interaction", "lead", "absent words"],
-    "similarity": ["similarity", "mean", "spread", "words", "query words"],
+    "late interaction": ["similarity", "spread", "words", "query words", "late interaction", "lead", "absent words",
+                         "prior share"],
+    "similarity": ["similarity", "mean", "spread", "words", "query words", "prior share"],
 }
 
 
@@ -109,17 +111,33 @@ def withheld(best, of_set, store, answerable, floor):
     return sum(value < floor for value in of_kind) / max(1, len(of_kind))
 
 
+def move(best, sets, store):
+    """Returns by how much to move the logits so that FLOOR withholds as many answerable questions as wanted."""
+    mean = lambda floor: sum(withheld(best, of_set, store, True, floor) for of_set in sets) / len(sets)
+    of_store = [value for key, value in best.items() if key[1] == store]
+    floor = max((value for value in of_store if mean(value) <= ANSWERABLE_WITHHELD), default=FLOOR)
+    return math.log(FLOOR / (1 - FLOOR)) - math.log(floor / (1 - floor))
+
+
+def prior(questions, store):
+    """Returns the mean prior share in the stores of a kind."""
+    shares = [results[0][0]["prior share"] for key, results in questions.items() if key[1] == store]
+    return sum(shares) / len(shares)
+
+
 def main(path):
     questions = read(path)
     sets = sorted({key[0] for key in questions})
     for name, features in MODELS.items():
         weights = fit(list(examples(questions, features)), len(features) + 1)
         best = best_of(questions, features, weights)
-        mean = lambda floor: sum(withheld(best, of_set, "whole_set", True, floor) for of_set in sets) / len(sets)
-        floor = max((value for value in best.values() if mean(value) <= ANSWERABLE_WITHHELD), default=FLOOR)
-        weights[-1] += math.log(FLOOR / (1 - FLOOR)) - math.log(floor / (1 - floor))
+        kinds = ("whole_set", "two_entries")
+        (whole, two), (whole_prior, two_prior) = zip(*((move(best, sets, kind), prior(questions, kind)) for kind in kinds))
+        slope = (two - whole) / (two_prior - whole_prior)
+        weights[-2] += slope
+        weights[-1] += whole - slope * whole_prior
         best = best_of(questions, features, weights)
-        print(f"{name}: " + ", ".join(f"{weight:.1f} {of}" for weight, of in zip(weights, features + ["constant"])))
+        print(f"{name}: " + ", ".join(f"{weight:.2f} {of}" for weight, of in zip(weights, features + ["constant"])))
         for of_set in sets:
             shares = [withheld(best, of_set, store, answerable, FLOOR)
                       for store in ("whole_set", "two_entries") for answerable in (True, False)]

@@ -38,11 +38,21 @@ struct Best {
 impl Best {
     /// The shares of answerable questions and of others for which a floor withholds everything.
     fn withheld(&self, floor: f64) -> [f64; 2] {
-        let share = |best: &[f64]| {
-            best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
-        };
-        [share(&self.answerable), share(&self.others)]
+        [&self.answerable, &self.others].map(|best| withheld(best, floor))
     }
+}
+
+/// The share of questions for which a floor withholds everything, by the relevance of the best result of each.
+fn withheld(best: &[f64], floor: f64) -> f64 {
+    best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
+}
+
+/// A question about another topic.
+#[derive(Debug, Clone, Copy)]
+struct Other<'q> {
+    /// The place of the set that it is from.
+    source: usize,
+    question: &'q Question,
 }
 
 /// What was measured on one set.
@@ -52,6 +62,9 @@ struct Measured {
     whole: Best,
     /// Stores of two entries.
     pairs: Best,
+    /// Questions about other topics in the store of the whole set: the set that each is from, and the relevance of its
+    /// best result.
+    by_source: Vec<(usize, f64)>,
     /// The relevance of each result, and whether it is a relevant entry of the question.
     results: Vec<(f64, bool)>,
     /// Questions about other topics with the relevance of their best result.
@@ -148,15 +161,19 @@ pub async fn report(
         None => None,
     };
     for (name, set) in &sets {
-        let others: Vec<&Set> = sets
+        let others: Vec<(usize, &Set)> = sets
             .iter()
             .map(|(_, other)| other)
-            .filter(|other| !are_translations(set, other))
+            .enumerate()
+            .filter(|(_, other)| !are_translations(set, other))
             .collect();
         let of_each = QUESTIONS.div_ceil(others.len().max(1));
-        let others: Vec<&Question> = others
+        let others: Vec<Other<'_>> = others
             .into_iter()
-            .flat_map(|other| evenly(&other.questions, of_each))
+            .flat_map(|(source, other)| {
+                let questions = evenly(&other.questions, of_each).into_iter();
+                questions.map(move |question| Other { source, question })
+            })
             .collect();
         let mut of_set = Evidence {
             file: evidence.take(),
@@ -183,6 +200,22 @@ pub async fn report(
             .iter()
             .map(|share| percent(*share))
             .collect::<Vec<_>>();
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    println!("\nOf the questions about other topics, by the set that they are from:\n");
+    let columns: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
+    println!("| set | {} |", columns.join(" | "));
+    println!("|---|{}", "---|".repeat(sets.len()));
+    for (name, of_set) in &measured {
+        let cell = |source: usize| {
+            let from = of_set.by_source.iter().filter(|(from, _)| *from == source);
+            let best: Vec<f64> = from.map(|(_, best)| *best).collect();
+            if best.is_empty() {
+                return "-".to_owned();
+            }
+            percent(withheld(&best, RECOMMENDED))
+        };
+        let cells: Vec<String> = (0..sets.len()).map(cell).collect();
         println!("| {name} | {} |", cells.join(" | "));
     }
     println!("\nMeans over the sets:\n");
@@ -237,7 +270,7 @@ pub async fn report(
 async fn measure(
     cli: &Cli,
     set: &Set,
-    others: &[&Question],
+    others: &[Other<'_>],
     embedder: &Arc<dyn Embedder>,
     evidence: &mut Evidence<'_>,
 ) -> Result<Measured, Error> {
@@ -262,11 +295,12 @@ async fn measure(
                 (hit.relevance.unwrap_or(0.0), is_relevant)
             }));
     }
-    for question in others {
+    for Other { source, question } in others {
         let found = backend.search(ask(&question.text, None)).await?;
         evidence.write(Stored::WholeSet, &found, &opened.keys, &[])?;
         let relevance = best(&found.hits);
         measured.whole.others.push(relevance);
+        measured.by_source.push((*source, relevance));
         let text = found
             .hits
             .first()
@@ -305,7 +339,7 @@ async fn measure(
                 question.relevant.as_slice(),
                 &mut measured.pairs.answerable,
             ),
-            (*other, [].as_slice(), &mut measured.pairs.others),
+            (other.question, [].as_slice(), &mut measured.pairs.others),
         ] {
             let found = backend.search(ask(&question.text, None)).await?;
             evidence.write(Stored::TwoEntries, &found, &opened.keys, answers)?;

@@ -11,7 +11,8 @@
 //!   and a word that does not occur cannot be matched.
 //!
 //! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets (docs/benchmarks.md).
-//! A store of two entries has no meaningful mean or spread, so both start from the values of an average store.
+//! A store of two entries has no meaningful mean or spread, so both start from the values of an average store. How much
+//! these weigh is part of what is known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -77,11 +78,12 @@ impl std::fmt::Display for Relevance {
             similarity,
             mean,
             spread,
+            prior_share,
         }) = nearness
         {
             write!(
                 f,
-                ", similarity {similarity:.4}, mean {mean:.4}, spread {spread:.4}"
+                ", similarity {similarity:.4}, mean {mean:.4}, spread {spread:.4}, prior share {prior_share:.3}"
             )?;
         }
         if let Some(Match {
@@ -118,6 +120,9 @@ struct Nearness {
     /// Mean and spread of the similarities of the nearest entries.
     mean: f64,
     spread: f64,
+    /// The share of an average store in mean and spread, from 1 in an empty store to 0.2. In a small store the nearest
+    /// entry stands out less.
+    prior_share: f64,
 }
 
 /// How well an entry's token vectors match the query.
@@ -136,17 +141,23 @@ impl Evidence {
         let words = self.query_words as f64;
         let logit = match (self.nearness, self.interaction) {
             (Some(near), Some(matched)) => {
-                12.4 * near.similarity + 55.0 * near.spread + 2.7 * self.coverage
-                    - 0.21 * words
-                    - 6.1 * matched.score
-                    + 23.9 * matched.lead
-                    + 2.3 * matched.absent_words
-                    - 8.5
+                11.8 * near.similarity
+                    + 22.4 * near.spread
+                    + 2.5 * near.prior_share
+                    + 1.3 * self.coverage
+                    - 0.07 * words
+                    + 3.8 * matched.score
+                    + 13.9 * matched.lead
+                    + 1.6 * matched.absent_words
+                    - 10.04
             }
             (Some(near), None) => {
-                22.0 * near.similarity - 20.0 * near.mean + 50.0 * near.spread + 5.0 * self.coverage
-                    - 0.35 * words
-                    - 5.7
+                18.9 * near.similarity - 6.1 * near.mean
+                    + 29.3 * near.spread
+                    + 2.8 * near.prior_share
+                    + 5.3 * self.coverage
+                    - 0.13 * words
+                    - 7.9
             }
             (None, _) => 9.0 * self.coverage - 3.4,
         };
@@ -166,6 +177,7 @@ struct Crowd {
     beyond: Option<f64>,
     mean: f64,
     spread: f64,
+    prior_share: f64,
 }
 
 impl Crowd {
@@ -213,6 +225,7 @@ impl Crowd {
             beyond: ranking.semantic.last().filter(|_| is_cut).map(convert),
             mean,
             spread,
+            prior_share: CROWD_PRIOR / (count + CROWD_PRIOR),
         })
     }
 
@@ -222,6 +235,7 @@ impl Crowd {
             similarity,
             mean: self.mean,
             spread: self.spread,
+            prior_share: self.prior_share,
         })
     }
 }
@@ -404,6 +418,7 @@ mod tests {
             similarity: 0.3,
             mean: MEAN,
             spread: SPREAD,
+            prior_share: 0.5,
         };
         let interaction = |score: f64| {
             let evidence = Evidence {
