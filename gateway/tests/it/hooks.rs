@@ -44,7 +44,9 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     let state_file = home.path().join("a-file");
     std::fs::write(&state_file, "").unwrap();
     let state_file = state_file.to_str().unwrap();
-    let cases: &[(&[&str], &str, &[(&str, &str)])] = &[
+    /// Arguments, input and settings.
+    type Case<'c> = (&'c [&'c str], &'c str, &'c [(&'c str, &'c str)]);
+    let cases: &[Case<'_>] = &[
         (prompt, "", &[]),
         (prompt, "not json", &[]),
         (prompt, "{}", &[]),
@@ -489,17 +491,9 @@ fn hooks_are_installed_beside_others_and_removed_without_a_trace() {
     std::fs::write(&file, original).unwrap();
     let read = || std::fs::read_to_string(&file).unwrap();
     let install = |more: &[&str]| {
-        let mut arguments = vec![
-            "install",
-            "claude",
-            "--file",
-            home.path().join("mcp.json").to_str().unwrap(),
-        ]
-        .iter()
-        .map(|s| (*s).to_owned())
-        .collect::<Vec<_>>();
-        arguments.extend(more.iter().map(|s| (*s).to_owned()));
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let file = home.path().join("mcp.json");
+        let fixed = ["install", "claude", "--file", file.to_str().unwrap()];
+        let arguments = [fixed.as_slice(), more].concat();
         let output = fire(&home, &arguments, "", &[]);
         assert!(output.status.success(), "{}", said(&output.stderr));
         said(&output.stdout)
