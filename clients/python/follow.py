@@ -28,8 +28,7 @@ def follow(changes, copy, credentials):
         copy.execute("DELETE FROM entries")  # Committed with the snapshot.
     request = pb.WatchRequest(cursor=cursor, snapshot=cursor is None, entity="context", include_body=True)
     for frame in changes.Watch(request, metadata=credentials):
-        kind = frame.WhichOneof("frame")
-        content = getattr(frame, kind)
+        content = getattr(frame, kind := frame.WhichOneof("frame"))
         if kind in ("resync", "end"):
             return content.reason
         if kind in ("entry", "change") and content.HasField("context"):

@@ -41,6 +41,8 @@ pub enum Command {
     Http(HttpArgs),
     /// Register the gateway in a client's configuration, or remove it again
     Install(InstallArgs),
+    /// Remember for an agent: what its own hooks call
+    Hook(HookArgs),
     /// Print the tools as clients see them: the result of tools/list
     Tools,
     /// Print a completion script for a shell
@@ -116,16 +118,25 @@ impl Cli {
     /// Reads a command line. Prints help, or what is wrong, and ends the process if there is nothing to run.
     #[must_use]
     pub fn read(arguments: Vec<OsString>) -> Self {
+        Self::try_read(arguments).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the help that it asks for.
+    pub fn try_read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command();
-        let matches = command.clone().get_matches_from(arguments);
-        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let matches = command.clone().try_get_matches_from(arguments)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
         let for_service = for_service(&command, &matches);
         match &mut cli.command {
             Command::Stdio(args) => args.backend.for_service = for_service,
             Command::Http(args) => args.backend.for_service = for_service,
+            Command::Hook(args) => args.service.backend.for_service = for_service,
             Command::Install(_) | Command::Tools | Command::Completions { .. } => {}
         }
-        cli
+        Ok(cli)
     }
 }
 
@@ -154,6 +165,21 @@ impl BackendArgs {
     /// # Errors
     /// A sentence that describes the address that cannot be parsed.
     pub fn target(&self) -> Result<Target, String> {
+        self.target_or(|local| local)
+    }
+
+    /// Where the service is. A running local service is used with whatever settings it has.
+    ///
+    /// # Errors
+    /// As for [`target`](Self::target).
+    pub fn target_as_it_runs(&self) -> Result<Target, String> {
+        self.target_or(LocalService::taking_any)
+    }
+
+    fn target_or(
+        &self,
+        adapt: impl FnOnce(LocalService) -> LocalService,
+    ) -> Result<Target, String> {
         if !self.backend.is_empty() {
             return Target::parse(&self.backend);
         }
@@ -173,7 +199,7 @@ impl BackendArgs {
         let socket = socket.or_else(|| self.storage.socket());
         let program = ServiceProgram::beside().with(self.for_service.iter().cloned());
         let service = LocalService::with_program(&db_path, socket, program);
-        Ok(Target::Local(Arc::new(service)))
+        Ok(Target::Local(Arc::new(adapt(service))))
     }
 
     /// The tools of this gateway.
@@ -419,6 +445,136 @@ impl HttpArgs {
     }
 }
 
+/// What an agent's hook calls, and its settings.
+#[derive(Debug, Clone, Args)]
+pub struct HookArgs {
+    /// Where the service is, and the key for it.
+    #[command(flatten)]
+    pub service: StdioArgs,
+    /// What is captured and recalled.
+    #[command(flatten)]
+    pub settings: HookSettings,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: HookCommand,
+}
+
+/// The commands of `hook`.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum HookCommand {
+    /// Handle an event of Claude Code, whose JSON is on stdin
+    Claude {
+        /// The event
+        event: HookEvent,
+    },
+    /// Show what is captured here, what waits for the service, and what was sent
+    Status,
+}
+
+/// The moments at which Claude Code calls a hook. The names are Claude Code's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum HookEvent {
+    /// A session starts, or continues: the agent gets a brief
+    SessionStart,
+    /// The person submitted a prompt: the agent gets what was remembered about it, and the prompt is captured
+    UserPromptSubmit,
+    /// The agent finished its answer: the answer is captured
+    Stop,
+    /// The conversation will be compacted: what was not captured yet is captured
+    PreCompact,
+    /// The session ends: what was not captured yet is captured
+    SessionEnd,
+}
+
+impl HookEvent {
+    /// Its name in the agent's settings and in the hook's answer.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "SessionStart",
+            Self::UserPromptSubmit => "UserPromptSubmit",
+            Self::Stop => "Stop",
+            Self::PreCompact => "PreCompact",
+            Self::SessionEnd => "SessionEnd",
+        }
+    }
+
+    /// All of them, in the order of a session.
+    pub const ALL: [Self; 5] = [
+        Self::SessionStart,
+        Self::UserPromptSubmit,
+        Self::Stop,
+        Self::PreCompact,
+        Self::SessionEnd,
+    ];
+}
+
+/// Settings of hooks.
+#[derive(Debug, Clone, Args)]
+pub struct HookSettings {
+    /// Whether prompts and answers are captured: on, off, or auto, which is on unless CONTEXT_BACKEND is another machine
+    #[arg(long, env = "CONTEXT_HOOK_CAPTURE", default_value = "auto", value_parser = capture)]
+    pub capture: CaptureMode,
+    /// Whether stored entries are shown to the agent
+    #[arg(long, env = "CONTEXT_HOOK_RECALL", default_value = "true", value_parser = switch, action = clap::ArgAction::Set)]
+    pub recall: bool,
+    /// How a project is named in entries: plain or hashed
+    #[arg(long, env = "CONTEXT_HOOK_PROJECT_NAMES", default_value = "plain", value_parser = project_names)]
+    pub project_names: ProjectNames,
+    /// Projects and directories that are left out, comma-separated: github.com/acme/*, /home/me/private
+    #[arg(long, env = "CONTEXT_HOOK_EXCLUDE", value_delimiter = ',', value_parser = expanded)]
+    pub exclude: Vec<String>,
+    /// Milliseconds after which a hook ends, whatever it does, 200 to 60000
+    #[arg(long, env = "CONTEXT_HOOK_TIMEOUT_MS", value_name = "MS", default_value = "950", value_parser = hook_timeout)]
+    pub timeout_ms: u64,
+    /// Directory for what hooks remember between two events. If empty, $XDG_STATE_HOME/context-service/hooks or
+    /// ~/.local/state/context-service/hooks
+    #[arg(long, env = "CONTEXT_HOOK_STATE", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub state: String,
+}
+
+/// Whether hooks capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// Unless the service is on another machine.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// How a project is named in entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectNames {
+    /// By its remote or path.
+    Plain,
+    /// By a hash.
+    Hashed,
+}
+
+fn hook_timeout(value: &str) -> Result<u64, String> {
+    number(value, "950", 200, 60_000).map(|milliseconds| milliseconds as u64)
+}
+
+fn capture(value: &str) -> Result<CaptureMode, String> {
+    match or(&expanded(value)?, "auto").to_ascii_lowercase().as_str() {
+        "auto" => Ok(CaptureMode::Auto),
+        "on" | "true" | "1" => Ok(CaptureMode::On),
+        "off" | "false" | "0" => Ok(CaptureMode::Off),
+        _ => Err("must be auto, on or off".into()),
+    }
+}
+
+fn project_names(value: &str) -> Result<ProjectNames, String> {
+    match or(&expanded(value)?, "plain").to_ascii_lowercase().as_str() {
+        "plain" => Ok(ProjectNames::Plain),
+        "hashed" => Ok(ProjectNames::Hashed),
+        _ => Err("must be plain or hashed".into()),
+    }
+}
+
 /// The clients that `install` can configure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {
@@ -447,12 +603,18 @@ pub struct InstallArgs {
     /// Database file for the local process
     #[arg(long, conflicts_with = "url")]
     pub db_path: Option<String>,
-    /// Remove the entry
+    /// Also let the client's hooks capture and recall (docs/agents.md). Only for Claude Code
+    #[arg(long)]
+    pub hooks: bool,
+    /// Remove the entry, and the hooks if there are any
     #[arg(long)]
     pub uninstall: bool,
     /// Print the result and change nothing
     #[arg(long)]
     pub print: bool,
+    /// Print how the files would change, and change nothing
+    #[arg(long, conflicts_with = "print")]
+    pub dry_run: bool,
     /// Configuration file, if it is not in the client's usual place
     #[arg(long)]
     pub file: Option<PathBuf>,

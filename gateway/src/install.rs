@@ -4,16 +4,19 @@
 //! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
 //! changed.
 
+mod file;
+mod hooks;
 mod jsonc;
+mod text;
 
-use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Client, InstallArgs};
+use file::{difference, read, write};
+use text::{pretty, say, shell_line};
 
 /// Runs the command and prints what it did to stdout.
 ///
@@ -21,10 +24,26 @@ use crate::cli::{Client, InstallArgs};
 /// A sentence if the configuration cannot be read, parsed or written, or if the client's own
 /// command fails.
 pub fn run(args: &InstallArgs) -> Result<(), String> {
+    if args.hooks && args.client != Client::Claude {
+        return Err("hooks can be installed for Claude Code only".to_owned());
+    }
+    if args.hooks && args.url.is_some() {
+        return Err("hooks call the service and not the gateway; give its address with --backend instead of --url".to_owned());
+    }
+    register(args)?;
+    if args.client == Client::Claude && (args.hooks || args.uninstall) {
+        return hooks::run(args);
+    }
+    Ok(())
+}
+
+/// Adds or removes the server.
+fn register(args: &InstallArgs) -> Result<(), String> {
     let entry = entry(args)?;
     if args.client == Client::Claude
         && args.file.is_none()
         && !args.print
+        && !args.dry_run
         && let Some(claude) = on_path("claude")
     {
         return with_claude(&claude, args, &entry);
@@ -65,10 +84,10 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
             args.name
         ));
     }
-    let backup = write(&file, &before, &after)?;
-    let saved = backup
-        .map(|backup| format!(" (the previous file is {})", backup.display()))
-        .unwrap_or_default();
+    if args.dry_run {
+        return say(&difference(&file, &before, &after));
+    }
+    let saved = write(&file, &before, &after)?;
     let did = if args.uninstall {
         "removed from"
     } else {
@@ -226,74 +245,10 @@ fn default_file(client: Client) -> Result<PathBuf, String> {
     })
 }
 
-fn read(file: &Path) -> Result<String, String> {
-    match fs::read_to_string(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        outcome => outcome.map_err(|error| format!("{} cannot be read: {error}", file.display())),
-    }
-}
-
-/// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
-/// Returns the path of that copy, if there was a previous file.
-fn write(file: &Path, before: &str, after: &str) -> Result<Option<PathBuf>, String> {
-    // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
-    // changed.
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let beside = |suffix: &str| {
-        let mut name = file.file_name().unwrap_or_default().to_owned();
-        name.push(suffix);
-        file.with_file_name(name)
-    };
-    let attempt = || -> io::Result<Option<PathBuf>> {
-        if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir)?;
-        }
-        let backup = if before.is_empty() {
-            None
-        } else {
-            let backup = beside(".before-context-gateway");
-            fs::copy(&file, &backup)?;
-            Some(backup)
-        };
-        let draft = beside(".context-gateway-draft");
-        let mut out = fs::File::create(&draft)?;
-        if let Ok(found) = fs::metadata(&file) {
-            out.set_permissions(found.permissions())?;
-        }
-        out.write_all(after.as_bytes())?;
-        out.sync_all()?;
-        fs::rename(&draft, &file)?;
-        Ok(backup)
-    };
-    attempt().map_err(|error| format!("{} cannot be written: {error}", file.display()))
-}
-
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-/// A command line that a shell parses back into these arguments.
-fn shell_line(arguments: &[String]) -> String {
-    let quoted = arguments.iter().map(|argument| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
-        if !argument.is_empty() && argument.bytes().all(plain) {
-            argument.clone()
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn say(text: &str) -> Result<(), String> {
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser as _;
 
     use super::*;

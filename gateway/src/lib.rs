@@ -23,6 +23,7 @@ pub mod cli;
 pub mod envelope;
 pub mod features;
 pub mod handler;
+pub mod hook;
 pub mod http;
 pub mod install;
 pub mod key_file;

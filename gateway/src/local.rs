@@ -43,6 +43,8 @@ pub struct LocalService {
     notice: Arc<Notice>,
     /// The service that has the settings of this gateway, or whose differences were reported.
     known: Mutex<Option<Peer>>,
+    /// Whether a service that another process started is used without comparing its settings.
+    takes_any: bool,
     /// Whether this gateway has stopped a service with other settings. It does so once at most, so that two gateways
     /// with different settings do not stop each other's service for ever.
     has_stopped_one: AtomicBool,
@@ -73,8 +75,17 @@ impl LocalService {
             program,
             notice: Arc::default(),
             known: Mutex::default(),
+            takes_any: false,
             has_stopped_one: AtomicBool::new(false),
         }
+    }
+
+    /// Uses a running service with whatever settings it has. For a process that has no time to compare them; the gateway
+    /// of the same client does.
+    #[must_use]
+    pub const fn taking_any(mut self) -> Self {
+        self.takes_any = true;
+        self
     }
 
     /// What to tell the agent about settings.
@@ -110,6 +121,9 @@ impl LocalService {
     }
 
     fn is_known(&self, stream: &UnixStream) -> bool {
+        if self.takes_any {
+            return true;
+        }
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known == Some(peer(stream))
     }

@@ -18,7 +18,7 @@ use crate::catalogue::{Catalogue, ToolSet};
 use crate::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
-use crate::{http, install, predecessor, stdio};
+use crate::{hook, http, install, predecessor, stdio};
 
 /// The service's message about a setting that cannot be read.
 #[derive(Debug)]
@@ -37,7 +37,10 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 /// Runs `context-gateway`: reads its arguments and executes the command. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let given = std::env::args_os().collect();
+    let given: Vec<_> = std::env::args_os().collect();
+    if hook::is_called_by_agent(&given) {
+        return hook::answer(given);
+    }
     let (arguments, warnings) =
         match predecessor::translated(given, &|name| std::env::var(name).ok()) {
             Ok(translated) => translated,
@@ -52,6 +55,9 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::read(arguments).command {
         Command::Stdio(args) => serve_stdio(&args),
         Command::Http(args) => serve_http(&args),
+        Command::Hook(args) => hook::status(&args)
+            .map_err(Into::into)
+            .and_then(|text| print(text.as_bytes())),
         Command::Install(args) => install::run(&args).map_err(Into::into),
         Command::Tools => print_tools(),
         Command::Completions { shell } => {

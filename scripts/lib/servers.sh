@@ -24,7 +24,7 @@ use_binaries() {
     unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
     # The settings of the person who runs the tests must not reach the servers.
     local name
-    for name in $(compgen -e | grep -E '^(CONTEXT_(LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_.*|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
+    for name in $(compgen -e | grep -E '^(CONTEXT_(HOOK_.*|LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_.*|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
         unset "$name"
     done
     export DB_PATH=$SCRATCH/context.db CONTEXT_SOCKET=$SCRATCH/service.sock

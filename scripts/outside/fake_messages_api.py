@@ -23,6 +23,8 @@ class Script:
         self._calls = 0
         self._repeats = 0
         self._pending = None
+        # What the model says when the script is over.
+        self.farewell = "The session is over."
         self.failure = None
         self.finished = False
 
@@ -41,7 +43,7 @@ class Script:
             except StopIteration:
                 self.finished = True
                 self._pending = None
-                return {"type": "text", "text": "The session is over."}
+                return {"type": "text", "text": self.farewell}
             except AssertionError as error:
                 self.failure = str(error) or repr(error)
                 return {"type": "text", "text": f"Stopped: {self.failure}"}

@@ -268,6 +268,8 @@ def walk(service, follower, rng):
 
 def main():
     binary, directory, copy, *command = sys.argv[1:]
+    # So that a run that is stopped leaves no process behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True)
     seed = int(os.environ.get("FOLLOW_SEED", random.randrange(2**16)))
@@ -281,9 +283,10 @@ def main():
             print(f"--- {name}", *(directory / name).read_text(errors="replace").splitlines()[-30:], sep="\n", file=sys.stderr)
         raise
     finally:
-        for one in (getattr(follower, "process", None), getattr(service, "process", None)):
-            if one is not None and one.poll() is None:
-                one.kill()
+        if hasattr(follower, "process"):
+            follower.kill()
+        if hasattr(service, "process") and service.process.poll() is None:
+            service.process.kill()
     log = (directory / "follow-service.log").read_text(errors="replace")
     assert "panicked at" not in log, "a panic in the service's log"
 

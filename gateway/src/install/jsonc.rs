@@ -4,7 +4,7 @@
 //! written exactly as they were read.
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
 /// The syntax that clients use in their own files. A file with any other extension of JSON is refused.
@@ -59,6 +59,79 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     };
     existing.remove();
     Ok(Some(format!("{mark}{root}")))
+}
+
+/// The text with `value` in the array at `path`, in the place of the elements that `is_ours` selects. Missing objects and
+/// arrays on the path are created.
+///
+/// # Errors
+/// As for [`set`], and if the value at the path is not an array.
+pub fn set_element(
+    text: &str,
+    path: &[&str; 2],
+    is_ours: impl Fn(&Value) -> bool,
+    value: &Value,
+) -> Result<String, String> {
+    let (mark, root) = parse(text)?;
+    let file = root.object_value_or_create().ok_or(NO_OBJECT)?;
+    let made = || file.append(path[0], CstInputValue::Object(Vec::new()));
+    let outer = object(&member(&file, path[0]).unwrap_or_else(made), path[0])?;
+    let made = || outer.append(path[1], CstInputValue::Array(Vec::new()));
+    let array = array(&member(&outer, path[1]).unwrap_or_else(made), path[1])?;
+    let ours = elements(&array, is_ours);
+    if !matches!(ours.as_slice(), [one] if one.to_serde_value().as_ref() == Some(value)) {
+        ours.into_iter().for_each(CstNode::remove);
+        array.append(input(value));
+    }
+    Ok(format!("{mark}{root}"))
+}
+
+/// The text without the elements of the array at `path` that `is_ours` selects. The array and the object around it go too
+/// when they are empty then. `None` if there is no such element.
+///
+/// # Errors
+/// As for [`set`].
+pub fn remove_elements(
+    text: &str,
+    path: &[&str; 2],
+    is_ours: impl Fn(&Value) -> bool,
+) -> Result<Option<String>, String> {
+    let (mark, root) = parse(text)?;
+    let Some(file) = root.value() else {
+        return Ok(None);
+    };
+    let file = file.as_object().ok_or(NO_OBJECT)?;
+    let Some(outer_member) = member(&file, path[0]) else {
+        return Ok(None);
+    };
+    let outer = object(&outer_member, path[0])?;
+    let Some(inner_member) = member(&outer, path[1]) else {
+        return Ok(None);
+    };
+    let array = array(&inner_member, path[1])?;
+    let ours = elements(&array, is_ours);
+    if ours.is_empty() {
+        return Ok(None);
+    }
+    ours.into_iter().for_each(CstNode::remove);
+    if array.elements().is_empty() {
+        inner_member.remove();
+        if outer.properties().is_empty() {
+            outer_member.remove();
+        }
+    }
+    Ok(Some(format!("{mark}{root}")))
+}
+
+fn array(member: &CstObjectProp, name: &str) -> Result<CstArray, String> {
+    member
+        .array_value()
+        .ok_or_else(|| format!("`{name}` is not an array"))
+}
+
+fn elements(array: &CstArray, is_ours: impl Fn(&Value) -> bool) -> Vec<CstNode> {
+    let selected = |node: &CstNode| node.to_serde_value().is_some_and(|value| is_ours(&value));
+    array.elements().into_iter().filter(selected).collect()
 }
 
 const NO_OBJECT: &str = "it does not contain a JSON object";

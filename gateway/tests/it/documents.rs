@@ -5,9 +5,14 @@ use context_gateway::cli::Cli;
 
 #[test]
 fn every_setting_is_documented_with_its_flag_and_default() {
-    let page = include_str!("../../../docs/gateway.md");
+    let gateway = include_str!("../../../docs/gateway.md");
+    let agents = include_str!("../../../docs/agents.md");
     let command = Cli::command();
-    for name in ["stdio", "http"] {
+    for (name, page) in [
+        ("stdio", gateway),
+        ("http", gateway),
+        ("hook", &format!("{gateway}{agents}")),
+    ] {
         let transport = command.find_subcommand(name).unwrap();
         for argument in transport
             .get_arguments()
@@ -29,7 +34,10 @@ fn every_setting_is_documented_with_its_flag_and_default() {
                 format!("`{default}`")
             };
             let row = format!("| `{variable}` | `--{flag}` | {default} |");
-            assert!(page.contains(&row), "docs/gateway.md lacks the row {row}");
+            assert!(
+                page.contains(&row),
+                "the page of `{name}` lacks the row {row}"
+            );
         }
     }
 }

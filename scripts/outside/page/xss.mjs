@@ -74,6 +74,7 @@ export async function storeCorpus(rest, image) {
   const images = [
     { data: image, mime_type: "image/png", metadata: { [CORPUS[0]]: CORPUS[1] } },
     { data: svg, mime_type: "image/svg+xml", metadata: { caption: CORPUS[2] } },
+    ...[0, 60, 120, 180].map((from) => ({ data: image, mime_type: "image/png", metadata: Object.fromEntries(CORPUS.slice(from, from + 60).map((text) => [text, { [text]: text }])) })),
   ];
   const kept = [];
   for (const one of images) {

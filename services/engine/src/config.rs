@@ -119,9 +119,11 @@ pub struct RerankConfig {
     /// Timeout in milliseconds, after which results are returned without reranking
     /// (`RERANK_TIMEOUT_MS`).
     pub timeout_ms: u32,
-    /// Time in milliseconds for encoding candidates for late interaction (`RERANK_BUDGET_MS`). Candidates that it does
-    /// not suffice for keep their order, after the others.
+    /// Time in milliseconds for encoding candidates for late interaction (`RERANK_BUDGET_MS`). The scores of candidates
+    /// that it does not suffice for are estimated.
     pub budget_ms: u32,
+    /// Memory in megabytes for token vectors of recent texts, which are not encoded again (`RERANK_CACHE_MB`). 0: none.
+    pub cache_mb: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
     /// (`RERANK_CONTEXT_WEIGHT`). Only entries among the candidates of reranking count.
     pub context_weight: f64,
@@ -137,6 +139,7 @@ impl Default for RerankConfig {
             enabled: Switch::Auto,
             timeout_ms: 2_000,
             budget_ms: 100,
+            cache_mb: 64,
             context_weight: 0.85,
             context_gap: Duration::from_secs(30 * 60),
             store_tokens: false,

@@ -37,7 +37,7 @@ pub use access::{
     Quotas, Rate, Reach, TokenRules, Tokens, ValidKey, WriteContext, issuer_prefix,
 };
 pub use artifacts::Artifacts;
-pub use background::{Background, Reembedded, Reembedding, Summaries};
+pub use background::{Background, ChangesConfig, Reembedded, Reembedding, Summaries};
 pub use changes::{Changes, MAX_WAIT, Step, Watch};
 pub use clock::{Clock, SystemClock};
 pub use config::{

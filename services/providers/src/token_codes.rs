@@ -82,6 +82,12 @@ impl TokenCodes {
         self.bytes
     }
 
+    /// Size in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Number of tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {

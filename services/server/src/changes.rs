@@ -91,16 +91,20 @@ impl Waiting<'_> {
             else {
                 return Ok(reply);
             };
+            let mut has_ended = false;
             if !reply.has_more {
                 let _waits = Waits::new(&app.metrics.waiting_lists);
                 tokio::select! {
                     () = subscription.changed() => has_waited = true,
-                    () = tokio::time::sleep_until(until) => return Ok(reply),
-                    () = app.drain.cancelled() => return Ok(reply),
+                    () = tokio::time::sleep_until(until) => has_ended = true,
+                    () = app.drain.cancelled() => has_ended = true,
                 }
             }
-            request.cursor = Some(reply.next_cursor);
             caller = credentials.caller(app, who, Operation::ListChanges).await?;
+            if has_ended {
+                return Ok(reply);
+            }
+            request.cursor = Some(reply.next_cursor);
         }
     }
 }

@@ -142,10 +142,15 @@ async fn start_on(
         .0
         .extend(summaries::install(&engine, config).map_err(StartError::Settings)?);
     let background_engine = Arc::clone(&engine);
+    let changes = config.limits.changes();
     in_background.0.push(
         tokio::spawn(async move {
             let background = &background_engine.background;
-            tokio::join!(background.backfill(), background.seal())
+            tokio::join!(
+                background.backfill(),
+                background.seal(),
+                background.compact(changes, &SystemClock)
+            )
         })
         .abort_handle(),
     );

@@ -69,6 +69,7 @@ pub async fn open(
         credentials,
         transport,
         checked: Instant::now(),
+        last_frame: Instant::now(),
         watch,
         subscription,
         sender,
@@ -110,6 +111,8 @@ struct Stream {
     /// The caller with its rights at the time of the last check.
     caller: Caller,
     checked: Instant,
+    /// When the last frame was sent. Changes that the filter leaves out do not delay the next bookmark.
+    last_frame: Instant,
     watch: Watch,
     subscription: Subscription,
     sender: mpsc::Sender<Result<WatchEvent>>,
@@ -222,15 +225,14 @@ impl Stream {
     async fn wait(&mut self) -> std::result::Result<(), Ended> {
         let mut checks = tokio::time::interval_at(Instant::now() + RIGHTS_FRESH, RIGHTS_FRESH);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut bookmark = Instant::now() + BOOKMARK_EVERY;
         loop {
             tokio::select! {
                 () = self.subscription.changed() => return Ok(()),
                 () = self.app.drain.cancelled() => return Err(draining()),
                 () = self.sender.closed() => return Err(Ended::Left),
                 _ = checks.tick() => self.check_rights().await?,
-                () = tokio::time::sleep_until(bookmark) => {
-                    bookmark = Instant::now() + BOOKMARK_EVERY;
+                () = tokio::time::sleep_until(self.last_frame + BOOKMARK_EVERY) => {
+                    self.last_frame = Instant::now();
                     if let Some(event) = self.watch.bookmark() {
                         self.send(event).await?;
                     }
@@ -255,6 +257,7 @@ impl Stream {
         // After the wait for the reader, during which the rights may have ended.
         self.check_rights().await?;
         place.send(Ok(event));
+        self.last_frame = Instant::now();
         Ok(())
     }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result};
+use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
+use crate::compaction;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::read::{self, Reading};
@@ -24,6 +25,14 @@ impl ChangeStore for PostgresStore {
             statement_timeout,
         };
         self.read(owner, read, page).await
+    }
+
+    async fn compact(&self, retention: Retention) -> Result<u64> {
+        self.inner.soundness.check()?;
+        let mut lease = self.inner.pool.get(None).await?;
+        let moved = compaction::compact(lease.conn(), &retention).await?;
+        lease.give_back();
+        Ok(moved)
     }
 
     fn news(&self) -> &Arc<News> {

@@ -17,6 +17,7 @@
 mod artifacts;
 mod batch;
 mod columns;
+mod compaction;
 mod config;
 mod context_window;
 mod delete_entries;

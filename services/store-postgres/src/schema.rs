@@ -174,6 +174,20 @@ diesel::table! {
 }
 
 diesel::table! {
+    context.audited_changes (owner_id, revision) {
+        owner_id -> Text,
+        revision -> BigInt,
+        at -> BigInt,
+        operation -> Text,
+        entity -> Text,
+        entity_id -> Text,
+        thread_id -> Nullable<Text>,
+        version -> Nullable<BigInt>,
+        key_id -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
     context.denials (owner_id, at) {
         owner_id -> Text,
         at -> BigInt,

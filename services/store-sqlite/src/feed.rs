@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result};
+use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::compaction;
 use crate::failure::store_error;
 use crate::owners::Owner;
 use crate::schema::{changes, owners};
@@ -65,6 +66,18 @@ impl ChangeStore for SqliteStore {
             None => Ok(Feed::of_no_owner()),
         })
         .await
+    }
+
+    async fn compact(&self, retention: Retention) -> Result<u64> {
+        // Most of the time nothing is due, and the writer need not know.
+        let due = self.searches.read(None, move |conn| {
+            compaction::due(conn, &retention).map_err(store_error)
+        });
+        if due.await?.is_none() {
+            return Ok(0);
+        }
+        self.write_without_owner(move |conn, _| compaction::compact(conn, &retention))
+            .await
     }
 
     fn news(&self) -> &Arc<News> {

@@ -18,6 +18,7 @@ mod bm25;
 mod cancel;
 mod changes;
 mod columns;
+mod compaction;
 mod config;
 mod connection;
 mod context_window;

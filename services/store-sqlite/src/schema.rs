@@ -145,6 +145,20 @@ diesel::table! {
 }
 
 diesel::table! {
+    audited_changes (owner, revision) {
+        owner -> BigInt,
+        revision -> BigInt,
+        at -> BigInt,
+        operation -> Text,
+        entity -> Text,
+        entity_id -> Text,
+        thread_id -> Nullable<Text>,
+        version -> Nullable<BigInt>,
+        key_id -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
     denials (owner, at) {
         owner -> BigInt,
         at -> BigInt,

@@ -187,6 +187,15 @@ impl Feed {
     }
 }
 
+/// Which changes stay in the feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Changes made before this time are removed.
+    pub before: Timestamp,
+    /// Maximum number of changes of each owner, at least 1.
+    pub max_rows: i64,
+}
+
 /// A database that keeps the changes of each owner.
 #[async_trait]
 pub trait ChangeStore: Send + Sync {
@@ -195,6 +204,13 @@ pub trait ChangeStore: Send + Sync {
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed>;
+
+    /// Removes a batch of old changes of one owner from the feed. The audit log keeps them. The newest change of an
+    /// owner always stays. Returns 0 when no owner has more than it should keep.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError). Nothing is removed then.
+    async fn compact(&self, retention: Retention) -> Result<u64>;
 
     /// Tells when an owner has new changes.
     fn news(&self) -> &Arc<News>;

@@ -33,7 +33,7 @@ pub use artifacts::{
     ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
     ListedArtifact, ListedVersion, PageStart, StoredArtifact, StoredVersion, VersionLookup,
 };
-pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed};
+pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed, Retention};
 pub use context_window::ContextWindow;
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};

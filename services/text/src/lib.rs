@@ -5,7 +5,8 @@
 //!   always agree.
 //! - [`parse`] turns user input into a [`Query`] tree. User text never reaches a database's own query language. Each
 //!   store compiles the tree instead.
-//! - [`chunks`] cuts a long text for a model with a limited number of tokens.
+//! - [`chunks`] cuts a long text for a model with a limited number of tokens, and [`best_part`] takes the part of a text
+//!   that says most about a query.
 //! - [`context_keywords`] returns the context keywords of a text: the few words by which a search also finds the
 //!   entries after it.
 //! - [`guess_language`] says in which language a text is probably written.
@@ -43,6 +44,7 @@ mod keywords;
 mod language;
 mod mark;
 mod parse;
+mod part;
 mod pieces;
 mod plain;
 mod query;
@@ -59,6 +61,7 @@ pub use guess::guess_language;
 pub use keywords::{CONTEXT_KEYWORDS_BYTES, context_keywords};
 pub use language::Language;
 pub use parse::{Mode, parse};
+pub use part::best_part;
 pub use plain::{ContentWord, content_words};
 pub use query::{MAX_CANDIDATES, MAX_DEPTH, MAX_TERMS, Parsed, Query, QueryError, Term};
 pub use snippet::highlight;

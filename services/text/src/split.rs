@@ -15,7 +15,7 @@ pub struct ChunkSizes {
 
 /// Quality of a position for a cut, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Break {
+pub(crate) enum Break {
     Word,
     Sentence,
     Line,
@@ -105,7 +105,7 @@ fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: u
 }
 
 /// The kind of break before this token, if there is one.
-fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
+pub(crate) fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
     let at = floor(text, *tokens.get(token)?);
     // Several tokens of one character start at the same byte.
     if token > 0 && floor(text, tokens[token - 1]) == at {
@@ -142,14 +142,14 @@ fn push(chunks: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     }
 }
 
-fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+pub(crate) fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + part.len() - part.trim_start().len();
     start..start.max(range.start + part.trim_end().len())
 }
 
 /// The character boundary at or before byte `at`.
-fn floor(text: &str, at: usize) -> usize {
+pub(crate) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()
         .find(|at| text.is_char_boundary(*at))

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use context_engine::{
     Caller, EmbeddingConfig, Engine, EngineConfig, OnFailure, RerankConfig, SearchConfig, Switch,
 };
+use context_model::SearchHit;
 use context_providers::Embedder;
 use context_store::Store;
 
@@ -94,6 +95,15 @@ pub struct Hit {
     pub snippet: Option<String>,
 }
 
+/// The results of a search.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The results, best first.
+    pub hits: Vec<Hit>,
+    /// The lines of `explain_query`, if the request asked for them.
+    pub plan: Vec<String>,
+}
+
 /// High enough that no request is cut off. The evaluation measures relevance, not speed.
 const RERANK_TIMEOUT_MS: u32 = 60_000;
 
@@ -177,11 +187,11 @@ impl Entries {
 }
 
 impl Backend {
-    /// The results, best first.
+    /// Runs a search.
     ///
     /// # Errors
     /// The error, if the reply has no results.
-    pub async fn search(&mut self, request: Request) -> Result<Vec<Hit>, Error> {
+    pub async fn search(&mut self, request: Request) -> Result<Found, Error> {
         match self {
             Self::Engine(engine) => {
                 let caller = Caller::local();
@@ -190,28 +200,29 @@ impl Backend {
                         .retrieval
                         .fts_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                     Request::Semantic(request) => engine
                         .retrieval
                         .semantic_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                     Request::Hybrid(request) => engine
                         .retrieval
                         .hybrid_search_context(&caller, request)
                         .await
-                        .map(|reply| reply.results),
+                        .map(|reply| (reply.results, reply.stats)),
                 };
-                Ok(found
-                    .map_err(|error| error.message)?
-                    .into_iter()
-                    .map(|hit| Hit {
-                        id: hit.id,
-                        relevance: hit.relevance,
-                        opening: hit.text_content,
-                        snippet: hit.snippet,
-                    })
-                    .collect())
+                let (results, stats) = found.map_err(|error| error.message)?;
+                let hit = |hit: SearchHit| Hit {
+                    id: hit.id,
+                    relevance: hit.relevance,
+                    opening: hit.text_content,
+                    snippet: hit.snippet,
+                };
+                Ok(Found {
+                    hits: results.into_iter().map(hit).collect(),
+                    plan: stats.map_or_else(Vec::new, |stats| stats.query_plan),
+                })
             }
             Self::Remote(backend) => {
                 let (tool, arguments) = match request {
@@ -225,23 +236,28 @@ impl Backend {
                 };
                 match backend.call(tool, &arguments).await {
                     context_parity::Answer::Ok(reply) => {
+                        let hit = |hit: &serde_json::Value| {
+                            Ok::<_, Error>(Hit {
+                                id: hit["id"].as_i64().ok_or("a result has no id")?,
+                                relevance: hit["relevance"].as_f64(),
+                                opening: hit["text_content"]
+                                    .as_str()
+                                    .unwrap_or_default()
+                                    .to_owned(),
+                                snippet: hit["snippet"].as_str().map(str::to_owned),
+                            })
+                        };
                         let results = reply["results"]
                             .as_array()
                             .ok_or("a reply has no results")?;
-                        results
-                            .iter()
-                            .map(|hit| {
-                                Ok(Hit {
-                                    id: hit["id"].as_i64().ok_or("a result has no id")?,
-                                    relevance: hit["relevance"].as_f64(),
-                                    opening: hit["text_content"]
-                                        .as_str()
-                                        .unwrap_or_default()
-                                        .to_owned(),
-                                    snippet: hit["snippet"].as_str().map(str::to_owned),
-                                })
-                            })
-                            .collect()
+                        let plan = reply["stats"]["query_plan"].as_array();
+                        let lines = plan.into_iter().flatten();
+                        Ok(Found {
+                            hits: results.iter().map(hit).collect::<Result<_, _>>()?,
+                            plan: lines
+                                .filter_map(|line| Some(line.as_str()?.to_owned()))
+                                .collect(),
+                        })
                     }
                     context_parity::Answer::Err(error) => Err(error["error"]
                         .as_str()

@@ -23,6 +23,9 @@ pub struct Cli {
     /// Measure relevance instead: whether it tells answerable questions from questions about other topics
     #[arg(long)]
     pub relevance: bool,
+    /// With --relevance: write what is known about each result to a file, for fit_relevance.py
+    #[arg(long, value_name = "FILE", requires = "relevance")]
+    pub features: Option<PathBuf>,
     /// Measure evidence instead: whether results of long texts show the answer, for questions that name it
     #[arg(long, conflicts_with = "relevance")]
     pub evidence: bool,
@@ -44,6 +47,9 @@ pub struct Cli {
     /// Same as the service's setting RERANK_BUDGET_MS, but high enough by default that every candidate is encoded
     #[arg(long, default_value_t = 60_000)]
     pub rerank_budget_ms: u32,
+    /// Same as the service's setting RERANK_CACHE_MB; each search of the table begins with an empty cache
+    #[arg(long, default_value_t = 64)]
+    pub rerank_cache_mb: u32,
     /// Same as the service's setting RERANK_STORE_TOKENS
     #[arg(long)]
     pub store_tokens: bool,

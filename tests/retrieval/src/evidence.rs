@@ -46,7 +46,7 @@ pub async fn report(
             let (mut hidden, mut found, mut shown) = (0, 0, 0);
             for question in &set.questions {
                 let request = method.request(&question.text, question.thread_id.clone());
-                let hits = backend.search(request).await?;
+                let hits = backend.search(request).await?.hits;
                 let hit = hits
                     .iter()
                     .find(|hit| question.relevant.contains(&opened.keys[hit.id as usize]));

@@ -31,6 +31,20 @@ pub enum Request {
     Hybrid(HybridSearchContextRequest),
 }
 
+impl Request {
+    /// The same request with `explain_query`.
+    #[must_use]
+    pub fn explained(mut self) -> Self {
+        let explain = match &mut self {
+            Self::Fts(request) => &mut request.explain_query,
+            Self::Semantic(request) => &mut request.explain_query,
+            Self::Hybrid(request) => &mut request.explain_query,
+        };
+        *explain = Some(true);
+        self
+    }
+}
+
 impl Method {
     /// Whether the method requires an embedding model.
     pub fn needs_model(self) -> bool {

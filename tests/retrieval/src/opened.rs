@@ -121,6 +121,7 @@ impl Opened {
             let found = backend.search(request).await?;
             times.push(started.elapsed());
             let found: Vec<&str> = found
+                .hits
                 .iter()
                 .filter_map(|hit| self.keys.get(usize::try_from(hit.id).ok()?))
                 .map(String::as_str)
@@ -154,6 +155,7 @@ fn engine_config(cli: &Cli, context_window: &ContextWindow) -> EngineConfig {
             context_gap: context_window.gap,
             store_tokens: cli.store_tokens,
             budget_ms: cli.rerank_budget_ms,
+            cache_mb: cli.rerank_cache_mb,
             ..*rerank
         },
         ..defaults
@@ -184,6 +186,7 @@ fn settings(
         ),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),
         ("RERANK_BUDGET_MS", cli.rerank_budget_ms.to_string()),
+        ("RERANK_CACHE_MB", cli.rerank_cache_mb.to_string()),
     ];
     match &cli.postgres {
         None => settings.push(("DB_PATH", database.display().to_string())),

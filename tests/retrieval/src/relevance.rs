@@ -1,13 +1,15 @@
 //! Measures the relevance of results: whether it tells answerable questions from questions about other topics.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use context_engine::Switch;
 use context_providers::Embedder;
+use serde::Serialize;
 
 use crate::Error;
-use crate::backend::Setup;
+use crate::backend::{Found, Hit, Setup};
 use crate::cli::Cli;
 use crate::method::Method;
 use crate::opened::Opened;
@@ -20,7 +22,7 @@ const RECOMMENDED: f64 = 0.3;
 /// Maximum number of questions of a set, and of questions about other topics that are asked of it.
 const QUESTIONS: usize = 100;
 /// Number of stores of two entries for each set.
-const PAIRS: usize = 20;
+const PAIRS: usize = 40;
 /// Number of results of a question that count, a page by default.
 const RESULTS: usize = 5;
 /// Number of printed questions about other topics that look most relevant.
@@ -36,11 +38,21 @@ struct Best {
 impl Best {
     /// The shares of answerable questions and of others for which a floor withholds everything.
     fn withheld(&self, floor: f64) -> [f64; 2] {
-        let share = |best: &[f64]| {
-            best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
-        };
-        [share(&self.answerable), share(&self.others)]
+        [&self.answerable, &self.others].map(|best| withheld(best, floor))
     }
+}
+
+/// The share of questions for which a floor withholds everything, by the relevance of the best result of each.
+fn withheld(best: &[f64], floor: f64) -> f64 {
+    best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
+}
+
+/// A question about another topic.
+#[derive(Debug, Clone, Copy)]
+struct Other<'q> {
+    /// The place of the set that it is from.
+    source: usize,
+    question: &'q Question,
 }
 
 /// What was measured on one set.
@@ -50,13 +62,90 @@ struct Measured {
     whole: Best,
     /// Stores of two entries.
     pairs: Best,
+    /// Questions about other topics in the store of the whole set: the set that each is from, and the relevance of its
+    /// best result.
+    by_source: Vec<(usize, f64)>,
     /// The relevance of each result, and whether it is a relevant entry of the question.
     results: Vec<(f64, bool)>,
     /// Questions about other topics with the relevance of their best result.
     near_misses: Vec<(f64, String)>,
 }
 
-/// Prints how well relevance works on these sets. Questions of the other sets are the questions about other topics.
+/// A line of the file of features: what is known about a result, and whether it should be found.
+#[derive(Debug, Serialize)]
+struct Line<'l> {
+    set: &'l str,
+    store: Stored,
+    /// The number of the question in its set and kind of store.
+    question: usize,
+    /// Whether the store has an answer.
+    answerable: bool,
+    /// Whether this result is an answer.
+    relevant: bool,
+    /// The relevance, and after a colon what it was computed from, as `explain_query` says it.
+    evidence: &'l str,
+}
+
+/// The kind of store that was asked.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Stored {
+    WholeSet,
+    TwoEntries,
+}
+
+/// Writes the evidence of questions to a file, if one is named.
+struct Evidence<'e> {
+    file: Option<std::io::BufWriter<std::fs::File>>,
+    set: &'e str,
+    questions: usize,
+}
+
+impl Evidence<'_> {
+    /// Writes a line for each result of a question that has these answers.
+    fn write(
+        &mut self,
+        store: Stored,
+        found: &Found,
+        keys: &[String],
+        answers: &[String],
+    ) -> Result<(), Error> {
+        self.questions += 1;
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        for line in &found.plan {
+            let Some((id, evidence)) = line
+                .strip_prefix("relevance of ")
+                .and_then(|line| line.split_once(": "))
+            else {
+                continue;
+            };
+            let key = keys.get(id.parse::<usize>()?);
+            let line = Line {
+                set: self.set,
+                store,
+                question: self.questions,
+                answerable: !answers.is_empty(),
+                relevant: key.is_some_and(|key| answers.contains(key)),
+                evidence,
+            };
+            serde_json::to_writer(&mut *file, &line)?;
+            writeln!(file)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether two sets have the same entries in two languages. Then each answers the questions of the other.
+fn are_translations(one: &Set, other: &Set) -> bool {
+    let keys = [one, other].map(|set| set.entries.iter().map(|entry| &entry.key));
+    let [one, other] = keys;
+    one.eq(other)
+}
+
+/// Prints how well relevance works on these sets. Questions of the other sets are the questions about other topics,
+/// except for those of translations.
 pub async fn report(
     cli: &Cli,
     paths: &[PathBuf],
@@ -67,16 +156,38 @@ pub async fn report(
         sets.push((name(path), Set::read(path)?.of(cli.half)));
     }
     let mut measured = Vec::new();
-    for (place, (name, set)) in sets.iter().enumerate() {
-        let others: Vec<&Question> = sets
+    let mut evidence = match &cli.features {
+        Some(path) => Some(std::io::BufWriter::new(std::fs::File::create(path)?)),
+        None => None,
+    };
+    for (name, set) in &sets {
+        let others: Vec<(usize, &Set)> = sets
             .iter()
+            .map(|(_, other)| other)
             .enumerate()
-            .filter(|(other, _)| *other != place)
-            .flat_map(|(_, (_, other))| {
-                evenly(&other.questions, QUESTIONS / (sets.len() - 1).max(1))
+            .filter(|(_, other)| !are_translations(set, other))
+            .collect();
+        let of_each = QUESTIONS.div_ceil(others.len().max(1));
+        let others: Vec<Other<'_>> = others
+            .into_iter()
+            .flat_map(|(source, other)| {
+                let questions = evenly(&other.questions, of_each).into_iter();
+                questions.map(move |question| Other { source, question })
             })
             .collect();
-        measured.push((name, measure(cli, set, &others, embedder).await?));
+        let mut of_set = Evidence {
+            file: evidence.take(),
+            set: name,
+            questions: 0,
+        };
+        measured.push((
+            name,
+            measure(cli, set, &others, embedder, &mut of_set).await?,
+        ));
+        evidence = of_set.file;
+    }
+    if let Some(mut file) = evidence {
+        file.flush()?;
     }
 
     println!("Questions for which min_relevance={RECOMMENDED} withholds everything:\n");
@@ -89,6 +200,22 @@ pub async fn report(
             .iter()
             .map(|share| percent(*share))
             .collect::<Vec<_>>();
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    println!("\nOf the questions about other topics, by the set that they are from:\n");
+    let columns: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
+    println!("| set | {} |", columns.join(" | "));
+    println!("|---|{}", "---|".repeat(sets.len()));
+    for (name, of_set) in &measured {
+        let cell = |source: usize| {
+            let from = of_set.by_source.iter().filter(|(from, _)| *from == source);
+            let best: Vec<f64> = from.map(|(_, best)| *best).collect();
+            if best.is_empty() {
+                return "-".to_owned();
+            }
+            percent(withheld(&best, RECOMMENDED))
+        };
+        let cells: Vec<String> = (0..sets.len()).map(cell).collect();
         println!("| {name} | {} |", cells.join(" | "));
     }
     println!("\nMeans over the sets:\n");
@@ -143,20 +270,24 @@ pub async fn report(
 async fn measure(
     cli: &Cli,
     set: &Set,
-    others: &[&Question],
+    others: &[Other<'_>],
     embedder: &Arc<dyn Embedder>,
+    evidence: &mut Evidence<'_>,
 ) -> Result<Measured, Error> {
+    let ask = |question: &str, thread_id: Option<String>| {
+        Method::Hybrid.request(question, thread_id).explained()
+    };
     let mut measured = Measured::default();
     let opened = Opened::fill(cli, set, Some(embedder)).await?;
     let mut backend = opened.entries.open(reranked(&opened)).await?;
-    let own = evenly(&set.questions, QUESTIONS);
-    for question in &own {
-        let request = Method::Hybrid.request(&question.text, question.thread_id.clone());
+    for question in evenly(&set.questions, QUESTIONS) {
+        let request = ask(&question.text, question.thread_id.clone());
         let found = backend.search(request).await?;
-        measured.whole.answerable.push(best(&found));
+        evidence.write(Stored::WholeSet, &found, &opened.keys, &question.relevant)?;
+        measured.whole.answerable.push(best(&found.hits));
         measured
             .results
-            .extend(found.iter().take(RESULTS).map(|hit| {
+            .extend(found.hits.iter().take(RESULTS).map(|hit| {
                 let key = usize::try_from(hit.id)
                     .ok()
                     .and_then(|id| opened.keys.get(id));
@@ -164,13 +295,14 @@ async fn measure(
                 (hit.relevance.unwrap_or(0.0), is_relevant)
             }));
     }
-    for question in others {
-        let found = backend
-            .search(Method::Hybrid.request(&question.text, None))
-            .await?;
-        let relevance = best(&found);
+    for Other { source, question } in others {
+        let found = backend.search(ask(&question.text, None)).await?;
+        evidence.write(Stored::WholeSet, &found, &opened.keys, &[])?;
+        let relevance = best(&found.hits);
         measured.whole.others.push(relevance);
+        measured.by_source.push((*source, relevance));
         let text = found
+            .hits
             .first()
             .and_then(|hit| opened.keys.get(usize::try_from(hit.id).ok()?))
             .and_then(|key| set.entries.iter().find(|entry| entry.key == *key))
@@ -187,7 +319,9 @@ async fn measure(
             .entries
             .iter()
             .position(|entry| question.relevant.contains(&entry.key));
-        let (Some(place), Some(other)) = (place, others.get(number)) else {
+        // Not one after the other, because those would be of the same set.
+        let other = others.get(number * others.len() / PAIRS);
+        let (Some(place), Some(other)) = (place, other) else {
             continue;
         };
         let second = (place + set.entries.len() / 2) % set.entries.len();
@@ -199,14 +333,18 @@ async fn measure(
         };
         let opened = Opened::fill(cli, &pair, Some(embedder)).await?;
         let mut backend = opened.entries.open(reranked(&opened)).await?;
-        let found = backend
-            .search(Method::Hybrid.request(&question.text, None))
-            .await?;
-        measured.pairs.answerable.push(best(&found));
-        let found = backend
-            .search(Method::Hybrid.request(&other.text, None))
-            .await?;
-        measured.pairs.others.push(best(&found));
+        for (question, answers, best_of) in [
+            (
+                question,
+                question.relevant.as_slice(),
+                &mut measured.pairs.answerable,
+            ),
+            (other.question, [].as_slice(), &mut measured.pairs.others),
+        ] {
+            let found = backend.search(ask(&question.text, None)).await?;
+            evidence.write(Stored::TwoEntries, &found, &opened.keys, answers)?;
+            best_of.push(best(&found.hits));
+        }
         backend.close().await;
         opened.close().await;
     }
@@ -222,7 +360,7 @@ fn reranked(opened: &Opened) -> Setup {
 }
 
 /// The highest relevance of the results.
-fn best(found: &[crate::backend::Hit]) -> f64 {
+fn best(found: &[Hit]) -> f64 {
     found
         .iter()
         .filter_map(|hit| hit.relevance)

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use context_model::{ArtifactId, Metadata, NewArtifact, Source};
 use context_store::{
-    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Store, Subscription,
-    WriteOptions,
+    Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Retention, Store,
+    Subscription, WriteOptions,
 };
 
 use crate::arrange::*;
@@ -238,3 +238,58 @@ async fn a_commit_wakes_those_who_wait_for_changes_of_its_owner(store: &dyn Stor
 behaviour!(a_commit_wakes_those_who_wait_for_changes_of_its_owner(
     store
 ));
+
+/// Removes everything that is not kept.
+async fn compact(store: &dyn Store, retention: Retention) -> u64 {
+    let mut removed = 0;
+    loop {
+        match store.changes().compact(retention).await.expect("compacted") {
+            0 => return removed,
+            moved => removed += moved,
+        }
+    }
+}
+
+/// By age and by number. The audit log is the same before and after.
+async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store) {
+    let owner = OwnerId::new("compacted");
+    for seconds in 0..20 {
+        entry(&seconds.to_string())
+            .store_for(store, &owner, seconds)
+            .await;
+    }
+    let audit = async || {
+        let lines = store.keys().audit_log(&owner, at(0), 100).await;
+        lines.expect("the audit log")
+    };
+    let before = audit().await;
+    assert_eq!(before.len(), 20);
+    let many = Retention {
+        before: at(5),
+        max_rows: 1_000_000,
+    };
+    assert_eq!(compact(store, many).await, 5);
+    let found = feed(store, &owner, 1, 100).await;
+    assert_eq!((found.oldest, found.revision), (6, 20));
+    assert_eq!(found.changes.len(), 15);
+    assert_eq!(audit().await, before);
+    let few = Retention {
+        before: at(0),
+        max_rows: 4,
+    };
+    assert_eq!(compact(store, few).await, 11);
+    assert_eq!(feed(store, &owner, 1, 100).await.oldest, 17);
+    assert_eq!(compact(store, few).await, 0);
+    // The newest change stays, so that a cursor at the end stays valid.
+    let none = Retention {
+        before: at(1000),
+        max_rows: 1,
+    };
+    assert_eq!(compact(store, none).await, 3);
+    let found = feed(store, &owner, 1, 100).await;
+    assert_eq!((found.oldest, found.changes.len()), (20, 1));
+    assert_eq!(audit().await, before);
+    entry("more").store_for(store, &owner, 30).await;
+    assert_eq!(audit().await.len(), 21);
+}
+behaviour!(old_changes_leave_the_feed_and_stay_in_the_audit_log(store));

@@ -1,11 +1,13 @@
 //! Background work: late embeddings, summaries, checksums, re-embedding.
 
 mod backfill;
+mod compaction;
 mod pauses;
 mod reembed;
 mod sealing;
 mod summaries;
 
+pub use compaction::ChangesConfig;
 pub use reembed::{Reembedded, Reembedding};
 pub use summaries::Summaries;
 

@@ -28,6 +28,9 @@ pub(super) enum Fusion {
 
 /// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
 const FTS_WEIGHT: f64 = 0.6;
+/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out alike. Late interaction,
+/// which follows, also compares words.
+const BLEND_FTS_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
 /// Limits of the weight of full-text scores in [`Fused::blend`].
@@ -53,8 +56,8 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking, a weighted sum of the scaled scores with either [`Fusion`]: ranks do not show how much
-    /// better one entry is than the next. The weights depend on the query (see [`blend_fts_weight`]). It is 0 to 1 in
+    /// The score for reranking. Ranks do not show how much better one entry is than the next, so it is made of scores with
+    /// either [`Fusion`] (see [`blended`]). The weights depend on the query (see [`blend_fts_weight`]). It is 0 to 1 in
     /// the first part and -1 to 0 in the others, so the entries of the first part are reranked first.
     pub blend: f64,
     /// The full-text retriever's rank, from 1. `None` if the retriever did not find the entry, or if reciprocal rank
@@ -102,7 +105,15 @@ fn blend_fts_weight(ranking: &Ranking) -> f64 {
         1.0 - found.distance * found.distance / 2.0
     }));
     let (min, max) = BLEND_FTS_WEIGHTS;
-    (0.5 + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
+    (BLEND_FTS_WEIGHT + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
+}
+
+/// The weighted sum of scaled scores, less what both retrievers say: the score with the smaller weight counts only as
+/// far as the other one is below 1. So an entry that one retriever is sure of needs no help from the other.
+fn blended(fts_weight: f64, fts: f64, semantic: f64) -> f64 {
+    let semantic_weight = 1.0 - fts_weight;
+    let shared = fts_weight.min(semantic_weight);
+    fts_weight * fts + semantic_weight * semantic - shared * fts * semantic
 }
 
 /// By how many standard deviations the first of these scores exceeds the mean of the first [`CROWD`]. 0 if there are
@@ -154,12 +165,11 @@ fn fuse_part(
         let semantic = entry
             .semantic
             .map_or(0.0, |found| scaled_semantic(-found.distance));
-        let convex = |fts_weight: f64| fts_weight * fts + (1.0 - fts_weight) * semantic;
         let penalty = if first == 1 { 0.0 } else { 1.0 };
-        entry.blend = convex(blend_fts_weight) - penalty;
+        entry.blend = blended(blend_fts_weight, fts, semantic) - penalty;
         entry.score = match fusion {
             Fusion::ReciprocalRank { k, window } => entry.reciprocal_ranks(k, window),
-            Fusion::Convex => convex(FTS_WEIGHT),
+            Fusion::Convex => FTS_WEIGHT * fts + (1.0 - FTS_WEIGHT) * semantic,
         };
     }
     fused.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
@@ -314,7 +324,8 @@ mod tests {
             blends.sort_unstable_by_key(|(id, _)| *id);
             blends
         };
-        assert_eq!(blends(Fusion::Convex), [(7, 0.5), (8, 0.5), (9, 0.0)]);
+        // Entry 8 is the worst of one ranking and the best of the other, which has the greater weight.
+        assert_eq!(blends(Fusion::Convex), [(7, 0.3), (8, 0.7), (9, 0.0)]);
         assert_eq!(blends(RRF), blends(Fusion::Convex));
         let all: Vec<i64> = (1..=500).collect();
         let deep = fuse(&ranking(&all, &all), Fusion::Convex);
@@ -339,15 +350,34 @@ mod tests {
             }
         };
         let weight = |first| blend_fts_weight(&scores(first));
-        assert!(weight(20.0) > 0.7, "{}", weight(20.0));
-        assert!(weight(0.5) < weight(20.0) && weight(0.5) > 0.5);
-        assert!(blend_fts_weight(&even) < 0.5, "no full-text hits");
+        assert!(weight(20.0) > BLEND_FTS_WEIGHT + 0.2, "{}", weight(20.0));
+        assert!(weight(0.5) < weight(20.0) && weight(0.5) > BLEND_FTS_WEIGHT);
+        assert!(
+            blend_fts_weight(&even) < BLEND_FTS_WEIGHT,
+            "no full-text hits"
+        );
         // The order of the fused ranking does not depend on it.
         let order = |first| {
             let fused = fuse(&scores(first), RRF);
             fused.iter().map(|entry| entry.id).collect::<Vec<_>>()
         };
         assert_eq!(order(20.0), order(0.5));
+    }
+
+    #[test]
+    fn a_better_score_never_lowers_the_blend_and_what_both_say_counts_once() {
+        for fts_weight in [0.1, 0.3, 0.5, 0.9] {
+            let steps = || (0..=10).map(|step| f64::from(step) / 10.0);
+            for (fts, semantic) in steps().flat_map(|fts| steps().map(move |other| (fts, other))) {
+                let blend = blended(fts_weight, fts, semantic);
+                assert!((0.0..=1.0).contains(&blend));
+                assert!(blended(fts_weight, fts + 0.1, semantic) >= blend - 1e-12);
+                assert!(blended(fts_weight, fts, semantic + 0.1) >= blend - 1e-12);
+            }
+        }
+        let sure = blended(0.3, 0.0, 1.0);
+        assert!((blended(0.3, 1.0, 1.0) - sure).abs() < 1e-12);
+        assert!((blended(0.3, 1.0, 0.5) - 0.5).abs() < 1e-12);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! few candidates have the highest. Blended with the retrievers' scores, this raises recall for questions about
 //! conversations and leaves recall for abstracts unchanged (docs/benchmarks.md).
 //!
-//! Candidates without stored token vectors are encoded, best first, until the budget (RERANK_BUDGET_MS) is spent. The
-//! others are not compared.
+//! Candidates whose token vectors are neither stored nor in memory are encoded, best first, until the budget
+//! (RERANK_BUDGET_MS) is spent. If it does not suffice for whole texts, the best part of each is encoded. The others are
+//! not compared.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,12 +20,12 @@ use std::time::Duration;
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
 use context_store::{ChunkKey, ChunkTokens, VectorStore};
-use context_text::ContentWord;
+use context_text::{Analyzer, ContentWord};
 use tokio::time::Instant;
 
 use super::Retrieval;
-use super::embedding::ActiveModel;
-use super::rerank::{Candidate, EncodedQuery, Excerpt, RerankQuery, unreadable};
+use super::embedding::{ActiveModel, TextKey};
+use super::rerank::{Candidate, EncodedQuery, Excerpt, Interaction, RerankQuery, unreadable};
 use super::turns::{Turn, with_preceding};
 use crate::access::Caller;
 
@@ -35,13 +36,18 @@ const MIN_WORD_WEIGHT: f64 = 0.3;
 /// Number of tokens encoded at a time, except for a single longer text. After each time the remaining budget is known
 /// more precisely, and other searches take turns.
 const PIECE_TOKENS: usize = 256;
-/// Number of candidates that are encoded whatever the budget is: fewer cannot be reordered, and the pace must be
-/// measured again after the machine was busy.
-const MIN_ENCODED: usize = 2;
+/// Number of tokens encoded whatever the budget is, in at least one text. The pace must be measured again after the
+/// machine was busy.
+const MIN_TOKENS: usize = 128;
+/// Number of tokens of a text that are encoded if there is no time for whole texts. Many parts show more than few whole
+/// texts do (docs/benchmarks.md).
+const PART_TOKENS: usize = 64;
+/// How many tokens a second a model encodes, before it was measured.
+const USUAL_PACE: f64 = 5_000.0;
 
 impl Retrieval {
-    /// The scores, 0 to 1, of the candidates that the budget suffices for. `None` if no model is in use or its provider
-    /// has no token vectors. The candidates come best first.
+    /// Compares the candidates that the budget suffices for with the query. `None` if no model is in use or its
+    /// provider has no token vectors. The candidates come best first.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -51,13 +57,13 @@ impl Retrieval {
         }: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
-    ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
+    ) -> Result<Option<Interaction>, ProviderError> {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
         };
         let budget = Duration::from_millis(u64::from(self.reranking.budget_ms));
         let deadline = Instant::now() + budget;
-        let (query_tokens, mut excerpts, stored) = tokio::try_join!(
+        let (query_tokens, mut excerpts, mut codes) = tokio::try_join!(
             query_tokens(&active, query, encoded),
             self.excerpts(caller, candidates),
             stored_tokens(caller, &active, self.store.vectors(), candidates),
@@ -65,84 +71,135 @@ impl Retrieval {
         let Some(query_tokens) = query_tokens else {
             return Ok(None);
         };
-        // The weights need the texts, so they are computed before the texts are moved out.
-        let weights = self.weights(&active, query, &query_tokens, &excerpts);
         let place: HashMap<i64, usize> = (0..)
             .zip(candidates)
             .map(|(place, candidate)| (candidate.id, place))
             .collect();
         excerpts.sort_unstable_by_key(|excerpt| place.get(&excerpt.id).copied());
+        let words = QueryWords::of(query, &excerpts, &self.analyzer);
+        let weights = words.token_weights(&active, query, &query_tokens);
+        let (coverage, query_words) = (words.coverage(), words.weights.len());
+        let absent_words = words.absent();
+        let stored = codes.len();
         let unstored = excerpts
             .iter_mut()
-            .filter(|excerpt| !stored.contains_key(&excerpt.id))
+            .filter(|excerpt| !codes.contains_key(&excerpt.id))
             .map(|excerpt| (excerpt.id, std::mem::take(&mut excerpt.text)))
             .collect();
-        let Some(encoded) = encode_until(deadline, &active, unstored).await? else {
+        let (cached, mut missing) = cached_tokens(&active, unstored);
+        codes.extend(cached);
+        let needed: usize = missing.iter().map(|(_, text)| estimated_tokens(text)).sum();
+        if needed > room(&active, budget) {
+            let (cached, parts) = cached_tokens(&active, words.best_parts(missing, &self.analyzer));
+            codes.extend(cached);
+            missing = parts;
+        }
+        let ready = codes.len();
+        let keys: HashMap<i64, TextKey> = match &active.token_cache {
+            Some(cache) => missing
+                .iter()
+                .map(|(id, text)| (*id, cache.key(text)))
+                .collect(),
+            None => HashMap::new(),
+        };
+        let Some(encoded) = encode_until(deadline, &active, missing).await? else {
             return Ok(None);
         };
-        // A candidate that was not compared must not follow a worse one that was only because that one is stored.
-        let all = excerpts.len();
-        let compared = excerpts
-            .iter()
-            .take_while(|excerpt| {
-                stored.contains_key(&excerpt.id) || encoded.contains_key(&excerpt.id)
-            })
-            .count();
-        excerpts.truncate(compared);
-        notes.push(note(&active, &excerpts, &stored));
-        if compared < all {
-            notes.push(format!(
-                "rerank: the other {} were not encoded within {} ms",
-                all - compared,
-                budget.as_millis()
+        let mut note = format!(
+            "rerank: by late interaction with {}",
+            active.embedder.model().name
+        );
+        if active.stores_tokens {
+            note.push_str(&format!(
+                "; the token vectors of {stored} entries were stored, of {} not",
+                excerpts.len() - stored
             ));
         }
+        notes.push(note);
+        let left_out = excerpts.len() - ready - encoded.len();
+        notes.push(format!(
+            "rerank: {} texts encoded, {} in memory, {left_out} beyond the {} ms",
+            encoded.len(),
+            ready - stored,
+            budget.as_millis()
+        ));
         let comparison = Comparison {
             query_tokens,
             weights,
             excerpts,
-            stored,
+            codes,
             encoded,
             dimensions: active.model.dimensions as usize,
             context_weight: self.reranking.context_weight,
             context_gap: self.reranking.context_gap,
         };
         // Long texts and a long query need some hundred million multiplications.
-        let scores = tokio::task::spawn_blocking(|| comparison.scores()).await;
-        scores.map(Some).map_err(|_| {
-            ProviderError::Malformed("the texts could not be compared with the query".to_owned())
-        })
-    }
-
-    /// The weight of each token of the query, given the texts of the candidates. Of an entry that only full-text search
-    /// found, this is the start of the text, although its stored token vectors are those of its first chunk.
-    fn weights(
-        &self,
-        active: &ActiveModel,
-        query: &str,
-        tokens: &TokenVectors,
-        excerpts: &[Excerpt],
-    ) -> Vec<f64> {
-        let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
-        let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
-        let mut texts_with: HashMap<&str, usize> = HashMap::new();
-        for excerpt in excerpts {
-            let mut seen: HashSet<&str> = HashSet::new();
-            self.analyzer.tokens(&excerpt.text, &mut |token| {
-                seen.extend(stems.get(token.stem));
-                seen.len() < stems.len()
-            });
-            for stem in seen {
-                *texts_with.entry(stem).or_default() += 1;
+        let Compared { scores, new_codes } = tokio::task::spawn_blocking(|| comparison.run())
+            .await
+            .map_err(|_| {
+                ProviderError::Malformed(
+                    "the texts could not be compared with the query".to_owned(),
+                )
+            })?;
+        if let Some(cache) = &active.token_cache {
+            for (id, codes) in new_codes {
+                if let Some(key) = keys.get(&id) {
+                    cache.insert(*key, codes);
+                }
             }
         }
-        let weight = |start: &usize| match words.iter().find(|word| word.range.contains(start)) {
-            Some(word) => rarity(
-                texts_with.get(word.stem.as_str()).copied().unwrap_or(0),
-                excerpts.len(),
-            )
-            .max(MIN_WORD_WEIGHT),
-            None => FUNCTION_WORD_WEIGHT,
+        Ok(Some(Interaction {
+            scores,
+            coverage,
+            query_words,
+            absent_words,
+        }))
+    }
+}
+
+/// The content words of a query, and which candidates contain them.
+struct QueryWords {
+    words: Vec<ContentWord>,
+    /// For each candidate, the stems of the words in its text. Of an entry that only full-text search found, the text
+    /// is its start, although its stored token vectors are those of its first chunk.
+    found: HashMap<i64, HashSet<String>>,
+    /// The weight of each stem: high if few candidates contain it.
+    weights: HashMap<String, f64>,
+}
+
+impl QueryWords {
+    fn of(query: &str, excerpts: &[Excerpt], analyzer: &Analyzer) -> Self {
+        let words = context_text::content_words(query, analyzer);
+        let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
+        let found_in = |excerpt: &Excerpt| {
+            let mut found: HashSet<&str> = HashSet::new();
+            analyzer.tokens(&excerpt.text, &mut |token| {
+                found.extend(stems.get(token.stem));
+                found.len() < stems.len()
+            });
+            (excerpt.id, found.into_iter().map(str::to_owned).collect())
+        };
+        let found: HashMap<i64, HashSet<String>> = excerpts.iter().map(found_in).collect();
+        let weight = |stem: &&str| {
+            let having = found.values().filter(|found| found.contains(*stem)).count();
+            let weight = rarity(having, excerpts.len()).max(MIN_WORD_WEIGHT);
+            ((*stem).to_owned(), weight)
+        };
+        let weights = stems.iter().map(weight).collect();
+        Self {
+            words,
+            found,
+            weights,
+        }
+    }
+
+    /// The weight of each token of the query.
+    fn token_weights(&self, active: &ActiveModel, query: &str, tokens: &TokenVectors) -> Vec<f64> {
+        let weight = |start: &usize| {
+            let word = self.words.iter().find(|word| word.range.contains(start));
+            word.and_then(|word| self.weights.get(&word.stem))
+                .copied()
+                .unwrap_or(FUNCTION_WORD_WEIGHT)
         };
         let starts = active.embedder.token_starts(query);
         // The model may prepend a prefix to the query. The weight of its tokens is 0.
@@ -152,6 +209,67 @@ impl Retrieval {
         weights.truncate(tokens.ids.len());
         weights
     }
+
+    /// The part of each text that is encoded if there is no time for all of it.
+    fn best_parts(&self, texts: Vec<Text>, analyzer: &Analyzer) -> Vec<Text> {
+        let weights: HashMap<&str, f64> = self
+            .weights
+            .iter()
+            .map(|(stem, weight)| (stem.as_str(), *weight))
+            .collect();
+        let part = |(id, text): Text| {
+            let part = context_text::best_part(&text, &weights, analyzer, PART_TOKENS);
+            (id, part.to_owned())
+        };
+        texts.into_iter().map(part).collect()
+    }
+
+    /// The share of the words that no candidate contains.
+    fn absent(&self) -> f64 {
+        let is_absent = |stem: &&String| {
+            !self
+                .found
+                .values()
+                .any(|found| found.contains(stem.as_str()))
+        };
+        let absent = self.weights.keys().filter(is_absent).count();
+        absent as f64 / self.weights.len().max(1) as f64
+    }
+
+    /// The share of the words' weight that each candidate contains.
+    fn coverage(&self) -> HashMap<i64, f64> {
+        let weight = |stem: &String| self.weights.get(stem).copied().unwrap_or(0.0);
+        let all: f64 = self.weights.values().sum();
+        let share = |(id, found): (&i64, &HashSet<String>)| {
+            let covered: f64 = found.iter().map(weight).sum();
+            (*id, if all > 0.0 { covered / all } else { 0.0 })
+        };
+        self.found.iter().map(share).collect()
+    }
+}
+
+/// A text that is compared with the query, by its entry.
+type Text = (i64, String);
+
+/// Takes the texts whose token vectors are in memory. Returns these, and the other texts.
+fn cached_tokens(
+    active: &ActiveModel,
+    texts: Vec<Text>,
+) -> (HashMap<i64, Arc<TokenCodes>>, Vec<Text>) {
+    let Some(cache) = &active.token_cache else {
+        return (HashMap::new(), texts);
+    };
+    let mut cached = HashMap::new();
+    let mut missing = Vec::new();
+    for (id, text) in texts {
+        match cache.get(cache.key(&text)) {
+            Some(codes) => {
+                cached.insert(id, codes);
+            }
+            None => missing.push((id, text)),
+        }
+    }
+    (cached, missing)
 }
 
 /// Encodes texts, best first, while there is time until the deadline. Returns the token vectors by entry. `None` if the
@@ -159,19 +277,21 @@ impl Retrieval {
 async fn encode_until(
     deadline: Instant,
     active: &ActiveModel,
-    texts: Vec<(i64, String)>,
+    texts: Vec<Text>,
 ) -> Result<Option<HashMap<i64, TokenVectors>>, ProviderError> {
     let mut encoded = HashMap::new();
     let mut rest = texts.into_iter().peekable();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
+        // Before the first measurement only the least is encoded.
         let room = active.pace.tokens_in(left);
         let (mut ids, mut piece, mut tokens) = (Vec::new(), Vec::new(), 0);
         while let Some((id, text)) = rest.next_if(|(_, text)| {
             let with_it = tokens + estimated_tokens(text);
             let fits = room.is_some_and(|room| with_it <= room);
-            let is_small = piece.is_empty() || with_it <= PIECE_TOKENS;
-            is_small && (fits || encoded.len() + piece.len() < MIN_ENCODED)
+            let at_most = |max: usize| piece.is_empty() || with_it <= max;
+            let is_needed = encoded.is_empty() && at_most(MIN_TOKENS);
+            is_needed || fits && at_most(PIECE_TOKENS)
         }) {
             tokens += estimated_tokens(&text);
             ids.push(id);
@@ -189,28 +309,16 @@ async fn encode_until(
     }
 }
 
+/// How many tokens can be encoded in this time.
+fn room(active: &ActiveModel, time: Duration) -> usize {
+    let usual = || (USUAL_PACE * time.as_secs_f64()) as usize;
+    active.pace.tokens_in(time).unwrap_or_else(usual)
+}
+
 /// The number of tokens by which encoding is planned. Only their proportions matter, and the model's own tokenizer
 /// would take a noticeable part of the budget.
 fn estimated_tokens(text: &str) -> usize {
     context_text::estimated_tokens(text).len()
-}
-
-/// The line of the plan.
-fn note(active: &ActiveModel, compared: &[Excerpt], stored: &HashMap<i64, TokenCodes>) -> String {
-    let model = &active.embedder.model().name;
-    let mut note = format!("rerank: by late interaction with {model}");
-    if active.stores_tokens {
-        let all = compared.len();
-        let stored = compared
-            .iter()
-            .filter(|excerpt| stored.contains_key(&excerpt.id))
-            .count();
-        let unstored = all - stored;
-        note.push_str(&format!(
-            "; the token vectors of {stored} entries were stored, of {unstored} not"
-        ));
-    }
-    note
 }
 
 /// The query's tokens and the candidates that are compared with them.
@@ -220,27 +328,39 @@ struct Comparison {
     weights: Vec<f64>,
     /// The candidates. Their texts are not used.
     excerpts: Vec<Excerpt>,
-    /// The stored token vectors, by entry.
-    stored: HashMap<i64, TokenCodes>,
-    /// The new token vectors of the other entries.
+    /// The token vectors that were stored or in memory, by entry.
+    codes: HashMap<i64, Arc<TokenCodes>>,
+    /// The new token vectors of other entries.
     encoded: HashMap<i64, TokenVectors>,
     dimensions: usize,
     context_weight: f64,
     context_gap: Duration,
 }
 
+/// The result of a comparison.
+struct Compared {
+    /// The score, 0 to 1, of each candidate with token vectors.
+    scores: HashMap<i64, f64>,
+    /// The codes of the new token vectors, by entry.
+    new_codes: Vec<(i64, Arc<TokenCodes>)>,
+}
+
 impl Comparison {
-    /// The score of each candidate, 0 to 1.
-    fn scores(self) -> HashMap<i64, f64> {
+    fn run(mut self) -> Compared {
         // New token vectors are also converted to codes, so that they are compared in the same way as stored ones.
-        let encoded = self
+        let new_codes: Vec<(i64, Arc<TokenCodes>)> = self
             .encoded
             .into_iter()
-            .map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, self.dimensions)));
-        let codes: HashMap<i64, TokenCodes> = self.stored.into_iter().chain(encoded).collect();
+            .map(|(id, tokens)| {
+                let codes = TokenCodes::encode(&tokens.vectors, self.dimensions);
+                (id, Arc::new(codes))
+            })
+            .collect();
+        self.codes.extend(new_codes.iter().cloned());
         let turn = |excerpt: Excerpt| {
             Some(Turn {
-                similarities: codes
+                similarities: self
+                    .codes
                     .get(&excerpt.id)?
                     .best_similarities(&self.query_tokens),
                 id: excerpt.id,
@@ -249,10 +369,11 @@ impl Comparison {
             })
         };
         let turns: Vec<Turn> = self.excerpts.into_iter().filter_map(turn).collect();
-        with_preceding(&turns, self.context_weight, self.context_gap)
+        let scores = with_preceding(&turns, self.context_weight, self.context_gap)
             .into_iter()
             .map(|(id, similarities)| (id, score(&similarities, &self.weights)))
-            .collect()
+            .collect();
+        Compared { scores, new_codes }
     }
 }
 
@@ -281,7 +402,7 @@ async fn stored_tokens(
     active: &ActiveModel,
     vectors: &dyn VectorStore,
     candidates: &[Candidate],
-) -> Result<HashMap<i64, TokenCodes>, ProviderError> {
+) -> Result<HashMap<i64, Arc<TokenCodes>>, ProviderError> {
     if !active.stores_tokens {
         return Ok(HashMap::new());
     }
@@ -298,7 +419,7 @@ async fn stored_tokens(
         tokens,
         active.model.dimensions as usize,
     ) {
-        Ok(codes) => Some((key.id, codes)),
+        Ok(codes) => Some((key.id, Arc::new(codes))),
         Err(error) => {
             tracing::warn!(
                 entry.id = key.id,
@@ -399,6 +520,7 @@ mod tests {
                 dimensions: 2,
             },
             stores_tokens: false,
+            token_cache: None,
             pace: Pace::default(),
         };
         (embedder, active)
@@ -419,27 +541,38 @@ mod tests {
     async fn the_best_candidates_are_encoded_as_many_as_the_budget_allows() {
         let (embedder, active) = slow();
         // The first two texts show the pace.
-        assert_eq!(encoded(&active, 100, &[30; 50]).await, (vec![0, 1, 2], 90));
+        assert_eq!(
+            encoded(&active, 600, &[180; 50]).await,
+            (vec![0, 1, 2], 540)
+        );
         assert_eq!(*crate::lock::locked(&embedder.pieces), [2, 1]);
         crate::lock::locked(&embedder.pieces).clear();
-        let (found, took) = encoded(&active, 100, &[30; 50]).await;
-        assert_eq!((found, took), (vec![0, 1, 2], 90));
+        assert_eq!(
+            encoded(&active, 600, &[180; 50]).await,
+            (vec![0, 1, 2], 540)
+        );
         assert_eq!(
             *crate::lock::locked(&embedder.pieces),
             [3],
             "it knows the pace"
         );
         // A long text ends it: a worse one that is shorter does not come before it.
-        assert_eq!(encoded(&active, 100, &[30, 30, 90, 3]).await.0, [0, 1]);
+        assert_eq!(encoded(&active, 600, &[180, 180, 270, 9]).await.0, [0, 1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_candidates_are_encoded_without_any_budget_and_long_lists_in_pieces() {
+    async fn some_tokens_are_encoded_without_any_budget_and_long_lists_in_pieces() {
         let (embedder, active) = slow();
-        assert_eq!(encoded(&active, 0, &[60; 5]).await.0, [0, 1]);
-        assert_eq!(encoded(&active, 0, &[60; 5]).await.0, [0, 1]);
+        assert_eq!(encoded(&active, 0, &[180; 5]).await.0, [0, 1]);
+        assert_eq!(encoded(&active, 0, &[180; 5]).await.0, [0, 1]);
+        assert_eq!(
+            encoded(&active, 0, &[48; 50]).await.0.len(),
+            8,
+            "short ones"
+        );
+        assert_eq!(encoded(&active, 0, &[900; 5]).await.0, [0], "a long one");
         crate::lock::locked(&embedder.pieces).clear();
-        assert_eq!(encoded(&active, 1_000_000, &[300; 5]).await.0.len(), 5);
+        assert_eq!(encoded(&active, 1_000_000, &[360; 5]).await.0.len(), 5);
         assert_eq!(*crate::lock::locked(&embedder.pieces), [2, 2, 1]);
     }
 }

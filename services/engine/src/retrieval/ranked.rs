@@ -14,8 +14,8 @@ use super::Retrieval;
 use super::evidence::Evidence;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
-use super::relevance::{CLEARLY_RELEVANT, MAX_CONSIDERED};
-use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
+use super::relevance::{CLEARLY_RELEVANT, MAX_CONSIDERED, Relevance};
+use super::rerank::{Candidate, EncodedQuery, Interaction, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -145,7 +145,7 @@ impl Retrieval {
             Reranked::unchanged(&candidates)
         };
         let (mut order, rerank_warning) = (reranked.order, reranked.warning);
-        let considered = considered(search, &order, &reranked.interaction);
+        let considered = considered(search, &order, &reranked.interaction.coverage);
         if self
             .replace_estimates(caller, search, &mut hits, &considered)
             .await?
@@ -160,8 +160,11 @@ impl Retrieval {
         let relevances = self
             .relevances_of(caller, search, &ranking, &reranked.interaction, &rated)
             .await?;
-        let highest = relevances.values().copied().fold(0.0, f64::max);
-        if !reranked.interaction.is_empty() {
+        let highest = relevances
+            .values()
+            .map(|relevance| relevance.value)
+            .fold(0.0, f64::max);
+        if !reranked.interaction.scores.is_empty() {
             // The scores of a blend compare the candidates of one search, so the best candidate has a high score even
             // if it is irrelevant. Multiplied by the highest relevance, it has a low one.
             for (_, score) in &mut order {
@@ -172,11 +175,17 @@ impl Retrieval {
             order.retain(|(id, _)| {
                 relevances
                     .get(id)
-                    .is_some_and(|relevance| *relevance >= min)
+                    .is_some_and(|relevance| relevance.value >= min)
             });
         }
 
         let shown = in_page(&order, search.page);
+        if search.rank.explain && search.shows_relevance {
+            let of_shown = shown
+                .iter()
+                .filter_map(|(id, _)| Some((id, relevances.get(id)?)));
+            plan.extend(of_shown.map(|(id, relevance)| format!("relevance of {id}: {relevance}")));
+        }
         let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
         let evidence = search
             .shows_relevance
@@ -203,7 +212,7 @@ impl Retrieval {
         let (mut results, damaged) = self.results(entries, scores, highlighted, evidence).await?;
         if search.shows_relevance {
             for hit in &mut results {
-                hit.relevance = relevances.get(&hit.id).copied();
+                hit.relevance = relevances.get(&hit.id).map(|relevance| relevance.value);
             }
         }
         warnings.extend(damaged);
@@ -266,9 +275,9 @@ impl Retrieval {
         caller: &Caller,
         search: &RankedSearch<'_>,
         ranking: &Ranking,
-        interaction: &HashMap<i64, f64>,
+        interaction: &Interaction,
         candidates: &[Candidate],
-    ) -> Result<HashMap<i64, f64>> {
+    ) -> Result<HashMap<i64, Relevance>> {
         let mut rank = search.rank.clone();
         if !search.model_can_read {
             rank.semantic = None;
@@ -448,16 +457,33 @@ fn in_page<T>(ranking: &[T], page: Page) -> &[T] {
     &ranking[start..end]
 }
 
-/// The entries whose relevance matters: those that the page may show and those that were reranked.
+/// The entries whose relevance matters: those that the page may show with it, and those that late interaction read,
+/// because their scores depend on the highest relevance among them.
 fn considered(
     search: &RankedSearch<'_>,
     order: &[(i64, Option<f64>)],
     interaction: &HashMap<i64, f64>,
 ) -> HashSet<i64> {
     let shown = match search.min_relevance {
-        Some(_) => &order[..order.len().min(MAX_CONSIDERED)],
-        None => in_page(order, search.page),
+        Some(_) => &order[..order.len().min(MAX_CONSIDERED as usize)],
+        None if search.shows_relevance => in_page(order, search.page),
+        None => &[],
     };
     let shown = shown.iter().map(|(id, _)| *id);
     shown.chain(interaction.keys().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ranking_holds_the_page_one_entry_more_and_what_is_considered() {
+        let page = |offset, limit| Page { limit, offset };
+        assert_eq!(depth(page(0, 5), 50), 64);
+        assert_eq!(depth(page(0, 63), 50), 64);
+        assert_eq!(depth(page(0, 64), 50), 200, "one entry more");
+        assert_eq!(depth(page(0, 5), MAX_CONSIDERED), 200);
+        assert_eq!(depth(page(10_000, 100), MAX_CONSIDERED), DEPTHS[3]);
+    }
 }

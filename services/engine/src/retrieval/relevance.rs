@@ -3,14 +3,16 @@
 //! Ranks and scores say which entry is better than another. They do not say whether the best one is any good. The
 //! relevance does, and it can be compared between queries. It is a logistic function of what is known about an entry:
 //!
-//! - its similarity to the query, and how much its token vectors match the query better than those of the other
-//!   candidates do;
-//! - without token vectors, the share of the query's content words in its text;
-//! - the spread of the similarities of the best candidates. In a store without an answer all candidates are about
-//!   equally far away.
+//! - its similarity to the query, and the share of the query's content words in its text;
+//! - how well its token vectors match the query, and how much better than those of the other candidates;
+//! - the mean and the spread of the similarities of the nearest entries. In a store without an answer all of them are
+//!   about equally far away;
+//! - the number of the query's content words, and how many of them no candidate contains. A short question shows little,
+//!   and a word that does not occur cannot be matched.
 //!
-//! The weights were fitted on the tuning halves of the evaluation sets (docs/benchmarks.md). A store of two entries has
-//! no meaningful mean or spread, so both start from the values of an average store.
+//! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets (docs/benchmarks.md).
+//! A store of two entries has no meaningful mean or spread, so both start from the values of an average store. How much
+//! these weigh is part of what is known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,15 +20,16 @@ use context_model::Result;
 use context_store::{RankSearch, Ranking, SemanticHit};
 
 use super::Retrieval;
-use super::rerank::{Candidate, characters};
+use super::rerank::{Candidate, Interaction, characters};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::read;
 
 /// Entries with at least this relevance are clearly relevant. Also the recommended `min_relevance`.
 pub(super) const CLEARLY_RELEVANT: f64 = 0.3;
-/// Maximum number of entries whose relevance a search with `min_relevance` computes. A ranking may have fewer.
-pub(super) const MAX_CONSIDERED: usize = 200;
+/// Maximum number of entries whose relevance a search with `min_relevance` computes. Its ranking has at least as many,
+/// if so many entries match.
+pub(super) const MAX_CONSIDERED: u32 = 200;
 
 /// Number of characters read of an entry whose best chunk is unknown.
 const START_CHARS: u32 = 8_000;
@@ -47,31 +50,121 @@ const INTERACTION_PRIOR: f64 = 10.0;
 const FITTED_REVISION: &str = "53aa51172d14";
 const FITTED_NAME: &str = "all-minilm-l6-v2";
 
+/// Longer queries show no more than those of this many words.
+const MAX_QUERY_WORDS: usize = 12;
+
+/// The relevance of an entry, and what it was computed from. It is shown as `explain_query` says it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Relevance {
+    /// 0 to 1.
+    pub value: f64,
+    evidence: Evidence,
+}
+
+impl std::fmt::Display for Relevance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Evidence {
+            coverage,
+            query_words,
+            nearness,
+            interaction,
+        } = self.evidence;
+        write!(
+            f,
+            "{:.2}: words {coverage:.3}, query words {query_words}",
+            self.value
+        )?;
+        if let Some(Nearness {
+            similarity,
+            mean,
+            spread,
+            prior_share,
+        }) = nearness
+        {
+            write!(
+                f,
+                ", similarity {similarity:.4}, mean {mean:.4}, spread {spread:.4}, prior share {prior_share:.3}"
+            )?;
+        }
+        if let Some(Match {
+            score,
+            lead,
+            absent_words,
+        }) = interaction
+        {
+            write!(
+                f,
+                ", late interaction {score:.4}, lead {lead:.4}, absent words {absent_words:.3}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// What is known about an entry.
 #[derive(Debug, Clone, Copy)]
-enum Evidence {
-    /// Its similarity to the query, and its score of late interaction minus the mean score of the candidates.
-    Interaction { similarity: f64, lead: f64 },
-    /// Its similarity, and the share of the query's content words in its text.
-    Similarity { similarity: f64, coverage: f64 },
-    /// The share of the query's content words in its text, for an entry without a similarity.
-    Words { coverage: f64 },
+struct Evidence {
+    /// The share of the query's content words in its text.
+    coverage: f64,
+    /// Number of content words of the query, up to [`MAX_QUERY_WORDS`].
+    query_words: usize,
+    nearness: Option<Nearness>,
+    interaction: Option<Match>,
+}
+
+/// How near an entry is, beside the nearest ones.
+#[derive(Debug, Clone, Copy)]
+struct Nearness {
+    /// Its similarity to the query.
+    similarity: f64,
+    /// Mean and spread of the similarities of the nearest entries.
+    mean: f64,
+    spread: f64,
+    /// The share of an average store in mean and spread, from 1 in an empty store to 0.2. In a small store the nearest
+    /// entry stands out less.
+    prior_share: f64,
+}
+
+/// How well an entry's token vectors match the query.
+#[derive(Debug, Clone, Copy)]
+struct Match {
+    /// The score of late interaction.
+    score: f64,
+    /// The score minus the mean score of the candidates.
+    lead: f64,
+    /// The share of the query's words that no candidate contains.
+    absent_words: f64,
 }
 
 impl Evidence {
-    /// The relevance in a store with this spread of similarities.
-    fn relevance(self, spread: f64) -> f64 {
-        let logit = match self {
-            Self::Interaction { similarity, lead } => {
-                9.3 * similarity + 11.3 * lead + 37.0 * spread - 7.7
+    fn relevance(self) -> Relevance {
+        let words = self.query_words as f64;
+        let logit = match (self.nearness, self.interaction) {
+            (Some(near), Some(matched)) => {
+                11.8 * near.similarity
+                    + 22.4 * near.spread
+                    + 2.5 * near.prior_share
+                    + 1.3 * self.coverage
+                    - 0.07 * words
+                    + 3.8 * matched.score
+                    + 13.9 * matched.lead
+                    + 1.6 * matched.absent_words
+                    - 10.04
             }
-            Self::Similarity {
-                similarity,
-                coverage,
-            } => 12.3 * similarity + 2.4 * coverage + 52.0 * spread - 8.2,
-            Self::Words { coverage } => 9.0 * coverage - 3.4,
+            (Some(near), None) => {
+                18.9 * near.similarity - 6.1 * near.mean
+                    + 29.3 * near.spread
+                    + 2.8 * near.prior_share
+                    + 5.3 * self.coverage
+                    - 0.13 * words
+                    - 7.9
+            }
+            (None, _) => 9.0 * self.coverage - 3.4,
         };
-        1.0 / (1.0 + (-logit).exp())
+        Relevance {
+            value: 1.0 / (1.0 + (-logit).exp()),
+            evidence: self,
+        }
     }
 }
 
@@ -82,7 +175,9 @@ struct Crowd {
     similarities: HashMap<i64, f64>,
     /// The greatest similarity that an entry outside of the ranking can have. `None` if the ranking has all entries.
     beyond: Option<f64>,
+    mean: f64,
     spread: f64,
+    prior_share: f64,
 }
 
 impl Crowd {
@@ -106,13 +201,16 @@ impl Crowd {
             .map(|similarity| (similarity - mean).powi(2))
             .sum::<f64>()
             / count;
-        let (scale, offset, spread) = if is_fitted(&model.identity) {
-            let spread = (count * variance.sqrt() + CROWD_PRIOR * SPREAD) / (count + CROWD_PRIOR);
-            (1.0, 0.0, spread)
+        let (scale, offset, mean, spread) = if is_fitted(&model.identity) {
+            let with_prior = |value: f64, prior: f64| {
+                (count * value + CROWD_PRIOR * prior) / (count + CROWD_PRIOR)
+            };
+            let spread = with_prior(variance.sqrt(), SPREAD);
+            (1.0, 0.0, with_prior(mean, MEAN), spread)
         } else if count >= CROWD_PRIOR && variance > 0.0 {
             // Converts the similarities so that mean and spread are those of an average store.
             let scale = SPREAD / variance.sqrt();
-            (scale, MEAN - mean * scale, SPREAD)
+            (scale, MEAN - mean * scale, MEAN, SPREAD)
         } else {
             return None;
         };
@@ -125,12 +223,20 @@ impl Crowd {
                 .map(|hit| (hit.id, convert(hit)))
                 .collect(),
             beyond: ranking.semantic.last().filter(|_| is_cut).map(convert),
+            mean,
             spread,
+            prior_share: CROWD_PRIOR / (count + CROWD_PRIOR),
         })
     }
 
-    fn similarity(&self, id: i64) -> Option<f64> {
-        self.similarities.get(&id).copied().or(self.beyond)
+    fn nearness(&self, id: i64) -> Option<Nearness> {
+        let similarity = self.similarities.get(&id).copied().or(self.beyond)?;
+        Some(Nearness {
+            similarity,
+            mean: self.mean,
+            spread: self.spread,
+            prior_share: self.prior_share,
+        })
     }
 }
 
@@ -155,59 +261,60 @@ impl Retrieval {
         query: &str,
         search: &RankSearch,
         ranking: &Ranking,
-        interaction: &HashMap<i64, f64>,
+        interaction: &Interaction,
         candidates: &[Candidate],
-    ) -> Result<HashMap<i64, f64>> {
+    ) -> Result<HashMap<i64, Relevance>> {
         let crowd = Crowd::of(search, ranking);
+        let nearness = |id: i64| crowd.as_ref().and_then(|crowd| crowd.nearness(id));
         let is_fitted = search
             .semantic
             .as_ref()
             .is_some_and(|semantic| is_fitted(&semantic.model.identity));
-        let spread = crowd.as_ref().map_or(SPREAD, |crowd| crowd.spread);
-        let count = interaction.len() as f64;
-        let mean = (interaction.values().sum::<f64>() + INTERACTION_PRIOR * INTERACTION_MEAN)
-            / (count + INTERACTION_PRIOR);
-        let of_id = |id: i64| crowd.as_ref().and_then(|crowd| crowd.similarity(id));
-        let by_interaction = |candidate: &Candidate| {
-            let score = interaction.get(&candidate.id).filter(|_| is_fitted)?;
-            Some(Evidence::Interaction {
-                similarity: of_id(candidate.id)?,
+        let scores = &interaction.scores;
+        let mean = (scores.values().sum::<f64>() + INTERACTION_PRIOR * INTERACTION_MEAN)
+            / (scores.len() as f64 + INTERACTION_PRIOR);
+        let matched = |id: i64| {
+            let score = *scores.get(&id).filter(|_| is_fitted)?;
+            Some(Match {
+                score,
                 lead: score - mean,
+                absent_words: interaction.absent_words,
             })
+        };
+        let evidence = |id: i64, coverage: f64, query_words: usize| Evidence {
+            coverage,
+            query_words: query_words.min(MAX_QUERY_WORDS),
+            nearness: nearness(id),
+            interaction: matched(id),
         };
         let mut relevances = HashMap::with_capacity(candidates.len());
         let mut others = Vec::new();
         for candidate in candidates {
-            match by_interaction(candidate) {
-                Some(evidence) => {
-                    relevances.insert(candidate.id, evidence.relevance(spread));
+            match interaction.coverage.get(&candidate.id) {
+                Some(coverage) => {
+                    let evidence = evidence(candidate.id, *coverage, interaction.query_words);
+                    relevances.insert(candidate.id, evidence.relevance());
                 }
                 None => others.push(*candidate),
             }
         }
-        for (id, coverage) in self.coverage(caller, query, &others).await? {
-            let evidence = match of_id(id) {
-                Some(similarity) => Evidence::Similarity {
-                    similarity,
-                    coverage,
-                },
-                None => Evidence::Words { coverage },
-            };
-            relevances.insert(id, evidence.relevance(spread));
+        let (query_words, coverages) = self.coverage(caller, query, &others).await?;
+        for (id, coverage) in coverages {
+            relevances.insert(id, evidence(id, coverage, query_words).relevance());
         }
         Ok(relevances)
     }
 
-    /// The share of the query's content words that occur in the best chunk of each candidate, or in the start of its
-    /// text.
+    /// Number of different content words of the query, and the share of them that occur in the best chunk of each
+    /// candidate, or in the start of its text.
     async fn coverage(
         &self,
         caller: &Caller,
         query: &str,
         candidates: &[Candidate],
-    ) -> Result<Vec<(i64, f64)>> {
+    ) -> Result<(usize, Vec<(i64, f64)>)> {
         if candidates.is_empty() {
-            return Ok(Vec::new());
+            return Ok((0, Vec::new()));
         }
         let ranges: HashMap<i64, (u32, u32)> = candidates
             .iter()
@@ -237,12 +344,13 @@ impl Retrieval {
             seen.len() as f64 / stems.len().max(1) as f64
         };
         let entries = found.entries.into_iter();
-        Ok(entries
+        let coverages = entries
             .filter_map(|entry| {
                 let range = ranges.get(&entry.id)?;
                 Some((entry.id, share(characters(&entry.text, *range))))
             })
-            .collect())
+            .collect();
+        Ok((stems.len(), coverages))
     }
 }
 
@@ -284,11 +392,13 @@ mod tests {
 
     fn relevance(identity: &str, similarities: &[f64], coverage: f64) -> f64 {
         let crowd = Crowd::of(&search(identity), &ranking(similarities)).unwrap();
-        let evidence = Evidence::Similarity {
-            similarity: crowd.similarity(1).unwrap(),
+        let evidence = Evidence {
             coverage,
+            query_words: 4,
+            nearness: crowd.nearness(1),
+            interaction: None,
         };
-        evidence.relevance(crowd.spread)
+        evidence.relevance().value
     }
 
     const FITTED: &str = "model@53aa51172d14";
@@ -304,18 +414,36 @@ mod tests {
         let base = relevance(FITTED, &[0.3, 0.1], 0.3);
         assert!(relevance(FITTED, &[0.4, 0.1], 0.3) > base, "similarity");
         assert!(relevance(FITTED, &[0.3, 0.1], 0.6) > base, "words");
-        let interaction = |lead| {
-            Evidence::Interaction {
-                similarity: 0.3,
-                lead,
-            }
-            .relevance(SPREAD)
+        let nearness = Nearness {
+            similarity: 0.3,
+            mean: MEAN,
+            spread: SPREAD,
+            prior_share: 0.5,
         };
-        assert!(interaction(0.3) > interaction(0.1), "late interaction");
-        assert!(
-            Evidence::Words { coverage: 1.0 }.relevance(SPREAD) > 0.9
-                && Evidence::Words { coverage: 0.0 }.relevance(SPREAD) < 0.05
-        );
+        let interaction = |score: f64| {
+            let evidence = Evidence {
+                coverage: 0.5,
+                query_words: 4,
+                nearness: Some(nearness),
+                interaction: Some(Match {
+                    score,
+                    lead: score - INTERACTION_MEAN,
+                    absent_words: 0.25,
+                }),
+            };
+            evidence.relevance().value
+        };
+        assert!(interaction(0.5) > interaction(0.3), "late interaction");
+        let words = |coverage: f64| {
+            let evidence = Evidence {
+                coverage,
+                query_words: 4,
+                nearness: None,
+                interaction: None,
+            };
+            evidence.relevance().value
+        };
+        assert!(words(1.0) > 0.9 && words(0.0) < 0.05);
     }
 
     #[test]
@@ -340,7 +468,10 @@ mod tests {
     fn an_entry_beyond_the_ranking_is_at_most_as_similar_as_its_last_one() {
         let mut search = search(FITTED);
         let ranking = ranking(&[0.5, 0.2]);
-        let of = |search: &RankSearch| Crowd::of(search, &ranking).unwrap().similarity(9);
+        let of = |search: &RankSearch| {
+            let nearness = Crowd::of(search, &ranking).unwrap().nearness(9);
+            nearness.map(|nearness| nearness.similarity)
+        };
         assert_eq!(of(&search), None, "all entries are in it");
         search.depth = 2;
         assert!((of(&search).unwrap() - 0.2).abs() < 1e-9);

@@ -19,6 +19,7 @@ use super::Retrieval;
 use super::embedding::{ActiveModel, awaited, unavailable};
 use super::hits::milliseconds;
 use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
+use super::relevance::MAX_CONSIDERED;
 use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
 use crate::validate;
@@ -47,7 +48,11 @@ impl Retrieval {
         let explain = request.explain_query.unwrap_or(false);
         let embedded = self.embedded_query(&request.query).await?;
         let model_ms = milliseconds(started);
-        let depth = depth(page, self.rerank_candidates());
+        let at_least = match min_relevance {
+            Some(_) => MAX_CONSIDERED,
+            None => self.rerank_candidates(),
+        };
+        let depth = depth(page, at_least);
         let search = RankedSearch {
             query: &request.query,
             encoded: embedded.encoded,

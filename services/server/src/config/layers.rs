@@ -41,6 +41,7 @@ impl Config {
                 enabled: search.enable_reranking,
                 timeout_ms: small(search.rerank_timeout_ms),
                 budget_ms: small(search.rerank_budget_ms),
+                cache_mb: small(search.rerank_cache_mb),
                 context_weight: search.rerank_context_weight,
                 context_gap: self.context_window().gap,
                 store_tokens: search.rerank_store_tokens,

@@ -1,7 +1,7 @@
 //! Limits of requests and owners.
 
 use clap::Args;
-use context_engine::Quotas;
+use context_engine::{ChangesConfig, Quotas};
 
 use super::value::number;
 
@@ -35,6 +35,15 @@ pub struct LimitSettings {
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
 
+    /// Days that a change stays in the feed of changes, 1 to 36 500. The audit log keeps it.
+    #[arg(long, env = "CHANGES_RETENTION_DAYS", value_name = "DAYS", default_value = "30", value_parser = number(1, 36_500), global = true)]
+    pub changes_retention_days: u64,
+
+    /// Maximum number of changes of each owner in the feed of changes, 1000 to 1 000 000 000 000. The audit log keeps the
+    /// others.
+    #[arg(long, env = "CHANGES_MAX_ROWS", value_name = "N", default_value = "10000000", value_parser = number(1000, 1_000_000_000_000), global = true)]
+    pub changes_max_rows: u64,
+
     /// Maximum size of each owner's stored request outcomes in megabytes (1024 × 1024 bytes), 1 to 1 000 000.
     ///
     /// The outcome of a request with an idempotency key is stored for 24 hours. That of a single write takes about 200
@@ -52,6 +61,16 @@ impl LimitSettings {
             entries: quota(self.quota_entries),
             artifacts: quota(self.quota_artifacts),
             bytes: quota(self.quota_mb).map(|megabytes| megabytes.saturating_mul(1024 * 1024)),
+        }
+    }
+
+    /// How long changes stay in the feed.
+    #[must_use]
+    pub fn changes(&self) -> ChangesConfig {
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        ChangesConfig {
+            retention_days: number(self.changes_retention_days),
+            max_rows: number(self.changes_max_rows),
         }
     }
 

@@ -463,6 +463,24 @@ async fn a_key_that_is_revoked_ends_its_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_is_refused_at_the_end_of_its_wait() {
+    for (service, _database) in both(&["--auth=keys"]).await {
+        let key = service.key("default", &["read"]).await;
+        let start = cursor(&reply(service.get("/v1/changes?cursor=now").key(&key.text)).await);
+        let path = format!("/v1/changes?cursor={start}&wait_ms=5000");
+        let request = service.get(&path).key(&key.text);
+        let waiting = tokio::spawn(async move { request.send().await });
+        until_waiting(&service, 1).await;
+        let command = Admin::RevokeKey {
+            owner: "default".to_owned(),
+            key_id: key.id,
+        };
+        service.engine.access.administer(command).await.unwrap();
+        assert_eq!(waiting.await.expect("a reply").status, 401);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_stops_ends_the_waits() {
     let service = Service::start().await;
     let start = now(&service).await;

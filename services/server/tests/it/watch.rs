@@ -252,6 +252,24 @@ async fn a_filtered_stream_says_what_left_and_bookmarks_what_it_leaves_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changes_that_the_filter_leaves_out_do_not_delay_bookmarks() {
+    let service = Service::start().await;
+    let mut events = watch(&service, "cursor=now&thread_id=mine").events().await;
+    next(&mut events).await;
+    let others = async {
+        let mut pace = tokio::time::interval(Duration::from_secs(1));
+        for n in 0.. {
+            pace.tick().await;
+            service.store("other", &format!("text {n}")).await;
+        }
+    };
+    tokio::select! {
+        event = next(&mut events) => assert_eq!(event.name, "bookmark"),
+        () = others => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_revoked_ends_its_streams_within_a_second() {
     for (service, _database) in both(&["--auth=keys"]).await {
         let key = service.key("default", &["read"]).await;

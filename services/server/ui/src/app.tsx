@@ -65,7 +65,16 @@ export function Page() {
     return () => clearTimeout(timer);
   }, [failed]);
 
-  if (session.state === "asking") return <main id="main">{failed && <ConnectionLine trouble={failed} />}</main>;
+  if (session.state === "asking") {
+    return (
+      <div class="shell">
+        <header class="side">
+          <Brand />
+        </header>
+        <main id="main">{failed && <ConnectionLine trouble={failed} />}</main>
+      </div>
+    );
+  }
   if (session.state === "key") {
     const enter = (key: string) => {
       useKey(key);
@@ -80,6 +89,18 @@ export function Page() {
     setSession({ state: "key", busy: false });
   };
   return <Shell rights={session.rights} leave={leave} />;
+}
+
+function Brand() {
+  return (
+    <p class="brand">
+      <svg viewBox="0 0 32 32" aria-hidden="true">
+        <rect width="32" height="32" rx="8" />
+        <path d="M9 11h14M9 16h9M9 21h12" />
+      </svg>
+      <span>Context</span>
+    </p>
+  );
 }
 
 function viewsFor(rights: Rights): View[] {
@@ -122,13 +143,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
           Skip to the content
         </button>
         <header class="side">
-          <p class="brand">
-            <svg viewBox="0 0 32 32" aria-hidden="true">
-              <rect width="32" height="32" rx="8" />
-              <path d="M9 11h14M9 16h9M9 21h12" />
-            </svg>
-            <span>Context</span>
-          </p>
+          <Brand />
           <nav aria-label="Views">
             {views.map((view) => (
               <a key={view} href={to(view)} aria-current={wanted === view && allowed ? "page" : undefined}>

@@ -1,7 +1,7 @@
 // What happens in the service, as it happens: the stream of /v1/watch (docs/sync.md).
 //
-// It continues with its last cursor after every cut, so nothing is lost and nothing comes twice. Only when the cursor no
-// longer holds, or is far behind, it starts anew, and whoever follows has to list again.
+// It continues with its last cursor after every cut, so nothing is lost and nothing comes twice. When the cursor no
+// longer holds, or is far behind, the stream starts at the present, and the views list again.
 
 import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
 import { asApiError } from "./hooks";
@@ -153,8 +153,7 @@ export function follow(listener: Listener): Feed {
     while (!closed.signal.aborted) {
       const attempt = new AbortController();
       interrupt = attempt;
-      // A tab that nobody sees holds no stream: a browser has only six connections to a service. It catches up when it
-      // is shown.
+      // A hidden tab holds no stream: a browser has only six connections to a service. It catches up when it is shown.
       if (document.hidden) {
         await pause(Infinity, attempt.signal);
         continue;
@@ -173,7 +172,7 @@ export function follow(listener: Listener): Feed {
     }
   }
 
-  // To be seen, or to be on line, is a reason to try at once; to be hidden, one to stop.
+  // A tab that is shown, or is online again, tries at once. A hidden one stops.
   const changed = () => {
     interrupted = interrupt;
     interrupt.abort();

@@ -109,11 +109,13 @@ impl Reading for Lines {
         // Raw SQL: diesel has no UNION in FROM.
         let select = "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1::bigint AS attempts \
                       FROM context.changes WHERE owner_id = ? AND at >= ? UNION ALL \
+                      SELECT at, key_id, operation, entity, entity_id, revision, 'OK', 1 FROM context.audited_changes \
+                      WHERE owner_id = ? AND at >= ? UNION ALL \
                       SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ? \
                       UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM context.key_events \
                       WHERE owner_id = ? AND at >= ?) AS lines ORDER BY at, revision NULLS FIRST, entity_id NULLS FIRST LIMIT ?";
         let (name, from) = (owner.as_str(), self.from.micros());
-        let mut binds: Vec<Bind<'_>> = (0..3)
+        let mut binds: Vec<Bind<'_>> = (0..4)
             .flat_map(|_| [Bind::text(name), Bind::Int(from)])
             .collect();
         binds.push(Bind::Int(self.limit.into()));

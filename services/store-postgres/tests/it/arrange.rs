@@ -4,7 +4,7 @@ use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
 /// Changes whenever the schema does.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),
@@ -17,6 +17,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("../../../../migrations/postgres/2026-11-22-000008_key_digests/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-22-000009_checksums/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-23-000010_feed/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-23-000011_audited_changes/up.sql"),
 ];
 
 /// The configuration of a test's store.

@@ -226,6 +226,7 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
         "entries",
         "threads",
         "changes",
+        "audited_changes",
         "api_keys",
         "entry_tags",
         "images",

@@ -94,6 +94,11 @@ pub(crate) fn lines(
         .bind(Bind::Int(owner))
         .push(" AND at >= ")
         .bind(Bind::Int(from.micros()));
+    select.push(" UNION ALL SELECT at, key_id, operation, entity, entity_id, revision, 'OK', 1 FROM audited_changes WHERE owner = ");
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND at >= ")
+        .bind(Bind::Int(from.micros()));
     select.push(" UNION ALL SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM denials WHERE owner = ");
     select
         .bind(Bind::Int(owner))

@@ -219,6 +219,20 @@ pub static TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "audited_changes",
+        key: 1,
+        columns: &[
+            column("revision", Kind::Int),
+            column("at", Kind::Int),
+            column("operation", Kind::Text),
+            column("entity", Kind::Text),
+            column("entity_id", Kind::Text),
+            column("thread_id", Kind::OptionalText),
+            column("version", Kind::OptionalInt),
+            column("key_id", Kind::OptionalText),
+        ],
+    },
+    Table {
         name: "denials",
         key: 6,
         columns: &[

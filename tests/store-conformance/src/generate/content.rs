@@ -6,7 +6,7 @@ use context_model::{
 };
 use context_store::{
     ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
-    Idempotency, KeyChange, KeyEvent, ModelUse, OwnerId, Store, StoredKey, WriteOptions,
+    Idempotency, KeyChange, KeyEvent, ModelUse, OwnerId, Retention, Store, StoredKey, WriteOptions,
 };
 use context_test_support::Random;
 use serde_json::json;
@@ -47,7 +47,8 @@ const WORDS: [&str; 24] = [
 pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 
 /// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys and,
-/// if the store supports them, vectors. Some entries are then changed or deleted.
+/// if the store supports them, vectors. Some entries are then changed or deleted. The first changes are no longer in the
+/// feed.
 ///
 /// # Panics
 /// When the store rejects a call.
@@ -85,6 +86,13 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
         .create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
         .await
         .expect("the owner is created");
+    // The first changes of the owners.
+    let retention = Retention {
+        before: Timestamp(START + 10_000_000),
+        max_rows: i64::MAX,
+    };
+    let changes = store.changes();
+    while changes.compact(retention).await.expect("compacted") > 0 {}
 }
 
 struct Content<'s> {

@@ -8,6 +8,7 @@ use context_providers::{Embedder, ProviderError, QueryVectors};
 use context_store::EmbeddingModel;
 
 use super::pace::Pace;
+use super::token_cache::TokenCache;
 
 /// Maximum time that a search waits for the vector of its query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -18,6 +19,8 @@ pub(crate) struct ActiveModel {
     pub model: EmbeddingModel,
     /// Whether token vectors are stored with the chunk vectors and read for reranking.
     pub stores_tokens: bool,
+    /// The token vectors of recent texts, if reranking encodes texts.
+    pub token_cache: Option<TokenCache>,
     /// How fast the provider encodes texts for reranking.
     pub pace: Pace,
 }

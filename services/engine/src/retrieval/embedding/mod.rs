@@ -4,12 +4,14 @@ mod active_model;
 mod pace;
 mod progress;
 mod texts;
+mod token_cache;
 mod write;
 
 pub(crate) use active_model::{ActiveModel, awaited, model_of, unavailable};
 pub(crate) use pace::Pace;
 pub(crate) use progress::Progress;
 pub(crate) use texts::embed;
+pub(crate) use token_cache::{TextKey, TokenCache};
 pub(crate) use write::{WriteEmbeddings, with_pending_count, with_pending_note};
 
 use std::sync::{Arc, RwLock};
@@ -104,19 +106,21 @@ impl Embeddings {
     }
 
     /// Combines the provider with its model. Token vectors are stored if RERANK_STORE_TOKENS is set and reranking reads
-    /// them. Install the reranker before: a reranker that comes later does not change what is stored.
+    /// them, and else only kept in memory. Install the reranker before: a reranker that comes later does not change
+    /// what is stored.
     pub fn activate(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> ActiveModel {
-        let stores_tokens =
-            self.rerank.store_tokens && self.why_tokens_are_unused(&*embedder).is_none();
+        let uses_tokens = self.why_tokens_are_unused(&*embedder).is_none();
+        let cache_bytes = (self.rerank.cache_mb as usize).saturating_mul(1024 * 1024);
         ActiveModel {
             embedder,
             model,
-            stores_tokens,
+            stores_tokens: uses_tokens && self.rerank.store_tokens,
+            token_cache: (uses_tokens && cache_bytes > 0).then(|| TokenCache::new(cache_bytes)),
             pace: Pace::default(),
         }
     }
 
-    /// Why reranking does not read stored token vectors. `None` when it does.
+    /// Why reranking does not read token vectors. `None` when it does.
     fn why_tokens_are_unused(&self, embedder: &dyn Embedder) -> Option<&'static str> {
         if self.rerank.enabled == Switch::False {
             Some("reranking is off")

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use context_providers::{ProviderError, Role, TextVectors, TokenCodes};
+use context_providers::{ProviderError, Role, TextVectors};
 use context_store::{Embedded, EmbeddedChunk, Embedding};
 
 use super::active_model::{ActiveModel, checked};
 
-/// Maximum number of chunks of a text that is stored with token vectors. Token vectors take about 45 times as much
-/// space as the text. For a longer text, reranking encodes the one chunk that it reads.
+/// Maximum number of chunks of a text whose token vectors are stored or cached. Token vectors take about 45 times as
+/// much space as the text. For a longer text, reranking encodes the one chunk that it reads.
 const MAX_CHUNKS_WITH_TOKENS: usize = 64;
 
 /// A chunk of a text, with its position in characters.
@@ -90,8 +90,10 @@ impl SplitTexts {
         active: &ActiveModel,
         role: Role,
     ) -> Result<Vec<Embedding>, ProviderError> {
-        let with_tokens =
-            |chunks: &[Chunk]| active.stores_tokens && chunks.len() <= MAX_CHUNKS_WITH_TOKENS;
+        let with_tokens = |chunks: &[Chunk]| {
+            (active.stores_tokens || active.token_cache.is_some())
+                && chunks.len() <= MAX_CHUNKS_WITH_TOKENS
+        };
         let (long, short): (Vec<&[Chunk]>, Vec<&[Chunk]>) = self
             .0
             .iter()
@@ -113,7 +115,9 @@ impl SplitTexts {
                 let chunks = chunks.into_iter().zip(vectors);
                 Embedding::Now(Embedded {
                     model: active.model.clone(),
-                    chunks: chunks.map(embedded_chunk).collect(),
+                    chunks: chunks
+                        .map(|(chunk, vectors)| embedded_chunk(active, chunk, vectors))
+                        .collect(),
                 })
             }
         };
@@ -121,12 +125,21 @@ impl SplitTexts {
     }
 }
 
-fn embedded_chunk((chunk, vectors): (Chunk, TextVectors)) -> EmbeddedChunk {
+/// The chunk as it is stored. Token vectors that are not stored go into the cache.
+fn embedded_chunk(active: &ActiveModel, chunk: Chunk, vectors: TextVectors) -> EmbeddedChunk {
+    let tokens = match (vectors.tokens, &active.token_cache) {
+        (Some(tokens), _) if active.stores_tokens => Some(tokens.into_bytes()),
+        (Some(tokens), Some(cache)) => {
+            cache.insert(cache.key(&chunk.text), Arc::new(tokens));
+            None
+        }
+        (_, _) => None,
+    };
     EmbeddedChunk {
         start: chunk.start,
         end: chunk.end,
         vector: vectors.vector,
-        tokens: vectors.tokens.map(TokenCodes::into_bytes),
+        tokens,
     }
 }
 

@@ -1,4 +1,4 @@
-// Changing an entry. Nobody's change is lost: when the entry changed meanwhile, both texts are shown.
+// Changing an entry. No change is lost: when the entry changed meanwhile, both texts are shown.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 

@@ -22,6 +22,8 @@ interface Props {
   /** The text with what was found marked, in place of the beginning. */
   snippet?: ComponentChildren;
   showThread?: boolean;
+  /** In a list to skim, with five lines of the text: how many characters they have, about. */
+  brief?: number;
   /** A word about what just happened to it. */
   mark?: string | undefined;
   highlighted?: boolean;
@@ -30,14 +32,16 @@ interface Props {
   children?: ComponentChildren;
 }
 
-export function EntryView({ entry: given, snippet, showThread = false, mark, highlighted = false, onChange, children }: Props) {
+export function EntryView({ entry: given, snippet, showThread = false, brief, mark, highlighted = false, onChange, children }: Props) {
   const { rights } = useApp();
   const [whole, setWhole] = useState<Entry>();
+  const [open, setOpen] = useState(false);
   const [editing, setEditing] = useState<Entry>();
   const [error, setError] = useState<ApiError>();
   // What was loaded here is shown until the list has something newer.
   const entry: Hit | Entry = whole !== undefined && whole.version >= given.version ? whole : given;
   const cut = "is_text_content_truncated" in entry && entry.is_text_content_truncated === true;
+  const isClamped = !open && brief !== undefined && (entry.text_content.length > brief || entry.text_content.split("\n", 6).length > 5);
   const name = `entry ${entry.id}`;
   const leaving = usePending().find(({ id }) => id === name);
   useEffect(() => setError(undefined), [given]);
@@ -53,7 +57,7 @@ export function EntryView({ entry: given, snippet, showThread = false, mark, hig
     }
   };
   return (
-    <article class={`entry ${entry.source}${highlighted ? " chosen" : ""}${leaving ? " leaving" : ""}`} id={`entry-${entry.id}`} aria-label={`Entry ${entry.id}`}>
+    <article class={`entry ${entry.source}${highlighted ? " chosen" : ""}${leaving ? " leaving" : ""}${brief !== undefined && !open ? " brief" : ""}`} id={`entry-${entry.id}`} aria-label={`Entry ${entry.id}`}>
       <header>
         <div class="meta">
           <span class={`who ${entry.source}`}>{entry.source}</span>
@@ -108,8 +112,15 @@ export function EntryView({ entry: given, snippet, showThread = false, mark, hig
       ) : (
         <>
           {snippet !== undefined && whole === undefined ? <div class="text">{snippet}</div> : <Text text={entry.text_content} cut={cut} />}
-          {cut && (
-            <Button small tone="quiet" onClick={() => void load(setWhole)}>
+          {(cut || isClamped) && (
+            <Button
+              small
+              tone="quiet"
+              onClick={() => {
+                setOpen(true);
+                if (cut) void load(setWhole);
+              }}
+            >
               Show the whole text
             </Button>
           )}

@@ -6,7 +6,7 @@ import { api, type ApiError, type Hit } from "../api";
 import { useApp } from "../context";
 import type { Change } from "../feed";
 import { count } from "../format";
-import { asApiError, useLoad } from "../hooks";
+import { asApiError, useLoad, useWide } from "../hooks";
 import { Button, Choices, Empty, Head, Icon, inputValue, Time, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
 import { replace, type Route, to } from "../route";
@@ -73,6 +73,7 @@ export function Activity({ route }: { route: Route }) {
   const [error, setError] = useState<ApiError>();
   const [again, setAgain] = useState(0);
   const [paused, setPaused] = useState(false);
+  const wide = useWide(720);
   const isPaused = useRef(false);
   isPaused.current = paused;
 
@@ -182,10 +183,10 @@ export function Activity({ route }: { route: Route }) {
         )
       ) : (
         <>
-          <div class="entries brief" aria-label="The newest entries" role="feed">
+          <div class="entries" aria-label="The newest entries" role="feed">
             {rows.map(({ key, entry, change }) =>
               entry ? (
-                <EntryView key={key} entry={entry} mark={change && MARKS[change.operation]} showThread={thread === ""} />
+                <EntryView key={key} entry={entry} brief={wide ? 600 : 220} mark={change && MARKS[change.operation]} showThread={thread === ""} />
               ) : (
                 change && <Line key={key} change={change} />
               ),

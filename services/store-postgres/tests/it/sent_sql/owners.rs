@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Statements over all owners: a part of their text, and what they are for.
-pub const OVER_ALL_OWNERS: [(&str, &str); 9] = [
+pub const OVER_ALL_OWNERS: [(&str, &str); 10] = [
     (
         r#"WHERE ("context"."api_keys"."lookup" = $1)"#,
         "the owner of a caller with a key is not known yet",
@@ -36,6 +36,10 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 9] = [
     (
         "DELETE FROM context.embedding_claims WHERE until",
         "deletion of expired claims",
+    ),
+    (
+        "FROM context.owners AS o CROSS JOIN LATERAL",
+        "an owner with old changes in the feed",
     ),
 ];
 

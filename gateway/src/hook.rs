@@ -1,0 +1,354 @@
+//! `context-gateway hook`: an agent remembers without being asked to.
+//!
+//! The agent's own hooks call it at the events of a session. It captures what the person and the agent say, and answers
+//! with what was remembered. Whatever goes wrong, the agent goes on: the exit code is 0, because Claude Code takes 2 for
+//! an order to stop, the answer is empty, and stderr has one line. After a second the process ends.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures what is left of the hook's time"
+)]
+
+pub mod brief;
+pub mod capture;
+pub mod digest;
+pub mod event;
+pub mod frame;
+pub mod ignore;
+pub mod place;
+pub mod project;
+pub mod recall;
+pub mod secrets;
+pub mod service;
+pub mod state;
+mod status;
+pub mod transcript;
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tonic::metadata::MetadataMap;
+
+pub use status::status;
+
+use crate::backend::{Backend, Target};
+use crate::cli::{Cli, Command, HookArgs, HookCommand, HookEvent};
+use crate::handler::Credentials;
+use capture::{Capture, Given};
+use digest::digest;
+use event::Input;
+use place::{Place, captures};
+use service::Service;
+use state::State;
+
+/// After this time the process ends, whatever it does. The setting CONTEXT_HOOK_TIMEOUT_MS, once it is read.
+static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
+/// The default of that setting.
+const DEFAULT_LIMIT_MS: u64 = 950;
+/// What is left for writing the answer when the service has used up its time.
+const RESERVE: Duration = Duration::from_millis(150);
+/// Largest input that is read, in bytes.
+const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
+/// The agent's name in metadata.
+const CLAUDE: &str = "claude";
+
+/// Whether an agent made this call. A person calls `hook status`.
+#[must_use]
+pub fn is_called_by_agent(arguments: &[OsString]) -> bool {
+    let by_person = |argument: &OsString| {
+        ["status", "--help", "-h"]
+            .iter()
+            .any(|word| argument == word)
+    };
+    arguments.get(1).is_some_and(|first| first == "hook") && !arguments.iter().any(by_person)
+}
+
+/// Handles an event. Always succeeds.
+#[must_use]
+pub fn answer(arguments: Vec<OsString>) -> ExitCode {
+    let began = Instant::now();
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        complain(&format!(
+            "a defect at {place}; nothing was recalled or captured"
+        ));
+        std::process::exit(0);
+    }));
+    std::thread::spawn(move || {
+        loop {
+            let limit = Duration::from_millis(LIMIT_MS.load(Ordering::Relaxed));
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left);
+        }
+        complain("the time is over; what was not sent waits for the next hook");
+        std::process::exit(0);
+    });
+    if let Err(sentence) = handle(arguments, began) {
+        complain(&sentence);
+    }
+    ExitCode::SUCCESS
+}
+
+/// One line on stderr. Nothing is done about a stderr that cannot be written.
+fn complain(sentence: &str) {
+    /// When the time is over, the reason may have been printed already.
+    static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
+    if HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let line: String = sentence
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(500)
+        .collect();
+    let _ = writeln!(io::stderr(), "context-gateway hook: {line}");
+}
+
+fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
+    let cli = Cli::try_read(arguments).map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().to_owned()
+    })?;
+    let Command::Hook(args) = cli.command else {
+        return Err("it was called with another command".to_owned());
+    };
+    let HookCommand::Claude { event } = args.command else {
+        return Err("it was called with another command".to_owned());
+    };
+    let limit_ms = args.settings.timeout_ms;
+    LIMIT_MS.store(limit_ms, Ordering::Relaxed);
+    let until = began + Duration::from_millis(limit_ms).saturating_sub(RESERVE);
+    let mut bytes = Vec::new();
+    io::stdin()
+        .take(MAX_INPUT_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("the input cannot be read: {error}"))?;
+    let input: Input = serde_json::from_slice(&bytes)
+        .map_err(|error| format!("the input is not the JSON of a hook: {error}"))?;
+    if input.session_id.is_empty() {
+        return Err("the input names no session".to_owned());
+    }
+    // What a subagent is told and says is not the conversation with the person.
+    if !input.agent_id.is_empty() {
+        return Ok(());
+    }
+    let place = Place::of(Path::new(&input.cwd), &args.settings);
+    if place.ignored.is_whole_project() {
+        return Ok(());
+    }
+    let state = State::open(&args.settings.state)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let outcome = runtime.block_on(
+        Hook {
+            event,
+            input: &input,
+            args: &args,
+            place: &place,
+            state: &state,
+        }
+        .run(until),
+    );
+    runtime.shutdown_background();
+    outcome
+}
+
+/// One event.
+struct Hook<'h> {
+    event: HookEvent,
+    input: &'h Input,
+    args: &'h HookArgs,
+    place: &'h Place,
+    state: &'h State,
+}
+
+impl Hook<'_> {
+    async fn run(&self, until: Instant) -> Result<(), String> {
+        let target = self.args.service.backend.target_as_it_runs()?;
+        let may_capture = captures(self.args.settings.capture, &target).is_ok();
+        // The messages are kept before anything can take long.
+        let kept = if may_capture { self.capture() } else { Ok(()) };
+        let service = service(self.args, target, until)?;
+        let recalled = async {
+            match self.event {
+                _ if !self.args.settings.recall => Ok(()),
+                HookEvent::SessionStart => self.brief(&service).await,
+                HookEvent::UserPromptSubmit => self.recall(&service).await,
+                HookEvent::SessionEnd => self.end(&service).await,
+                HookEvent::Stop | HookEvent::PreCompact => Ok(()),
+            }
+        };
+        let sent = async {
+            if may_capture {
+                capture::send(self.state, &service).await?;
+            }
+            Ok(())
+        };
+        let (recalled, sent) = tokio::join!(recalled, sent);
+        kept.and(recalled).and(sent)
+    }
+
+    fn thread_id(&self) -> String {
+        capture::thread_id(&self.place.key, &self.input.session_id)
+    }
+
+    fn session(&self) -> Result<state::Held<state::Session>, String> {
+        let held = self.state.session(CLAUDE, &self.input.session_id);
+        held.map_err(|error| format!("the session cannot be remembered: {error}"))
+    }
+
+    /// Keeps the messages of this event.
+    fn capture(&self) -> Result<(), String> {
+        let input = self.input;
+        let capture = Capture {
+            state: self.state,
+            agent: CLAUDE,
+            session_id: &input.session_id,
+            project: &self.place.project,
+            key: &self.place.key,
+            ignored: &self.place.ignored,
+        };
+        let given = |is_user, text, model| Given {
+            prompt_id: &input.prompt_id,
+            is_user,
+            text,
+            model,
+        };
+        let mut session = self.session()?;
+        match self.event {
+            HookEvent::SessionStart => {
+                if let Some(model) = input.model() {
+                    session.value.model = Some(model.to_owned());
+                    session.save().map_err(|error| error.to_string())?;
+                }
+                Ok(())
+            }
+            HookEvent::UserPromptSubmit => {
+                capture.keep(&mut session, given(true, &input.prompt, None))
+            }
+            HookEvent::Stop => {
+                for prompt in input.scheduled_prompts() {
+                    let prompt = digest(&[&prompt]);
+                    if !session.value.scheduled.contains(&prompt) {
+                        session.value.scheduled.push(prompt);
+                    }
+                }
+                let model = transcript::last_model(Path::new(&input.transcript_path));
+                let model = input
+                    .model()
+                    .map(str::to_owned)
+                    .or(model)
+                    .or_else(|| session.value.model.clone());
+                session.value.model.clone_from(&model);
+                session.save().map_err(|error| error.to_string())?;
+                capture.keep(
+                    &mut session,
+                    given(false, &input.last_assistant_message, model.as_deref()),
+                )
+            }
+            HookEvent::PreCompact | HookEvent::SessionEnd => {
+                capture.fill_gaps(&mut session, Path::new(&input.transcript_path))
+            }
+        }
+    }
+
+    async fn brief(&self, service: &Service) -> Result<(), String> {
+        self.state.clean_up();
+        let last = self
+            .state
+            .project(CLAUDE, &self.place.key)
+            .map_err(|error| error.to_string())?
+            .value;
+        let shown = self.session()?.value.shown.clone();
+        let (frame, cursor) =
+            brief::brief(service, &self.place.key, &self.thread_id(), &last, &shown).await?;
+        self.remember_cursor(cursor)?;
+        self.show(frame)
+    }
+
+    async fn recall(&self, service: &Service) -> Result<(), String> {
+        let prompt = &self.input.prompt;
+        let is_typed = !event::is_machine_made(prompt)
+            && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
+        // Before it is cut: half a secret, or one without its name, is not recognised.
+        let without_secrets = secrets::redact(prompt).text;
+        let Some(query) = recall::query(&without_secrets).filter(|_| is_typed) else {
+            return Ok(());
+        };
+        let hits = recall::find(
+            service,
+            &query,
+            &self.place.key,
+            &self.thread_id(),
+            &self.input.session_id,
+        )
+        .await?;
+        let shown = self.session()?.value.shown.clone();
+        self.show(recall::frame(&hits, &shown))
+    }
+
+    /// The next session is told what changes after this one.
+    async fn end(&self, service: &Service) -> Result<(), String> {
+        let cursor = brief::cursor(service).await?;
+        self.remember_cursor(Some(cursor))
+    }
+
+    fn remember_cursor(&self, cursor: Option<String>) -> Result<(), String> {
+        let failure = |error: io::Error| format!("the project cannot be remembered: {error}");
+        let mut last = self
+            .state
+            .project(CLAUDE, &self.place.key)
+            .map_err(failure)?;
+        last.value.cursor = cursor.or(last.value.cursor.take());
+        last.value.thread_id = Some(self.thread_id());
+        last.save().map_err(failure)
+    }
+
+    /// Writes the answer, and remembers which entries it has before it is written.
+    fn show(&self, frame: frame::Frame) -> Result<(), String> {
+        let ids = frame.ids.clone();
+        let Some(text) = frame.finish() else {
+            return Ok(());
+        };
+        let mut session = self.session()?;
+        session.value.shown.extend(ids);
+        session.save().map_err(|error| error.to_string())?;
+        let answer = json!({
+            "hookSpecificOutput": {"hookEventName": self.event.name(), "additionalContext": text}
+        });
+        let mut line = answer.to_string();
+        line.push('\n');
+        io::stdout()
+            .write_all(line.as_bytes())
+            .map_err(|error| format!("the answer cannot be written: {error}"))
+    }
+}
+
+/// The service with the credentials of the settings.
+fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
+    let backend = Backend::new(target, args.service.backend.max_message_bytes())
+        .map_err(|error| error.to_string())?;
+    let key = match args.service.credentials()? {
+        Credentials::Own(key) => key,
+        Credentials::File(file) => file.current(),
+        Credentials::Callers => None,
+    };
+    let mut metadata = MetadataMap::new();
+    if let Some(key) = key {
+        metadata.insert("authorization", key);
+    }
+    Ok(Service::new(backend, metadata, until))
+}

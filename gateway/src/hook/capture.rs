@@ -1,0 +1,259 @@
+//! Captures what the person and the agent said, once and verbatim but for secrets.
+//!
+//! A message is written to a file first and sent from there. So it survives the end of this process, and a service that is
+//! away: the next hook sends what waits.
+
+use std::path::Path;
+
+use context_model::{JsonObject, Reason, Timestamp};
+use serde_json::json;
+
+use super::digest::digest;
+use super::ignore::Ignored;
+use super::project::Project;
+use super::secrets::redact;
+use super::service::Service;
+use super::state::{Held, Message, Sent, Session, State, now_micros, read_message};
+use super::transcript;
+
+/// A message as the agent gave it.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'g> {
+    /// The prompt of the turn; empty if the agent does not tell.
+    pub prompt_id: &'g str,
+    /// Whether the person said it.
+    pub is_user: bool,
+    /// The text.
+    pub text: &'g str,
+    /// The model, of an answer.
+    pub model: Option<&'g str>,
+}
+
+/// What the messages of one session have in common.
+#[derive(Debug)]
+pub struct Capture<'c> {
+    /// Where messages wait.
+    pub state: &'c State,
+    /// The agent's name.
+    pub agent: &'c str,
+    /// The session.
+    pub session_id: &'c str,
+    /// The project, and its name in entries.
+    pub project: &'c Project,
+    /// The project's name in entries.
+    pub key: &'c str,
+    /// What is left out.
+    pub ignored: &'c Ignored,
+}
+
+impl Capture<'_> {
+    /// The thread of the session.
+    #[must_use]
+    pub fn thread_id(&self) -> String {
+        thread_id(self.key, self.session_id)
+    }
+
+    /// Keeps a message for the service, if it was not captured before.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be kept.
+    pub fn keep(&self, session: &mut Held<Session>, given: Given<'_>) -> Result<(), String> {
+        let is_scheduled =
+            given.is_user && session.value.scheduled.contains(&digest(&[given.text]));
+        if given.text.trim().is_empty()
+            || is_scheduled
+            || given.is_user && super::event::is_machine_made(given.text)
+            || self
+                .ignored
+                .path_in(given.text, &self.project.root)
+                .is_some()
+        {
+            return Ok(());
+        }
+        let redacted = redact(given.text);
+        let source = if given.is_user { "user" } else { "agent" };
+        // A prompt has an id of its own. A turn may have several answers, and older agents name no prompt.
+        let id = if given.is_user && !given.prompt_id.is_empty() {
+            digest(&[self.agent, self.session_id, given.prompt_id, source])
+        } else {
+            let words: Vec<&str> = redacted.text.split_whitespace().collect();
+            digest(&[
+                self.agent,
+                self.session_id,
+                given.prompt_id,
+                source,
+                &words.join(" "),
+            ])
+        };
+        if session.value.captured.contains(&id) {
+            return Ok(());
+        }
+        let mut metadata = JsonObject::new();
+        let mut set = |name: &str, value: Option<&str>| {
+            if let Some(value) = value {
+                metadata.insert(name.to_owned(), json!(value));
+            }
+        };
+        set("project", Some(self.key));
+        set("branch", self.project.branch.as_deref());
+        set("session", Some(self.session_id));
+        set("agent", Some(self.agent));
+        set("model", given.model.filter(|_| !given.is_user));
+        set("message_id", Some(&id));
+        set("said_at", Some(&Timestamp(now_micros()).to_string()));
+        self.state.keep(&Message {
+            id: id.clone(),
+            thread_id: self.thread_id(),
+            source: source.to_owned(),
+            text: redacted.text,
+            metadata,
+            removed: redacted.removed,
+        })?;
+        session.value.captured.push(id);
+        session
+            .save()
+            .map_err(|error| format!("the session cannot be remembered: {error}"))
+    }
+
+    /// Keeps what the transcript has and no hook captured.
+    ///
+    /// # Errors
+    /// As for [`keep`](Self::keep). A transcript that cannot be read has nothing.
+    pub fn fill_gaps(&self, session: &mut Held<Session>, path: &Path) -> Result<(), String> {
+        for said in transcript::read(path).unwrap_or_default() {
+            let given = Given {
+                prompt_id: &said.prompt_id,
+                is_user: said.is_user,
+                text: &said.text,
+                model: said.model.as_deref(),
+            };
+            self.keep(session, given)?;
+        }
+        Ok(())
+    }
+}
+
+/// The thread of a session, at most 256 characters.
+#[must_use]
+pub fn thread_id(key: &str, session_id: &str) -> String {
+    let id = format!("{key}/{session_id}");
+    if id.chars().count() <= 256 {
+        return id;
+    }
+    format!("{key}/{}", digest(&[session_id]))
+}
+
+/// Sends the messages that wait, oldest first, as long as there is time. Returns how many were sent. While another hook
+/// sends, it leaves them to that one.
+///
+/// # Errors
+/// A sentence with the reason why messages still wait.
+pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
+    let failure = |error: std::io::Error| format!("the waiting messages cannot be read: {error}");
+    let mut sent = 0;
+    loop {
+        // A message that is kept after the list was read is found in the next round: the hook that kept it failed to get
+        // the lock before it was released.
+        let (files, _) = state.waiting().map_err(failure)?;
+        if files.is_empty() || service.left().is_zero() {
+            return Ok(sent);
+        }
+        let Some(_lock) = state.sender().map_err(failure)? else {
+            return Ok(sent);
+        };
+        let (files, _) = state.waiting().map_err(failure)?;
+        for files in files.chunks(CHUNK) {
+            sent += send_some(state, service, files).await?;
+        }
+    }
+}
+
+/// Most message ids in one question to the service.
+const CHUNK: usize = 50;
+
+async fn send_some(
+    state: &State,
+    service: &Service,
+    files: &[std::path::PathBuf],
+) -> Result<usize, String> {
+    let mut messages: Vec<Waiting<'_>> = Vec::new();
+    for file in files {
+        match read_message(file) {
+            Some(message) => messages.push((file, message)),
+            // A damaged file would stop every later hook.
+            None => drop(std::fs::remove_file(file)),
+        }
+    }
+    let mut sent = 0;
+    // Thread by thread, so that some are sent even when the time does not suffice for all.
+    while let Some((_, first)) = messages.first() {
+        let thread_id = first.thread_id.clone();
+        let (here, others) = messages
+            .into_iter()
+            .partition(|(_, message)| message.thread_id == thread_id);
+        messages = others;
+        sent += send_thread(state, service, &thread_id, here).await?;
+    }
+    Ok(sent)
+}
+
+/// A message with its file.
+type Waiting<'f> = (&'f std::path::PathBuf, Message);
+
+async fn send_thread(
+    state: &State,
+    service: &Service,
+    thread_id: &str,
+    messages: Vec<Waiting<'_>>,
+) -> Result<usize, String> {
+    // The service forgets idempotency keys after a day. A message id stays with its entry.
+    let ids: Vec<&str> = messages
+        .iter()
+        .map(|(_, message)| message.id.as_str())
+        .collect();
+    let hits = service
+        .search(json!({
+            "thread_id": thread_id,
+            "metadata_filters": [{"key": "message_id", "operator": "in", "value": ids, "case_sensitive": true}],
+            "limit": 100,
+        }))
+        .await
+        .map_err(|error| error.message)?;
+    let known: Vec<&str> = hits
+        .iter()
+        .filter_map(|hit| hit.field("message_id"))
+        .collect();
+    let mut sent = 0;
+    for (file, message) in messages {
+        let mut line = Sent {
+            at: now_micros(),
+            thread_id: message.thread_id.clone(),
+            source: message.source.clone(),
+            context_id: None,
+            bytes: message.text.len(),
+            removed: message.removed,
+            refused: None,
+        };
+        if !known.contains(&message.id.as_str()) {
+            match service.store(&message).await {
+                Ok(id) => line.context_id = Some(id),
+                // It was stored before, perhaps with other metadata.
+                Err(error) if error.reason == Reason::IdempotencyKeyReused => {}
+                // It will never be accepted.
+                Err(error)
+                    if matches!(
+                        error.reason,
+                        Reason::InvalidArgument | Reason::RequestTooLarge
+                    ) =>
+                {
+                    line.refused = Some(error.message);
+                }
+                Err(error) => return Err(error.message),
+            }
+            let _ = state.log(&line);
+        }
+        let _ = std::fs::remove_file(file);
+        sent += 1;
+    }
+    Ok(sent)
+}

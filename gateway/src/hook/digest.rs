@@ -1,0 +1,20 @@
+//! Names of what must not be readable, or may be long.
+
+use sha2::{Digest as _, Sha256};
+
+/// A hash of several texts, 32 hexadecimal digits.
+#[must_use]
+pub fn digest(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hex(&hash.finalize()[..16])
+}
+
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

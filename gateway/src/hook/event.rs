@@ -1,0 +1,96 @@
+//! What an agent passes to a hook on stdin.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The input of a hook of Claude Code 2.1. Fields that are not used are ignored, so that a newer version works.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Input {
+    /// The session. It stays the same when the session is resumed.
+    pub session_id: String,
+    /// The file with the conversation so far. At `Stop` the last answer may be missing in it.
+    pub transcript_path: String,
+    /// The directory in which the agent works.
+    pub cwd: String,
+    /// The prompt that this turn answers. Older versions may not name it.
+    pub prompt_id: String,
+    /// Set when a subagent caused the event.
+    pub agent_id: String,
+    /// Of `UserPromptSubmit`: the text.
+    pub prompt: String,
+    /// Of `Stop`: the text of the answer.
+    pub last_assistant_message: String,
+    /// The model, where the agent says so.
+    pub model: Value,
+    /// Of `Stop`: the scheduled tasks of the session.
+    pub session_crons: Value,
+}
+
+impl Input {
+    /// The model's name, if there is one.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.model
+            .as_str()
+            .or_else(|| self.model.get("id")?.as_str())
+    }
+
+    /// The prompts of the session's scheduled tasks.
+    #[must_use]
+    pub fn scheduled_prompts(&self) -> Vec<String> {
+        let tasks = self.session_crons.as_array().into_iter().flatten();
+        tasks
+            .filter_map(|task| Some(task.get("prompt")?.as_str()?.to_owned()))
+            .collect()
+    }
+}
+
+/// Beginnings of texts that the agent submits in the person's name: notices of tasks, output of commands, reminders.
+const NOT_TYPED: [&str; 8] = [
+    "<task-notification>",
+    "<system-reminder>",
+    "<command-name>",
+    "<command-message>",
+    "<local-command-",
+    "<bash-",
+    "<teammate-message",
+    "<<autonomous-loop",
+];
+
+/// Whether a text has a form that only the agent itself submits.
+#[must_use]
+pub fn is_machine_made(text: &str) -> bool {
+    let text = text.trim_start();
+    NOT_TYPED.iter().any(|start| text.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_of_another_version_is_read_as_far_as_it_is_known() {
+        let input: Input = serde_json::from_str(
+            r#"{"session_id":"s","cwd":"/p","new":{"x":1},"model":{"id":"m"},"session_crons":[{"prompt":"check"},7]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (
+                input.session_id.as_str(),
+                input.model(),
+                input.prompt.as_str()
+            ),
+            ("s", Some("m"), "")
+        );
+        assert_eq!(input.scheduled_prompts(), ["check"]);
+    }
+
+    #[test]
+    fn a_notice_of_a_task_is_not_typed_and_a_question_about_one_is() {
+        assert!(is_machine_made(
+            "\n<task-notification>done</task-notification>"
+        ));
+        assert!(!is_machine_made("what does <task-notification> mean?"));
+    }
+}

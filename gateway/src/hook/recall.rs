@@ -1,0 +1,159 @@
+//! Recall: what was remembered about a prompt.
+
+use serde_json::json;
+
+use super::frame::{Frame, line};
+use super::service::{Hit, Service};
+
+/// The best entry is shown from here on. More than docs/retrieval.md recommends for a search, because nobody asked.
+const MIN_RELEVANCE: f64 = 0.65;
+/// Further entries are shown from here on: beside a good one, a doubtful one only costs tokens.
+const MIN_RELEVANCE_OF_OTHERS: f64 = 0.95;
+/// Most entries for a prompt.
+const MAX_SNIPPETS: usize = 3;
+/// Most characters of an entry.
+const MAX_CHARS: usize = 300;
+/// How many hits are read, so that enough are left without those of the session itself.
+const CANDIDATES: i64 = 100;
+/// Most characters of a prompt that are searched for: its beginning, and its end.
+const MAX_QUERY_CHARS: usize = 800;
+
+/// Words that say nothing about a topic: function words, answers, and what people tell agents to do in every project.
+const GENERIC: &str = " a about actually add after again all also am an and any anything are as at back be because been before \
+best better big bit both build bug but by bye call can cannot change changes check clean clear code command commit compile confirm \
+continue cool correct could current deploy did diff do does doing done don dont each else error errors etc everything example \
+exactly execute explain fail failed failing fails faster file files fine finish first fix fixed fixes following for format from function \
+further get git give go going good got great had happened has have he hello help her here hey hi him his how i if implement in \
+instead into is issue it its just keep know last let lets like line lines lint list ll log logs look lot main make makes many may me \
+merge method might mind more most move much must my need needs never new next nice no nope not nothing now of off ok okay on once one \
+only open or other our out over perfect please plan proceed problem pull push put re read ready really refactor remove rename repo \
+restart result results retry revert review right run running same save see she should shorter show simpler simplify slower smaller so some something start started \
+status step still stop sure suite take task tell test tests than thank thanks that the their them then there these they thing things \
+think this those through to today too try two type undo up update us use used using ve version very wait want was way we well were \
+what when where which while who why will with without work works would write wrong yeah yep yes yet you your ";
+
+/// What to search for; `None` for a prompt that stored entries cannot help with: a command, or one without a topic.
+#[must_use]
+pub fn query(prompt: &str) -> Option<String> {
+    let prompt = prompt.trim();
+    if prompt.starts_with(['/', '!', '#']) {
+        return None;
+    }
+    let topics = prompt
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .filter(|word| {
+            let folded = word.to_lowercase();
+            let is_number = word.chars().all(|c| c.is_ascii_digit());
+            // A word of a script without spaces is a whole clause.
+            let is_long_enough = folded.chars().count() >= 3 || !word.is_ascii();
+            is_long_enough && !is_number && !GENERIC.contains(&format!(" {folded} "))
+        })
+        .count();
+    if topics == 0 {
+        return None;
+    }
+    let count = prompt.chars().count();
+    if count <= MAX_QUERY_CHARS {
+        return Some(prompt.to_owned());
+    }
+    // The question stands before or after what was pasted.
+    let half = MAX_QUERY_CHARS / 2;
+    let start: String = prompt.chars().take(half).collect();
+    let end: String = prompt.chars().skip(count - half).collect();
+    Some(format!("{start} {end}"))
+}
+
+/// The entries of this project, and those for every project, that are about the query. Without those of the thread.
+///
+/// # Errors
+/// A sentence when the service does not answer.
+pub async fn find(
+    service: &Service,
+    query: &str,
+    key: &str,
+    thread_id: &str,
+    session_id: &str,
+) -> Result<Vec<Hit>, String> {
+    let search = |field: &str, value: &str| {
+        service.hybrid(json!({
+            "query": query,
+            "metadata": {field: value},
+            "min_relevance": MIN_RELEVANCE,
+            "limit": CANDIDATES,
+        }))
+    };
+    let (own, general) = tokio::join!(search("project", key), search("scope", "general"));
+    let mut hits = own.map_err(|error| error.message)?;
+    for hit in general.map_err(|error| error.message)? {
+        if !hits.iter().any(|known| known.id == hit.id) {
+            hits.push(hit);
+        }
+    }
+    hits.retain(|hit| hit.thread_id != thread_id && hit.field("session") != Some(session_id));
+    hits.sort_by(|a, b| b.relevance.total_cmp(&a.relevance));
+    Ok(hits)
+}
+
+/// The text for the agent: at most three entries, best first, none that it was shown before. The hits are in the order
+/// of [`find`].
+#[must_use]
+pub fn frame(hits: &[Hit], shown: &[i64]) -> Frame {
+    let mut frame = Frame::new("Earlier notes that may help with this prompt.");
+    let worthwhile = hits
+        .iter()
+        .enumerate()
+        .filter(|(place, hit)| *place == 0 || hit.relevance >= MIN_RELEVANCE_OF_OTHERS)
+        .map(|(_, hit)| hit);
+    for hit in worthwhile.filter(|hit| !shown.contains(&hit.id)) {
+        if frame.ids.len() == MAX_SNIPPETS {
+            break;
+        }
+        // A text that is too long for the rest may still fit in part.
+        let _ =
+            frame.add(hit.id, line(hit, MAX_CHARS)) || frame.add(hit.id, line(hit, MAX_CHARS / 3));
+    }
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_without_a_topic_are_not_searched_for() {
+        for prompt in [
+            "yes",
+            "Yes, please.",
+            "ok",
+            "run the tests",
+            "Run all tests again!",
+            "continue",
+            "go on",
+            "fix it",
+            "now commit and push",
+            "/compact",
+            "!ls",
+            "1",
+            "2.",
+            "thanks, that works",
+            "why did that fail?",
+            "",
+            "...",
+            "try again",
+            "do it",
+        ] {
+            assert_eq!(query(prompt), None, "{prompt:?}");
+        }
+        for prompt in [
+            "Where does the deploy key live?",
+            "why Postgres?",
+            "デプロイキーはどこ",
+            "what did we decide about retries",
+        ] {
+            assert_eq!(query(prompt).as_deref(), Some(prompt));
+        }
+        let long = format!("Why does the parser fail? {}", "x1 ".repeat(2000));
+        assert!(query(&long).unwrap().chars().count() <= MAX_QUERY_CHARS + 1);
+    }
+}

@@ -1,0 +1,355 @@
+//! What the hooks of this user remember between two firings: what was captured and shown in each session, messages that
+//! wait for the service, and what was sent. All files are for this user alone.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a hook is a process of its own, outside the engine and its clock; the time orders its files and its log"
+)]
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use context_model::JsonObject;
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::digest::digest;
+
+/// Most messages that wait for the service.
+pub const MAX_WAITING: usize = 5_000;
+/// Most bytes of waiting messages.
+pub const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
+/// A longer log of what was sent loses its older half.
+const MAX_LOG_BYTES: u64 = 256 * 1024;
+/// Sessions that nobody continued for this long are forgotten.
+const SESSION_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
+
+/// A draft of this age belongs to no process that still writes it.
+const DRAFT_AGE: Duration = Duration::from_secs(60);
+
+/// Microseconds since 1970.
+#[must_use]
+pub fn now_micros() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The directory with all of it.
+#[derive(Debug, Clone)]
+pub struct State {
+    directory: PathBuf,
+}
+
+/// What is remembered of a session.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Session {
+    /// The ids of its captured messages.
+    pub captured: Vec<String>,
+    /// The ids of the entries that the agent was shown.
+    pub shown: Vec<i64>,
+    /// The prompts of its scheduled tasks, as hashes.
+    pub scheduled: Vec<String>,
+    /// The model that answered last.
+    pub model: Option<String>,
+}
+
+/// What is remembered of a project.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastSession {
+    /// Where the changes after the last session begin.
+    pub cursor: Option<String>,
+    /// The thread of the last session.
+    pub thread_id: Option<String>,
+}
+
+/// A message that waits for the service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its id: the same whenever the same message is captured.
+    pub id: String,
+    /// The thread.
+    pub thread_id: String,
+    /// `user` or `agent`.
+    pub source: String,
+    /// The text, without secrets.
+    pub text: String,
+    /// The metadata of the entry.
+    pub metadata: JsonObject,
+    /// How many secrets were removed.
+    pub removed: usize,
+}
+
+/// A line of the log of what was sent. It has no text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sent {
+    /// When, in microseconds since 1970.
+    pub at: i64,
+    /// The thread.
+    pub thread_id: String,
+    /// `user` or `agent`.
+    pub source: String,
+    /// The entry; absent when the service refused the message.
+    pub context_id: Option<i64>,
+    /// The size of the text.
+    pub bytes: usize,
+    /// How many secrets were removed.
+    pub removed: usize,
+    /// Why the service refused it.
+    pub refused: Option<String>,
+}
+
+/// A value in a file that this process has locked.
+#[derive(Debug)]
+pub struct Held<T> {
+    path: PathBuf,
+    /// The lock ends with the process or this value.
+    _lock: File,
+    /// The value.
+    pub value: T,
+}
+
+impl<T: Serialize> Held<T> {
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn save(&self) -> io::Result<()> {
+        write_private(&self.path, &serde_json::to_vec(&self.value)?)
+    }
+}
+
+impl State {
+    /// The state in `directory`, which is created. An empty name means the usual place,
+    /// `$XDG_STATE_HOME/context-service/hooks` or `~/.local/state/context-service/hooks`.
+    ///
+    /// # Errors
+    /// The system's error, with the directory.
+    pub fn open(directory: &str) -> Result<Self, String> {
+        let directory = if directory.is_empty() {
+            usual_directory()
+        } else {
+            context_model::local::expand_home(directory)
+        };
+        let attempt = || -> io::Result<()> {
+            for part in ["sessions", "projects", "waiting"] {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(directory.join(part))?;
+            }
+            Ok(())
+        };
+        attempt().map_err(|error| format!("{} cannot be created: {error}", directory.display()))?;
+        Ok(Self { directory })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What is remembered of a session. Other hooks of the session wait until the value is dropped.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn session(&self, agent: &str, session: &str) -> io::Result<Held<Session>> {
+        self.held("sessions", &[agent, session])
+    }
+
+    /// What is remembered of a project.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn project(&self, agent: &str, project: &str) -> io::Result<Held<LastSession>> {
+        self.held("projects", &[agent, project])
+    }
+
+    fn held<T: Default + DeserializeOwned>(
+        &self,
+        part: &str,
+        name: &[&str],
+    ) -> io::Result<Held<T>> {
+        let path = self
+            .directory
+            .join(part)
+            .join(format!("{}.json", digest(name)));
+        let lock = lock_file(&path.with_extension("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        // A file that cannot be read is an old one or was cut. The ids of messages still prevent doubles.
+        let value = fs::read(&path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default();
+        Ok(Held {
+            path,
+            _lock: lock,
+            value,
+        })
+    }
+
+    /// Removes sessions that nobody continued for half a year, and what a process left that was ended while it wrote.
+    pub fn clean_up(&self) {
+        let is_old = |path: &Path, least: Duration| {
+            let changed = fs::metadata(path).and_then(|data| data.modified());
+            let age = changed.ok().and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age > least)
+        };
+        for part in ["sessions", "projects", "waiting"] {
+            let Ok(files) = fs::read_dir(self.directory.join(part)) else {
+                continue;
+            };
+            for path in files.flatten().map(|file| file.path()) {
+                let kind = path.extension().and_then(|kind| kind.to_str());
+                let is_draft = !matches!(kind, Some("json" | "lock"));
+                if is_draft && is_old(&path, DRAFT_AGE)
+                    || part == "sessions" && is_old(&path, SESSION_AGE)
+                {
+                    let _ = fs::remove_file(path);
+                }
+            }
+        }
+    }
+
+    fn waiting_directory(&self) -> PathBuf {
+        self.directory.join("waiting")
+    }
+
+    /// The files of the messages that wait, oldest first, and their size together.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn waiting(&self) -> io::Result<(Vec<PathBuf>, u64)> {
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for file in fs::read_dir(self.waiting_directory())? {
+            let file = file?;
+            if file.path().extension().is_some_and(|kind| kind == "json") {
+                // One that was sent meanwhile has no size any more.
+                bytes += file.metadata().map_or(0, |data| data.len());
+                files.push(file.path());
+            }
+        }
+        files.sort();
+        Ok((files, bytes))
+    }
+
+    /// Keeps a message until the service has it.
+    ///
+    /// # Errors
+    /// A sentence when as much as allowed waits already, or the file cannot be written.
+    pub fn keep(&self, message: &Message) -> Result<(), String> {
+        let failure = |error: io::Error| format!("a message cannot be kept: {error}");
+        let (files, bytes) = self.waiting().map_err(failure)?;
+        let text = serde_json::to_vec(message).map_err(|error| failure(error.into()))?;
+        if files.len() >= MAX_WAITING || bytes + text.len() as u64 > MAX_WAITING_BYTES {
+            return Err(format!(
+                "{} messages wait for the service, which is the most; this one is not kept",
+                files.len()
+            ));
+        }
+        let name = format!("{:020}-{}.json", now_micros(), message.id);
+        write_private(&self.waiting_directory().join(name), &text).map_err(failure)
+    }
+
+    /// The lock of the one process that sends waiting messages; `None` while another has it.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn sender(&self) -> io::Result<Option<File>> {
+        let lock = lock_file(&self.directory.join("sender.lock"))?;
+        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .is_ok()
+            .then_some(lock))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("sent.jsonl")
+    }
+
+    /// Adds a line to the log. Only the process with the lock of [`sender`](Self::sender) writes it.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn log(&self, sent: &Sent) -> io::Result<()> {
+        let path = self.log_path();
+        if fs::metadata(&path).is_ok_and(|data| data.len() > MAX_LOG_BYTES) {
+            let text = fs::read_to_string(&path)?;
+            let half = text.len() / 2;
+            let cut = text
+                .bytes()
+                .skip(half)
+                .position(|byte| byte == b'\n')
+                .map_or(text.len(), |at| half + at + 1);
+            write_private(&path, &text.as_bytes()[cut..])?;
+        }
+        let mut line = serde_json::to_vec(sent)?;
+        line.push(b'\n');
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?
+            .write_all(&line)
+    }
+
+    /// What was sent, oldest first, as far as the log reaches back.
+    #[must_use]
+    pub fn sent(&self) -> Vec<Sent> {
+        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+}
+
+/// Reads a kept message. `None` when another process has sent it, or the file is damaged.
+#[must_use]
+pub fn read_message(path: &Path) -> Option<Message> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(MAX_WAITING_BYTES)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn usual_directory() -> PathBuf {
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    base.filter(|base| base.is_absolute())
+        .unwrap_or_else(|| context_model::local::expand_home("~/.local/state"))
+        .join("context-service")
+        .join("hooks")
+}
+
+fn lock_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Replaces the file at once, so that a process that is killed leaves the old content or the new one.
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(bytes)?;
+    fs::rename(draft, path)
+}

@@ -1,0 +1,107 @@
+//! The hooks in Claude Code's settings file, which call `context-gateway hook claude …`.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::file::{difference, read, write};
+use super::jsonc;
+use super::text::{pretty, say, shell_line};
+use crate::cli::{HookEvent, InstallArgs};
+
+/// Seconds after which Claude Code ends a hook. The hook ends itself after one second.
+const TIMEOUT_S: u32 = 5;
+
+/// Adds the hooks to the settings file, or removes them, and prints what it did.
+///
+/// # Errors
+/// A sentence if the file cannot be read, parsed or written.
+pub fn run(args: &InstallArgs) -> Result<(), String> {
+    if args.print {
+        let groups =
+            HookEvent::ALL.map(|event| Ok((event.name().to_owned(), json!([group(args, event)?]))));
+        let groups: serde_json::Map<String, Value> =
+            groups.into_iter().collect::<Result<_, String>>()?;
+        return say(&pretty(&json!({ "hooks": groups })));
+    }
+    let file = settings_file()?;
+    let before = read(&file)?;
+    let unreadable = |error: String| format!("{} was not changed: {error}", file.display());
+    let mut after = before.clone();
+    for event in HookEvent::ALL {
+        let path = ["hooks", event.name()];
+        if args.uninstall {
+            if let Some(without) =
+                jsonc::remove_elements(&after, &path, is_ours).map_err(unreadable)?
+            {
+                after = without;
+            }
+        } else {
+            after = jsonc::set_element(&after, &path, is_ours, &group(args, event)?)
+                .map_err(unreadable)?;
+        }
+    }
+    if after == before {
+        let state = if args.uninstall {
+            "has no hooks of this program"
+        } else {
+            "already has these hooks"
+        };
+        return say(&format!("{} {state}", file.display()));
+    }
+    if args.dry_run {
+        return say(&difference(&file, &before, &after));
+    }
+    let saved = write(&file, &before, &after)?;
+    let did = if args.uninstall {
+        "removed from"
+    } else {
+        "added to"
+    };
+    say(&format!(
+        "the hooks were {did} {}{saved}; `context-gateway hook status` shows what they do",
+        file.display()
+    ))
+}
+
+/// The settings of one event: a group of hooks, with one hook.
+fn group(args: &InstallArgs, event: HookEvent) -> Result<Value, String> {
+    let exe = std::env::current_exe()
+        .map_err(|error| format!("the path of this program is unknown: {error}"))?;
+    let mut words = vec![exe.to_string_lossy().into_owned(), "hook".to_owned()];
+    if let Some(backend) = &args.backend {
+        words.extend(["--backend".to_owned(), backend.clone()]);
+    }
+    if let Some(db_path) = &args.db_path {
+        let path = context_model::local::absolute(&context_model::local::expand_home(db_path));
+        words.extend(["--db-path".to_owned(), path.to_string_lossy().into_owned()]);
+    }
+    words.extend(["claude".to_owned(), event.name().to_owned()]);
+    Ok(json!({
+        "hooks": [{"type": "command", "command": shell_line(&words), "timeout": TIMEOUT_S}]
+    }))
+}
+
+/// Whether a group has only hooks of this program, of any version and from any directory.
+fn is_ours(group: &Value) -> bool {
+    let hooks = group["hooks"].as_array();
+    hooks.is_some_and(|hooks| {
+        let is_ours = |hook: &Value| {
+            let command = hook["command"].as_str().unwrap_or_default();
+            command.contains("context-gateway")
+                && command.contains(" hook ")
+                && command.contains(" claude ")
+        };
+        !hooks.is_empty() && hooks.iter().all(is_ours)
+    })
+}
+
+fn settings_file() -> Result<PathBuf, String> {
+    let given = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let directory = given("CLAUDE_CONFIG_DIR").or_else(|| Some(given("HOME")?.join(".claude")));
+    Ok(directory.ok_or("HOME is not set")?.join("settings.json"))
+}

@@ -1,0 +1,29 @@
+//! What is printed.
+
+use std::io::{self, Write as _};
+
+use serde_json::Value;
+
+pub fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// A command line that a shell parses back into these arguments.
+pub fn shell_line(arguments: &[String]) -> String {
+    let quoted = arguments.iter().map(|argument| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+        if !argument.is_empty() && argument.bytes().all(plain) {
+            argument.clone()
+        } else {
+            format!("'{}'", argument.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+pub fn say(text: &str) -> Result<(), String> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,413 @@
+//! The hooks of agents against a real service: what they capture arrives once, whatever happens to the service and however
+//! often they fire, and what they recall stays inside a project.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use context_proto::v1 as pb;
+use context_test_support::{Home, Sweep, grpc};
+use diesel::connection::SimpleConnection as _;
+use diesel::{Connection as _, SqliteConnection};
+use serde_json::{Value, json};
+
+/// The hooks of one user.
+struct Hooks {
+    home: Home,
+    /// What hooks wrote to stderr.
+    complaints: std::sync::Mutex<Vec<String>>,
+}
+
+impl Hooks {
+    fn new() -> Self {
+        Self {
+            // These tests show that nothing is lost, on however busy a machine. A hook that ends early is another test.
+            home: Home::new().with("CONTEXT_HOOK_TIMEOUT_MS", "30000"),
+            complaints: std::sync::Mutex::default(),
+        }
+    }
+
+    /// A project with this remote. Its path has the same name in each test.
+    fn project(&self, name: &str) -> PathBuf {
+        let root = self.home.path().join("projects").join(name);
+        std::fs::create_dir_all(root.join(".git")).unwrap();
+        std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let config = format!(
+            "[remote \"origin\"]\n\turl = https://me:pa55word@git.example/acme/{name}.git\n"
+        );
+        std::fs::write(root.join(".git/config"), config).unwrap();
+        root
+    }
+
+    /// Fires a hook and returns what the agent gets. It must succeed in time.
+    async fn fire(&self, event: &str, input: Value) -> String {
+        self.fire_with(event, input, &[]).await
+    }
+
+    async fn fire_with(&self, event: &str, input: Value, settings: &[(&str, &str)]) -> String {
+        let mut command = self.home.command("context-gateway");
+        command
+            .args(["hook", "claude", event])
+            .envs(settings.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let run = tokio::task::spawn_blocking(move || {
+            let mut child = command.spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(input.to_string().as_bytes()).unwrap();
+            drop(stdin);
+            child.wait_with_output().unwrap()
+        });
+        let output = run.await.unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.lines().count() <= 1, "{stderr}");
+        if !stderr.is_empty() {
+            self.complaints.lock().unwrap().push(stderr);
+        }
+        let answer = String::from_utf8(output.stdout).unwrap();
+        if answer.is_empty() {
+            return answer;
+        }
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["hookSpecificOutput"]["hookEventName"], event);
+        answer["hookSpecificOutput"]["additionalContext"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// Fires a hook that has nothing to capture until no message waits.
+    async fn flush(&self) {
+        for _ in 0..200 {
+            if waiting(self.home.path()).is_empty() {
+                return;
+            }
+            self.fire("PreCompact", json!({"session_id": "flush", "cwd": "/"}))
+                .await;
+        }
+        let files = waiting(self.home.path());
+        let complaints = self.complaints.lock().unwrap();
+        let last = complaints.iter().rev().take(5).collect::<Vec<_>>();
+        panic!("{} messages still wait: {last:?}", files.len());
+    }
+
+    /// Every entry, oldest first.
+    async fn entries(&self) -> Vec<pb::ContextHit> {
+        let mut client = grpc::contexts(grpc::at_socket(&self.home.socket()));
+        let request = pb::SearchContextRequest {
+            limit: Some(100),
+            ..pb::SearchContextRequest::default()
+        };
+        let mut found = client
+            .search_context(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .results;
+        found.reverse();
+        found
+    }
+
+    async fn store(&self, thread_id: &str, text: &str, metadata: Value) {
+        let mut client = grpc::contexts(grpc::at_socket(&self.home.socket()));
+        let Value::Object(metadata) = metadata else {
+            panic!("an object")
+        };
+        let request = pb::StoreContextRequest {
+            thread_id: thread_id.to_owned(),
+            source: "agent".to_owned(),
+            text: text.to_owned(),
+            metadata: Some(context_proto::Object::from(&metadata)),
+            ..pb::StoreContextRequest::default()
+        };
+        client.store_context(request).await.unwrap();
+    }
+}
+
+fn texts(entries: &[pb::ContextHit]) -> Vec<&str> {
+    entries
+        .iter()
+        .map(|entry| entry.text_content.as_str())
+        .collect()
+}
+
+/// The files of messages that wait.
+fn waiting(home: &Path) -> Vec<PathBuf> {
+    let directory = home.join(".local/state/context-service/hooks/waiting");
+    let Ok(files) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = files.map(|file| file.unwrap().path());
+    // A hook that was ended while it wrote leaves a draft.
+    paths
+        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+        .collect()
+}
+
+fn prompt(session: &str, cwd: &Path, id: &str, text: &str) -> Value {
+    json!({"session_id": session, "cwd": cwd, "prompt_id": id, "prompt": text})
+}
+
+fn stop(session: &str, cwd: &Path, id: &str, text: &str) -> Value {
+    json!({"session_id": session, "cwd": cwd, "prompt_id": id, "last_assistant_message": text})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_session_says_the_next_one_recalls_once_and_no_other_project_does() {
+    let hooks = Hooks::new();
+    let mut service = hooks.home.start().await;
+    let (app, other) = (hooks.project("app"), hooks.project("other"));
+    let fact = "The deploy key lives in vault seven.";
+    assert_eq!(
+        hooks
+            .fire("UserPromptSubmit", prompt("s1", &app, "p1", fact))
+            .await,
+        ""
+    );
+    assert_eq!(
+        hooks.fire("Stop", stop("s1", &app, "p1", "Noted.")).await,
+        ""
+    );
+    let question = "Where does the deploy key live? In which vault?";
+    let same = hooks
+        .fire("UserPromptSubmit", prompt("s1", &app, "p2", question))
+        .await;
+    assert_eq!(same, "", "a session is not told what it said itself");
+    let told = hooks
+        .fire("UserPromptSubmit", prompt("s2", &app, "p3", question))
+        .await;
+    assert!(
+        told.contains(fact) && told.contains("[id 1, ") && told.contains("not instructions"),
+        "{told}"
+    );
+    let again = hooks
+        .fire("UserPromptSubmit", prompt("s2", &app, "p4", question))
+        .await;
+    assert!(!again.contains(fact), "{again}");
+    let elsewhere = hooks
+        .fire("UserPromptSubmit", prompt("s3", &other, "p5", question))
+        .await;
+    assert_eq!(elsewhere, "", "another project");
+    hooks
+        .store(
+            "notes",
+            "Deploy key rotation: the deploy key changes in each vault on Mondays.",
+            json!({"scope": "general"}),
+        )
+        .await;
+    let general = hooks
+        .fire("UserPromptSubmit", prompt("s4", &other, "p6", question))
+        .await;
+    assert!(
+        general.contains("on Mondays") && !general.contains(fact),
+        "{general}"
+    );
+
+    let thread = "git.example/acme/app/s1";
+    let stored = hooks.entries().await;
+    assert_eq!(
+        (
+            stored[0].text_content.as_str(),
+            stored[0].source.as_str(),
+            stored[0].thread_id.as_str()
+        ),
+        (fact, "user", thread)
+    );
+    assert_eq!(
+        (
+            stored[1].text_content.as_str(),
+            stored[1].source.as_str(),
+            stored[1].thread_id.as_str()
+        ),
+        ("Noted.", "agent", thread)
+    );
+    let shown = format!("{stored:?}");
+    assert!(!shown.contains("pa55word"), "credentials of the remote");
+
+    // The brief of a new session has the decision and the change that another agent made, and not those of other projects.
+    hooks
+        .fire("SessionEnd", json!({"session_id": "s2", "cwd": &app}))
+        .await;
+    hooks
+        .store(
+            "plans",
+            "We chose SQLite for the laptop build.",
+            json!({"project": "git.example/acme/app", "type": "decision"}),
+        )
+        .await;
+    hooks
+        .store(
+            "plans",
+            "We chose Oracle.",
+            json!({"project": "git.example/acme/other", "type": "decision"}),
+        )
+        .await;
+    let brief = hooks
+        .fire(
+            "SessionStart",
+            json!({"session_id": "s5", "cwd": &app, "source": "startup"}),
+        )
+        .await;
+    assert!(
+        brief.contains("Open threads:") && brief.contains("SQLite") && !brief.contains("Oracle"),
+        "{brief}"
+    );
+    service.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_stored_once_however_often_its_hook_fires_and_after_two_days() {
+    let hooks = Hooks::new();
+    let app = hooks.project("app");
+    let transcript = hooks.home.path().join("t.jsonl");
+    let record = |kind: &str, id: &str, text: &str| {
+        let message = json!({"id": format!("m{id}"), "model": "opus", "content": [{"type": "text", "text": text}]});
+        json!({"type": kind, "promptId": id, "message": message}).to_string()
+    };
+    let said = [
+        record("user", "p1", "First question?"),
+        record("assistant", "", "First answer."),
+        record("user", "p2", "Again."),
+        record("assistant", "", "Same."),
+        record("user", "p3", "Again."),
+        record("assistant", "", "Same."),
+    ];
+    std::fs::write(&transcript, said.join("\n")).unwrap();
+    let end =
+        json!({"session_id": "s", "cwd": &app, "prompt_id": "p3", "transcript_path": &transcript});
+    let fire_all = async || {
+        for _ in 0..3 {
+            hooks
+                .fire(
+                    "UserPromptSubmit",
+                    prompt("s", &app, "p1", "First question?"),
+                )
+                .await;
+            hooks
+                .fire("Stop", stop("s", &app, "p1", "First answer."))
+                .await;
+            hooks
+                .fire("UserPromptSubmit", prompt("s", &app, "p2", "Again."))
+                .await;
+            // The hooks for the rest did not run. The transcript fills the gap.
+            hooks.fire("PreCompact", end.clone()).await;
+            hooks.fire("SessionEnd", end.clone()).await;
+        }
+        hooks.flush().await;
+    };
+    let expected = [
+        "First question?",
+        "First answer.",
+        "Again.",
+        "Same.",
+        "Again.",
+        "Same.",
+    ];
+    let mut service = hooks.home.start().await;
+    fire_all().await;
+    assert_eq!(texts(&hooks.entries().await), expected);
+    service.kill();
+    // Two days later the service has forgotten the idempotency keys, and this machine what it sent.
+    let mut database =
+        SqliteConnection::establish(hooks.home.database().to_str().unwrap()).unwrap();
+    database.batch_execute("DELETE FROM idempotency").unwrap();
+    drop(database);
+    std::fs::remove_dir_all(hooks.home.path().join(".local/state")).unwrap();
+    let mut service = hooks.home.start().await;
+    fire_all().await;
+    assert_eq!(texts(&hooks.entries().await), expected);
+    service.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_wait_privately_while_the_service_is_away_and_arrive_once_in_order() {
+    let hooks = Hooks::new();
+    let app = hooks.project("app");
+    let away = format!(
+        "unix:{}",
+        hooks.home.path().join("no-service.sock").display()
+    );
+    for n in 0..5 {
+        let input = prompt(
+            "s",
+            &app,
+            &format!("p{n}"),
+            &format!("Message {n} about the parser."),
+        );
+        let told = hooks
+            .fire_with("UserPromptSubmit", input, &[("CONTEXT_BACKEND", &away)])
+            .await;
+        assert_eq!(told, "");
+    }
+    let files = waiting(hooks.home.path());
+    assert_eq!(files.len(), 5);
+    for file in files {
+        assert_eq!(
+            std::fs::metadata(file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    // A write that was cut off, by a full disk or a power cut.
+    let directory = hooks
+        .home
+        .path()
+        .join(".local/state/context-service/hooks/waiting");
+    std::fs::write(directory.join("00000000000000000001-x.json"), "{\"id\":").unwrap();
+    let mut service = hooks.home.start().await;
+    hooks.fire("Stop", stop("s", &app, "p4", "Done.")).await;
+    hooks.flush().await;
+    let mut expected: Vec<String> = (0..5)
+        .map(|n| format!("Message {n} about the parser."))
+        .collect();
+    expected.push("Done.".to_owned());
+    assert_eq!(texts(&hooks.entries().await), expected);
+    service.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_starts_the_service_that_nobody_started() {
+    let hooks = Hooks::new();
+    let _sweep = Sweep(hooks.home.database());
+    let app = hooks.project("app");
+    hooks
+        .fire("SessionStart", json!({"session_id": "s", "cwd": &app}))
+        .await;
+    hooks
+        .fire("UserPromptSubmit", prompt("s", &app, "p", "Hello, parser."))
+        .await;
+    hooks.flush().await;
+    assert_eq!(texts(&hooks.entries().await), ["Hello, parser."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_hooks_at_once_lose_nothing_and_double_nothing() {
+    let hooks = std::sync::Arc::new(Hooks::new());
+    let mut service = hooks.home.start().await;
+    let app = hooks.project("app");
+    let mut firing = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let (hooks, app) = (hooks.clone(), app.clone());
+        firing.spawn(async move {
+            let (session, id) = (format!("s{}", n % 5), format!("p{n}"));
+            // Each message twice, so that two processes race for it.
+            let input = stop(&session, &app, &id, &format!("Answer {n}."));
+            hooks.fire("Stop", input.clone()).await;
+            hooks.fire("Stop", input).await;
+        });
+    }
+    tokio::time::timeout(Duration::from_secs(120), firing.join_all())
+        .await
+        .unwrap();
+    hooks.flush().await;
+    let entries = hooks.entries().await;
+    let mut found = texts(&entries);
+    found.sort_unstable();
+    let mut expected: Vec<String> = (0..50).map(|n| format!("Answer {n}.")).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    service.kill();
+}
