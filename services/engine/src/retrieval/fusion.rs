@@ -28,8 +28,8 @@ pub(super) enum Fusion {
 
 /// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
 const FTS_WEIGHT: f64 = 0.6;
-/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out alike. Late interaction,
-/// which follows, also compares words.
+/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out equally. Late
+/// interaction, which follows, also compares words.
 const BLEND_FTS_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
