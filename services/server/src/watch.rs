@@ -25,7 +25,7 @@ use crate::memory::{Lease, Payer};
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Frames that wait for the connection.
+/// Number of frames that may wait for the connection.
 const QUEUE: usize = 16;
 /// How old the check of the caller's rights may be when a frame is sent.
 const RIGHTS_FRESH: Duration = Duration::from_millis(250);
@@ -261,7 +261,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Checks the caller's rights, unless that was done a moment ago. Tries again for a while when that is not possible.
+    /// Checks the caller's rights, unless they were checked a moment ago. Tries again for a while when the check is not
+    /// possible.
     async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
         let started = Instant::now();
         while self.checked.elapsed() >= RIGHTS_FRESH {
@@ -288,7 +289,7 @@ impl Stream {
     }
 }
 
-/// Following a stream has no result but its end.
+/// The success of a function that runs until the stream ends. It cannot occur: each stream ends with an [`Ended`].
 enum Never {}
 
 fn revoked() -> Ended {
