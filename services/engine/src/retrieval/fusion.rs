@@ -108,8 +108,8 @@ fn blend_fts_weight(ranking: &Ranking) -> f64 {
     (BLEND_FTS_WEIGHT + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
 }
 
-/// The weighted sum of scaled scores, less what both retrievers say: the score with the smaller weight counts only as
-/// far as the other one is below 1. So an entry that one retriever is sure of needs no help from the other.
+/// The weighted sum of scaled scores. The part that both retrievers agree on counts once, with the smaller of the two
+/// weights: the higher one score is, the less the other one adds.
 fn blended(fts_weight: f64, fts: f64, semantic: f64) -> f64 {
     let semantic_weight = 1.0 - fts_weight;
     let shared = fts_weight.min(semantic_weight);
