@@ -27,7 +27,7 @@ use crate::memory::{Lease, Payer};
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Frames that wait for the connection.
+/// Number of frames that may wait for the connection.
 const QUEUE: usize = 16;
 /// Steps whose frames may wait for the connection: while the frames of one are taken, the next one is read. A step has
 /// at most 1 MiB of texts, or one larger text.
@@ -304,7 +304,8 @@ impl Stream {
         }
     }
 
-    /// Checks the caller's rights, unless that was done a moment ago. Tries again for a while when that is not possible.
+    /// Checks the caller's rights, unless they were checked a moment ago. Tries again for a while when the check is not
+    /// possible.
     async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
         let started = Instant::now();
         while self.checked.elapsed() >= RIGHTS_FRESH {
@@ -331,6 +332,7 @@ impl Stream {
     }
 }
 
+<<<<<<< HEAD
 /// How long a read that failed for this reason is tried again.
 fn retry_for(reason: Reason) -> Duration {
     match reason {
@@ -340,6 +342,9 @@ fn retry_for(reason: Reason) -> Duration {
 }
 
 /// Following a stream has no result but its end.
+=======
+/// The success of a function that runs until the stream ends. It cannot occur: each stream ends with an [`Ended`].
+>>>>>>> 8077af31506b934e72c26bcf5d56c48d4a62944c
 enum Never {}
 
 fn revoked() -> Ended {

@@ -28,8 +28,8 @@ pub(super) enum Fusion {
 
 /// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
 const FTS_WEIGHT: f64 = 0.6;
-/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out alike. Late interaction,
-/// which follows, also compares words.
+/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out equally. Late
+/// interaction, which follows, also compares words.
 const BLEND_FTS_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
@@ -108,8 +108,8 @@ fn blend_fts_weight(ranking: &Ranking) -> f64 {
     (BLEND_FTS_WEIGHT + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
 }
 
-/// The weighted sum of scaled scores, less what both retrievers say: the score with the smaller weight counts only as
-/// far as the other one is below 1. So an entry that one retriever is sure of needs no help from the other.
+/// The weighted sum of scaled scores. The part that both retrievers agree on counts once, with the smaller of the two
+/// weights: the higher one score is, the less the other one adds.
 fn blended(fts_weight: f64, fts: f64, semantic: f64) -> f64 {
     let semantic_weight = 1.0 - fts_weight;
     let shared = fts_weight.min(semantic_weight);

@@ -31,7 +31,7 @@ const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of the
 /// query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
 const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
-/// How many candidates that differ by 1 the usual slopes stand for.
+/// Weight of the usual slopes in the estimate: that of this many candidates whose features differ by 1.
 const PRIOR_WEIGHT: f64 = 1.0;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
 const START_CHARS: u32 = 1_000;
@@ -487,7 +487,7 @@ mod tests {
         let usual = expected(&[([0.5, 0.5], 0.4)]).unwrap();
         assert!((usual([0.5, 0.5]) - 0.4).abs() < 1e-12);
         assert!((usual([1.0, 0.5]) - 0.4 - USUAL_SLOPES[0] / 2.0).abs() < 1e-12);
-        // Here late interaction has nothing to do with the first feature.
+        // Here late interaction does not depend on the first feature.
         let known: Vec<([f64; 2], f64)> = (0..500)
             .map(|n| {
                 let x = [f64::from(n % 10) / 10.0, f64::from(n % 7) / 7.0];

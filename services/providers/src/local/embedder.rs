@@ -12,9 +12,9 @@ use crate::{Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, Tok
 /// Size of a text in bytes from which tokenizing runs on a thread of its own.
 const SHORT_BYTES: usize = 4096;
 
-/// Share of a query's letters that the vocabulary may lack. With all-MiniLM-L6-v2, of questions in English, German,
-/// Polish, Turkish and Vietnamese it lacks less than 0.25, of those in Chinese, Japanese, Korean, Thai and Russian
-/// more than 0.45.
+/// Share of a query's letters that the vocabulary may lack. With all-MiniLM-L6-v2 the share is below 0.25 for questions
+/// in English, German, Polish, Turkish and Vietnamese. It is above 0.45 for questions in Chinese, Japanese, Korean,
+/// Thai and Russian.
 const MAX_UNREAD_SHARE: f64 = 0.35;
 
 /// The configured chunk sizes, in tokens. Missing values are derived from the model.
