@@ -209,7 +209,7 @@ func follow(ctx context.Context, contexts contextv1.ContextServiceClient, change
 	}))
 	check(len(empty.Changes) == 0, empty)
 
-	// A stream: what there is, then what is committed.
+	// A stream sends the existing entries first, then each committed change.
 	streaming, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	stream := must(changes.Watch(streaming, &contextv1.WatchRequest{

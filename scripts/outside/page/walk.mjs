@@ -222,7 +222,7 @@ async function followActivity(base) {
   step("activity: changes, deletions, artifacts, pause, thread and source");
 }
 
-/** Cuts of the stream, gaps, a hidden tab. */
+/** Checks what happens when the stream breaks or has a gap, and in a hidden tab. */
 async function continueAfterCuts() {
   const page = await visit(proxied);
   await page.goto(`${proxied}/`);
@@ -234,7 +234,7 @@ async function continueAfterCuts() {
   await told("Before the cut.");
   page.expected.push("ERR_");
 
-  // Cut: it continues with the last cursor, and says nothing.
+  // When the connection breaks, the page continues with the last cursor and shows no message.
   const before = opened.length;
   for (const stream of streams) stream.destroy();
   await told("After the cut.");
@@ -268,7 +268,7 @@ async function continueAfterCuts() {
   step("the stream continues after a cut and a slow reader, begins again after a gap, and rests while the tab is hidden");
 }
 
-/** Many entries: in a thread, in memory, in time. With a service of its own. */
+/** Shows many entries in a thread, and measures memory and time. It starts its own service. */
 async function showMany() {
   const many = Number(process.env.PAGE_ENTRIES ?? 10_000);
   const own = await ownService(program);
