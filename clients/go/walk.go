@@ -1,6 +1,5 @@
-// Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors of
-// invalid calls.
-// README.md says how to build it.
+// Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors
+// of invalid calls. README.md says how to build it.
 //
 //	walk [127.0.0.1:7420]
 //

@@ -13,7 +13,7 @@ export interface App {
   /** Grows when the shown data may be out of date: with the revision, and when the service responds again. */
   fresh: number;
   trouble: ApiError | null;
-  /** Changes after a gap in the changes: all lists must be loaded again. */
+  /** Has a new value after a gap in the changes, when all lists must be loaded again. */
   epoch: number;
   /** Calls back with the changes from now on. */
   follow(listener: (changes: Change[]) => void): Feed;

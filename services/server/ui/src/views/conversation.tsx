@@ -48,7 +48,8 @@ export function Conversation({ thread, until, at, back }: Props) {
   };
   const queue = useRef(Promise.resolve());
 
-  // Loads the linked entry's surroundings, and again after a gap in the changes.
+  // Loads the thread around the link, and again after a gap in the changes. Changes that arrive before the entries are
+  // applied afterwards.
   useEffect(() => {
     const stop = new AbortController();
     let early: Change[] = [];
@@ -203,8 +204,8 @@ async function upTo(thread: string, until: string | undefined, wanted: number, s
 }
 
 /**
- * The part after the changes. A new entry is added where the end of the thread is on the page. Once the page is full, it
- * pushes out the oldest one only for a reader who is at the end.
+ * The part after the changes. A new entry is added if the end of the thread is on the page. When the page is full, the
+ * oldest entry is removed, but only if the user is at the end.
  */
 function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   const list = new Map(part.entries.map((entry) => [entry.id, entry]));
