@@ -13,7 +13,7 @@ const MIN_RELEVANCE: f64 = 0.65;
 const MIN_RELEVANCE_OF_OTHERS: f64 = 0.95;
 /// Most entries for a prompt.
 const MAX_SNIPPETS: usize = 3;
-/// Most characters of an entry.
+/// Most characters of an entry in the text for the agent.
 const MAX_CHARS: usize = 300;
 /// How many hits are read. Those of the session itself are dropped, and enough others must remain.
 const CANDIDATES: i64 = 100;
