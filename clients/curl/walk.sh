@@ -170,7 +170,7 @@ send POST /v1/contexts/search/fts '{"query": "AND )", "mode": "boolean"}'
 problem "a boolean query that does not parse" 400 INVALID_ARGUMENT
 send POST /v1/contexts/search/hybrid '{"query": "billing", "thread_id": "'"$THREAD"'"}'
 expect "hybrid" 200
-# The turns that follow it may come after it.
+# Entries that follow it in the thread may be found too, but must rank lower.
 same "hybrid: finds it first" "[$id]" "$(json '[hit["id"] for hit in body["results"][:1]]')"
 send POST /v1/contexts/search/semantic '{"query": "billing", "thread_id": "'"$THREAD"'"}'
 if [[ $status != 200 ]]; then
