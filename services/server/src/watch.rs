@@ -332,7 +332,6 @@ impl Stream {
     }
 }
 
-<<<<<<< HEAD
 /// How long a read that failed for this reason is tried again.
 fn retry_for(reason: Reason) -> Duration {
     match reason {
@@ -341,10 +340,7 @@ fn retry_for(reason: Reason) -> Duration {
     }
 }
 
-/// Following a stream has no result but its end.
-=======
 /// The success of a function that runs until the stream ends. It cannot occur: each stream ends with an [`Ended`].
->>>>>>> 8077af31506b934e72c26bcf5d56c48d4a62944c
 enum Never {}
 
 fn revoked() -> Ended {
