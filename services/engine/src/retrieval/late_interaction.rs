@@ -54,6 +54,7 @@ impl Retrieval {
         RerankQuery {
             text: query,
             encoded,
+            fragmentation: _,
         }: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
