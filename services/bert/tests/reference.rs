@@ -284,7 +284,11 @@ fn words_of_another_language_fall_apart_into_more_pieces() {
     let pieces = |text| tokens.fit(text).unwrap().pieces_per_word;
     assert_eq!(pieces("which database did we choose?"), 1.0);
     assert_eq!(pieces("!? 42"), 1.0, "no words");
-    assert_eq!(pieces("v2x8 is the name of 7f3a9c"), 1.0, "words with digits");
+    assert_eq!(
+        pieces("v2x8 is the name of 7f3a9c"),
+        1.0,
+        "words with digits"
+    );
     for text in [
         "Wie heißt die zweite Verwaltungsebene in Polen?",
         "Jak zmienić bazę danych w projekcie?",

@@ -206,6 +206,27 @@ impl WatchFrame {
             Self::End { .. } => "end",
         }
     }
+
+    /// Bytes of the texts and metadata that it carries.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let (preview, context, artifact) = match self {
+            Self::Entry(entry) => (&entry.preview, &entry.context, &entry.artifact),
+            Self::Change(change) => (&change.preview, &change.context, &change.artifact),
+            Self::Opened { .. }
+            | Self::SnapshotEnd { .. }
+            | Self::Bookmark { .. }
+            | Self::Resync { .. }
+            | Self::End { .. } => return 0,
+        };
+        let context = context.as_ref().map_or(0, |entry| {
+            entry.text_content.len() + entry.summary.len() + entry.metadata.as_str().len()
+        });
+        let artifact = artifact
+            .as_ref()
+            .map_or(0, |artifact| artifact.content.len());
+        preview.as_ref().map_or(0, String::len) + context + artifact
+    }
 }
 
 /// A frame, and the cursor with which a later stream continues after it.

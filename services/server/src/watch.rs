@@ -54,7 +54,7 @@ struct Queued {
 /// One read of changes, while its frames wait for the connection.
 struct Step {
     /// The memory of the frames, counted as the owner's.
-    _memory: Memory,
+    _memory: Arc<Lease>,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -110,6 +110,14 @@ fn too_many() -> Error {
          or use changes_since",
     )
     .with_retry_after(Duration::from_secs(5))
+}
+
+/// The next frames.
+struct Read {
+    events: Vec<WatchEvent>,
+    has_more: bool,
+    /// What the frames hold.
+    memory: Arc<Lease>,
 }
 
 /// Why a stream ends.
@@ -175,9 +183,13 @@ impl Stream {
         loop {
             let turn = self.when_taken(self.steps.clone().acquire_owned()).await?;
             self.subscription.begin_read();
-            let (events, has_more) = self.read().await?;
+            let Read {
+                events,
+                has_more,
+                memory,
+            } = self.read().await?;
             let step = Arc::new(Step {
-                _memory: std::mem::replace(&mut self.caller.memory, Memory::UNCOUNTED),
+                _memory: memory,
                 _turn: turn.map_err(|_| Ended::Left)?,
             });
             for event in events {
@@ -191,16 +203,15 @@ impl Stream {
     }
 
     /// The next frames. Tries again for a while when the database is not available.
-    async fn read(&mut self) -> std::result::Result<(Vec<WatchEvent>, bool), Ended> {
+    async fn read(&mut self) -> std::result::Result<Read, Ended> {
         let started = Instant::now();
         loop {
             self.check_rights().await?;
-            // The memory of one step is counted until the connection has taken its frames.
             let lease = Arc::new(Lease::new(
                 &self.app.budget,
                 &Payer::Owner(self.caller.owner.clone()),
             ));
-            self.caller.memory = Memory::counted_by(lease);
+            self.caller.memory = Memory::counted_by(lease.clone());
             let step = self
                 .app
                 .engine
@@ -210,8 +221,18 @@ impl Stream {
                 .app
                 .call(&self.who, Operation::Watch, self.transport, None, step)
                 .await;
+            self.caller.memory = Memory::UNCOUNTED;
             let error = match step {
-                Ok(step) => return Ok((step.events, step.has_more)),
+                Ok(context_engine::Step { events, has_more }) => {
+                    // The read also counted what it loaded and gave up again.
+                    let held = events.iter().map(|event| event.frame.text_bytes()).sum();
+                    lease.shrink(lease.bytes().saturating_sub(held));
+                    return Ok(Read {
+                        events,
+                        has_more,
+                        memory: lease,
+                    });
+                }
                 Err(error) => error,
             };
             match error.reason {
