@@ -64,10 +64,10 @@ pub struct Change {
     /// The id of the entry or artifact.
     #[schema(example = "42")]
     pub id: String,
-    /// The thread of an entry; absent for an artifact.
+    /// The thread of an entry; absent for an artifact, and for `left`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// The version after the change; absent if it has none.
+    /// The version after the change; absent if it has none, and for `left`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
     /// Whether it is the last listed change of its commit.
