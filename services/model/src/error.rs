@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Reason;
+use crate::{Reason, ThreadId};
 
 /// The result of a fallible domain operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -89,6 +89,15 @@ impl Error {
     #[must_use]
     pub fn context_not_found(id: i64) -> Self {
         Self::new(Reason::ContextNotFound, format!("context {id} not found"))
+    }
+
+    /// `CONTEXT_NOT_FOUND` for this thread. A thread exists as long as it has entries.
+    #[must_use]
+    pub fn thread_not_found(thread: &ThreadId) -> Self {
+        Self::new(
+            Reason::ContextNotFound,
+            format!("thread `{}` not found: it has no entries", thread.as_str()),
+        )
     }
 
     /// `VERSION_MISMATCH`: the entry is not at the version that the caller expected.
