@@ -20,6 +20,8 @@ pub mod brief;
 pub mod call;
 pub mod catalogue;
 pub mod cli;
+pub mod command;
+pub mod connection;
 pub mod envelope;
 pub mod features;
 pub mod handler;
