@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::inert::{inert, inert_json, one_line};
-use crate::hook::state::now_micros;
+use crate::clock::now_micros;
 
 /// Longest cell of a table on a terminal, in characters, except in the last column.
 const MAX_CELL: usize = 32;
