@@ -32,13 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tonic::metadata::MetadataMap;
 
 pub use status::status;
 
 use crate::backend::{Backend, Target};
 use crate::cli::{Cli, Command, HookArgs, HookCommand, HookEvent};
-use crate::handler::Credentials;
 use capture::{Capture, Given};
 use digest::digest;
 use event::Input;
@@ -344,14 +342,6 @@ impl Hook<'_> {
 fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
     let backend = Backend::new(target, args.service.backend.max_message_bytes())
         .map_err(|error| error.to_string())?;
-    let key = match args.service.credentials()? {
-        Credentials::Own(key) => key,
-        Credentials::File(file) => file.current(),
-        Credentials::Callers => None,
-    };
-    let mut metadata = MetadataMap::new();
-    if let Some(key) = key {
-        metadata.insert("authorization", key);
-    }
+    let metadata = args.service.metadata()?;
     Ok(Service::new(backend, metadata, until))
 }

@@ -13,8 +13,9 @@ use super::ignore::Ignored;
 use super::project::Project;
 use super::secrets::redact;
 use super::service::Service;
-use super::state::{Held, Message, Sent, Session, State, now_micros, read_message};
+use super::state::{Held, Message, Sent, Session, State, read_message};
 use super::transcript;
+use crate::clock::now_micros;
 
 /// A message as the agent gave it.
 #[derive(Debug, Clone, Copy)]

@@ -1,16 +1,11 @@
 //! The files of the hooks: what was captured and shown in each session, messages that wait for the service, and a log
 //! of what was sent. Only this user can read them.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a hook is a process of its own, outside the engine and its clock; the time orders its files and its log"
-)]
-
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use context_model::JsonObject;
 use rustix::fs::{FlockOperation, flock};
@@ -18,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
+use crate::clock::now_micros;
 
 /// Most messages that wait for the service.
 pub const MAX_WAITING: usize = 5_000;
@@ -30,15 +26,6 @@ const SESSION_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
 
 /// No process is still writing a draft of this age, so it can be deleted.
 const DRAFT_AGE: Duration = Duration::from_secs(60);
-
-/// Microseconds since 1970.
-#[must_use]
-pub fn now_micros() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
 
 /// The directory with these files.
 #[derive(Debug, Clone)]

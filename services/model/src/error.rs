@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Reason, ThreadId};
+use crate::Reason;
 
 /// The result of a fallible domain operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -93,10 +93,10 @@ impl Error {
 
     /// `CONTEXT_NOT_FOUND` for this thread. A thread exists as long as it has entries.
     #[must_use]
-    pub fn thread_not_found(thread: &ThreadId) -> Self {
+    pub fn thread_not_found(thread_id: &str) -> Self {
         Self::new(
             Reason::ContextNotFound,
-            format!("thread `{}` not found: it has no entries", thread.as_str()),
+            format!("thread `{thread_id}` not found: it has no entries"),
         )
     }
 

@@ -86,7 +86,7 @@ impl Contexts {
         let Some(thread_id) = violations.finish(thread_id)? else {
             return Err(Error::invalid("thread_id", "`thread_id` is required"));
         };
-        let not_found = Error::thread_not_found(&thread_id);
+        let not_found = Error::thread_not_found(thread_id.as_str());
         if caller.require_thread(&thread_id).is_err() {
             return Err(not_found);
         }
