@@ -113,11 +113,11 @@ fn read(from: impl io::Read, name: &str, most: usize) -> Result<String, Failure>
 /// Asks the person before something is deleted.
 ///
 /// # Errors
-/// The person did not say yes, or nobody can be asked.
+/// The person did not say yes, or there is no terminal to ask on.
 pub fn confirm(question: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(Failure::Usage(
-            "nobody can be asked here whether to delete; pass --yes".to_owned(),
+            "there is no terminal to ask whether to delete; pass --yes".to_owned(),
         ));
     }
     let question = one_line(question);
