@@ -46,6 +46,8 @@ use state::State;
 
 /// The process ends after this time: CONTEXT_HOOK_TIMEOUT_MS, or the default until the settings are read.
 static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
+/// How long the thread that ends the process sleeps at a time.
+const STEP: Duration = Duration::from_millis(20);
 /// The default of CONTEXT_HOOK_TIMEOUT_MS.
 const DEFAULT_LIMIT_MS: u64 = 950;
 /// Time that requests to the service leave for writing the answer.
@@ -80,8 +82,8 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
         ));
         std::process::exit(0);
     }));
-    // A thread, because a timer of the runtime cannot fire while stdin or a file lock blocks. It sleeps, because it
-    // waits only for the deadline, and reads the limit again, because the settings may have raised it.
+    // A thread, because a timer of the runtime cannot fire while stdin or a file lock blocks. It sleeps in short steps,
+    // because the settings, which are read meanwhile, may change the limit.
     std::thread::spawn(move || {
         loop {
             let limit = Duration::from_millis(LIMIT_MS.load(Ordering::Relaxed));
@@ -89,7 +91,7 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
             if left.is_zero() {
                 break;
             }
-            std::thread::sleep(left);
+            std::thread::sleep(left.min(STEP));
         }
         complain("the time is over; what was not sent waits for the next hook");
         std::process::exit(0);
