@@ -1,6 +1,5 @@
-// Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors of
-// invalid calls.
-// README.md says how to build it.
+// Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors
+// of invalid calls. README.md says how to build it.
 //
 //	walk [127.0.0.1:7420]
 //
@@ -209,7 +208,7 @@ func follow(ctx context.Context, contexts contextv1.ContextServiceClient, change
 	}))
 	check(len(empty.Changes) == 0, empty)
 
-	// A stream: what there is, then what is committed.
+	// A stream sends the existing entries first, then each committed change.
 	streaming, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	stream := must(changes.Watch(streaming, &contextv1.WatchRequest{

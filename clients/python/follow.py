@@ -54,7 +54,7 @@ with grpc.insecure_channel(sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:7420
             reason = errors.reason(error)
             if error.code() in REFUSED:
                 raise
-        copy.rollback()  # What followed the last cursor comes again.
+        copy.rollback()  # Changes after the last cursor are sent again.
         if reason in ("RESYNC_REQUIRED", "CURSOR_COMPACTED"):
             copy.execute("DELETE FROM position")
         time.sleep(1)

@@ -145,7 +145,7 @@ def follow(contexts, changes):
     request = change_service_pb2.ListChangesRequest(cursor=page.next_cursor, wait_ms=50, filter=only_thread)
     assert not changes.ListChanges(request, timeout=TIMEOUT_S).changes
 
-    # A stream: what there is, then what is committed.
+    # A stream sends the existing entries first, then each committed change.
     request = change_service_pb2.WatchRequest(snapshot=True, filter=only_thread, include_body=True)
     stream = changes.Watch(request, timeout=TIMEOUT_S)
     opened, entry, end = (next(stream) for _ in range(3))
@@ -161,7 +161,7 @@ def follow(contexts, changes):
     assert (delete.change.operation, delete.change.revision) == ("deleted", gone.revision), delete
     assert not delete.change.HasField("context"), delete
     stream.cancel()
-    # The cursor of any frame continues after it: here after the snapshot, and bodies are those of now.
+    # The cursor of any frame continues after it, here after the snapshot. A body is always the entry's current one.
     request = change_service_pb2.WatchRequest(cursor=end.cursor, filter=only_thread, include_body=True)
     stream = changes.Watch(request, timeout=TIMEOUT_S)
     again = [next(stream) for _ in range(3)]

@@ -94,7 +94,7 @@ assert.deepEqual(
 const garbled = await client.GET("/v1/changes", { params: { query: { cursor: "garbled" } } });
 assert.equal(garbled.error?.reason, "CURSOR_INVALID");
 
-// A stream, as Server-Sent Events: what there is, then what is committed.
+// A stream of Server-Sent Events: the existing entries first, then each committed change.
 const stop = new AbortController();
 const stream = await client.GET("/v1/watch", {
   params: { query: { ...query, snapshot: true } },
@@ -118,7 +118,7 @@ const gone = await client.GET("/v1/contexts/{context_id}", { params: { path } })
 assert.equal(gone.response.status, 404);
 assert.equal(gone.error?.reason, "CONTEXT_NOT_FOUND");
 
-// The stream says so.
+// The stream reports the deletion.
 const last = (await frames.next()).value;
 assert.deepEqual(
   [last?.event, last?.data.operation, last?.data.id, last?.data.revision],

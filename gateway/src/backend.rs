@@ -160,7 +160,7 @@ impl Backend {
     /// The service's message about a setting that cannot be read.
     pub async fn check_settings(&self) -> Result<(), String> {
         match &self.target {
-            // A service elsewhere does not tell its settings.
+            // A service on another machine does not disclose its settings.
             Target::Tcp(_) => Ok(()),
             Target::Unix(socket) => {
                 let program =
@@ -174,7 +174,7 @@ impl Backend {
         }
     }
 
-    /// What to tell the agent about settings.
+    /// The warning for the agent about settings that differ.
     #[must_use]
     pub fn notice(&self) -> &Notice {
         &self.notice

@@ -10,8 +10,8 @@ use serde_json::{Number, Value, json};
 /// Maximum number of remembered warnings. Others are shown each time.
 const MAX_TOLD: usize = 100;
 
-/// Rounds the numbers of a reply to six significant digits, except in metadata, and removes a key without a value that
-/// is not one of the documented ones.
+/// Rounds the numbers of a reply to six significant digits, except in metadata. Removes the `next_cursor` of a list of
+/// artifacts if it is null, because that key is not a documented one.
 pub fn shorten(operation: Operation, reply: &mut Value) {
     round_numbers(reply);
     if operation == Operation::ListArtifacts
@@ -64,7 +64,7 @@ fn rounded(number: f64) -> Option<Number> {
     Number::from_f64(digits.parse().unwrap_or(number))
 }
 
-/// The warnings about the service that a conversation has been told.
+/// The warnings about the service that earlier replies of a conversation had.
 #[derive(Debug, Default)]
 pub struct Told(Mutex<HashSet<String>>);
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use context_model as model;
-use context_model::{DeadlineClass, Error, JsonObject, Operation, Reason, Resource};
+use context_model::{DeadlineClass, Error, JsonObject, Operation, Reason};
 use context_proto::v1 as pb;
 use serde::Serialize;
 use serde_json::Value;
@@ -33,13 +33,10 @@ const PREVIEW_CHARS: i64 = 120;
 /// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
 const THREADS: i64 = 50;
 
-/// The operation behind the tool with this name. `None` for operations that are not tools: those on API keys, and
-/// streams.
+/// The operation behind the tool with this name. `None` for operations that are not tools.
 #[must_use]
 pub fn tool_operation(name: &str) -> Option<Operation> {
-    Operation::parse(name).filter(|operation| {
-        operation.resource() != Resource::ApiKey && *operation != Operation::Watch
-    })
+    Operation::parse(name).filter(|operation| operation.is_tool())
 }
 
 /// Maximum duration of a call of this operation.
@@ -127,6 +124,8 @@ impl Call<'_> {
                         self.to_reply::<model::Statistics, _>(sending.await)
                     }
                     Operation::Watch
+                    | Operation::GetThread
+                    | Operation::ListTags
                     | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey

@@ -74,7 +74,7 @@ pub struct Gateway {
     credentials: Credentials,
     features: Arc<Features>,
     tools: Selection,
-    /// What the conversation was told, on stdio.
+    /// The warnings that the conversation has got, on stdio.
     told: Told,
     /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
@@ -122,7 +122,7 @@ impl Gateway {
         &self.features
     }
 
-    /// Whether entries can be read as resources. That is what the tool does, so it can be disabled with the tool.
+    /// Whether entries can be read as resources. This needs `get_context_by_ids`, and is off when the tool is disabled.
     fn reads_entries(&self) -> bool {
         self.tools
             .find(Operation::GetContextByIds.as_str())

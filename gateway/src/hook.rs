@@ -1,8 +1,8 @@
 //! `context-gateway hook`: an agent remembers without being asked to.
 //!
-//! The agent's own hooks call it at the events of a session. It captures what the person and the agent say, and answers
-//! with what was remembered. Whatever goes wrong, the agent goes on: the exit code is 0, because Claude Code takes 2 for
-//! an order to stop, the answer is empty, and stderr has one line. After a second the process ends.
+//! The agent runs this command at the events of a session. It captures what the person and the agent say, and prints
+//! stored entries that may help. A failure never stops the agent: the exit code is 0, because with 2 Claude Code blocks
+//! the prompt; stdout is empty, and stderr has one line. The process ends after CONTEXT_HOOK_TIMEOUT_MS.
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,13 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tonic::metadata::MetadataMap;
 
 pub use status::status;
 
 use crate::backend::{Backend, Target};
 use crate::cli::{Cli, Command, HookArgs, HookCommand, HookEvent};
-use crate::handler::Credentials;
 use capture::{Capture, Given};
 use digest::digest;
 use event::Input;
@@ -46,11 +44,13 @@ use place::{Place, captures};
 use service::Service;
 use state::State;
 
-/// After this time the process ends, whatever it does. The setting CONTEXT_HOOK_TIMEOUT_MS, once it is read.
+/// The process ends after this time: CONTEXT_HOOK_TIMEOUT_MS, or the default until the settings are read.
 static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
-/// The default of that setting.
+/// How long the thread that ends the process sleeps at a time.
+const STEP: Duration = Duration::from_millis(20);
+/// The default of CONTEXT_HOOK_TIMEOUT_MS.
 const DEFAULT_LIMIT_MS: u64 = 950;
-/// What is left for writing the answer when the service has used up its time.
+/// Time that requests to the service leave for writing the answer.
 const RESERVE: Duration = Duration::from_millis(150);
 /// Largest input that is read, in bytes.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
@@ -82,6 +82,8 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
         ));
         std::process::exit(0);
     }));
+    // A thread, because a timer of the runtime cannot fire while stdin or a file lock blocks. It sleeps in short steps,
+    // because the settings, which are read meanwhile, may change the limit.
     std::thread::spawn(move || {
         loop {
             let limit = Duration::from_millis(LIMIT_MS.load(Ordering::Relaxed));
@@ -89,7 +91,7 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
             if left.is_zero() {
                 break;
             }
-            std::thread::sleep(left);
+            std::thread::sleep(left.min(STEP));
         }
         complain("the time is over; what was not sent waits for the next hook");
         std::process::exit(0);
@@ -100,9 +102,9 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One line on stderr. Nothing is done about a stderr that cannot be written.
+/// Prints one line on stderr. A failed write is ignored, because there is no other place to report it.
 fn complain(sentence: &str) {
-    /// When the time is over, the reason may have been printed already.
+    /// At the deadline, `handle` may have printed its error already.
     static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
     if HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
         return;
@@ -139,7 +141,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     if input.session_id.is_empty() {
         return Err("the input names no session".to_owned());
     }
-    // What a subagent is told and says is not the conversation with the person.
+    // Messages to and from a subagent are not part of the conversation with the person.
     if !input.agent_id.is_empty() {
         return Ok(());
     }
@@ -179,7 +181,7 @@ impl Hook<'_> {
     async fn run(&self, until: Instant) -> Result<(), String> {
         let target = self.args.service.backend.target_as_it_runs()?;
         let may_capture = captures(self.args.settings.capture, &target).is_ok();
-        // The messages are kept before anything can take long.
+        // Messages are written to files first, because the requests below may use up the time.
         let kept = if may_capture { self.capture() } else { Ok(()) };
         let service = service(self.args, target, until)?;
         let recalled = async {
@@ -210,7 +212,7 @@ impl Hook<'_> {
         held.map_err(|error| format!("the session cannot be remembered: {error}"))
     }
 
-    /// Keeps the messages of this event.
+    /// Writes the messages of this event to files, from which they are sent.
     fn capture(&self) -> Result<(), String> {
         let input = self.input;
         let capture = Capture {
@@ -283,7 +285,8 @@ impl Hook<'_> {
         let prompt = &self.input.prompt;
         let is_typed = !event::is_machine_made(prompt)
             && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
-        // Before it is cut: half a secret, or one without its name, is not recognised.
+        // Secrets are removed before the prompt is cut, because a cut secret, or one without its name, is not
+        // recognised.
         let without_secrets = secrets::redact(prompt).text;
         let Some(query) = recall::query(&without_secrets).filter(|_| is_typed) else {
             return Ok(());
@@ -300,7 +303,7 @@ impl Hook<'_> {
         self.show(recall::frame(&hits, &shown))
     }
 
-    /// The next session is told what changes after this one.
+    /// Stores the cursor from which the next session lists changes.
     async fn end(&self, service: &Service) -> Result<(), String> {
         let cursor = brief::cursor(service).await?;
         self.remember_cursor(Some(cursor))
@@ -317,7 +320,7 @@ impl Hook<'_> {
         last.save().map_err(failure)
     }
 
-    /// Writes the answer, and remembers which entries it has before it is written.
+    /// Writes the answer. First it records which entries the answer has, so that none is shown twice.
     fn show(&self, frame: frame::Frame) -> Result<(), String> {
         let ids = frame.ids.clone();
         let Some(text) = frame.finish() else {
@@ -341,14 +344,6 @@ impl Hook<'_> {
 fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
     let backend = Backend::new(target, args.service.backend.max_message_bytes())
         .map_err(|error| error.to_string())?;
-    let key = match args.service.credentials()? {
-        Credentials::Own(key) => key,
-        Credentials::File(file) => file.current(),
-        Credentials::Callers => None,
-    };
-    let mut metadata = MetadataMap::new();
-    if let Some(key) = key {
-        metadata.insert("authorization", key);
-    }
+    let metadata = args.service.metadata()?;
     Ok(Service::new(backend, metadata, until))
 }

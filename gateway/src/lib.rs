@@ -3,7 +3,7 @@
 //! It turns each MCP tool call into exactly one gRPC request and has no behaviour of its own:
 //! everything it can do is possible over gRPC. It serves stdio and streamable HTTP with every
 //! protocol revision from 2024-11-05 to 2026-07-28. It lists its tools without the service and
-//! keeps running when the service restarts.
+//! keeps running when the service restarts. Its [`command`]s are for people and scripts.
 //!
 //! The main types are [`Gateway`](handler::Gateway), the MCP server; [`Backend`](backend::Backend), its channel to the
 //! service; and [`Catalogue`](catalogue::Catalogue), the tools as clients see them.
@@ -20,6 +20,9 @@ pub mod brief;
 pub mod call;
 pub mod catalogue;
 pub mod cli;
+pub mod clock;
+pub mod command;
+pub mod connection;
 pub mod envelope;
 pub mod features;
 pub mod handler;

@@ -80,15 +80,15 @@ impl LocalService {
         }
     }
 
-    /// Uses a running service with whatever settings it has. For a process that has no time to compare them; the gateway
-    /// of the same client does.
+    /// Uses a running service without comparing its settings, for a process that has no time for it. The gateway of the
+    /// same client compares them.
     #[must_use]
     pub const fn taking_any(mut self) -> Self {
         self.takes_any = true;
         self
     }
 
-    /// What to tell the agent about settings.
+    /// The warning for the agent about settings that differ.
     #[must_use]
     pub const fn notice(&self) -> &Arc<Notice> {
         &self.notice

@@ -1,5 +1,5 @@
-//! The settings of mcp-context-server 2.2.2 that say how the gateway serves: `MCP_TRANSPORT`, `FASTMCP_HOST`,
-//! `FASTMCP_PORT` and `MCP_AUTH_…`. `docs/migrating.md` lists all of its settings.
+//! The settings of mcp-context-server 2.2.2 that concern the gateway: `MCP_TRANSPORT`, `FASTMCP_HOST`, `FASTMCP_PORT`
+//! and `MCP_AUTH_…`. `docs/migrating.md` lists all settings of mcp-context-server.
 
 use std::ffi::OsString;
 

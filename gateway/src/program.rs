@@ -15,10 +15,11 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::backend::Backend;
 use crate::catalogue::{Catalogue, ToolSet};
-use crate::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
+use crate::cli::{Cli, Command, HttpArgs};
+use crate::connection::{BackendArgs, StdioArgs};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
-use crate::{hook, http, install, predecessor, stdio};
+use crate::{command, hook, http, install, predecessor, stdio};
 
 /// The service's message about a setting that cannot be read.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub fn main() -> ExitCode {
         eprintln!("context-gateway: {warning}");
     }
     let outcome = match Cli::read(arguments).command {
+        Command::Line(line) => return command::run(line),
         Command::Stdio(args) => serve_stdio(&args),
         Command::Http(args) => serve_http(&args),
         Command::Hook(args) => hook::status(&args)

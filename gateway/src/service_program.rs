@@ -25,11 +25,11 @@ pub struct ServiceProgram {
 /// What to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Every setting, with a service that a gateway started; what this process sets, with any other.
+    /// Every setting if a gateway started the service; otherwise only the settings that this process sets.
     All,
     /// As `All`. A service that a gateway started and no client uses stops if settings differ.
     AllAndStop,
-    /// What this process sets.
+    /// Only the settings that this process sets.
     Explicit,
 }
 
@@ -43,7 +43,7 @@ pub struct Comparison {
     differences: Vec<serde::de::IgnoredAny>,
     /// Lines for stderr.
     pub log: Vec<String>,
-    /// What to tell the agent.
+    /// The warning for the agent.
     pub warning: Option<String>,
 }
 
@@ -137,7 +137,7 @@ impl ServiceProgram {
         };
         if output.status.code() == Some(MALFORMED) {
             let message = String::from_utf8_lossy(&output.stderr);
-            // A program from before this command.
+            // An older program does not have this command.
             if message.contains("unrecognized subcommand") {
                 return Ok(None);
             }

@@ -88,7 +88,7 @@ def main():
         environment = {
             **os.environ,
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server_port}",
-            # Not checked by the fake API above.
+            # The fake API above does not check the key.
             "ANTHROPIC_API_KEY": "scripted",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",

@@ -1,4 +1,4 @@
-"""Checks that a follower keeps its copy in step with the service while both are killed,
+"""Checks that a follower keeps its copy equal to the service while both are killed,
 stopped and started again, and the database is put back to an older copy.
 
     python3 follow.py SERVICE DIRECTORY COPY COMMAND...

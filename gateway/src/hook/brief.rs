@@ -121,7 +121,8 @@ async fn changes(
         }))
     };
     match list(cursor.unwrap_or("now")).await {
-        // The service was restored, or no longer keeps the changes. What is newest is in the brief anyway.
+        // The database was restored, or the changes have left the feed. The other sections still have the newest
+        // entries.
         Err(error)
             if matches!(
                 error.reason,
@@ -130,7 +131,7 @@ async fn changes(
         {
             list("now").await
         }
-        // What is beyond a thousand changes is not news to anybody; the next session begins after them.
+        // A brief shows only a few lines, so changes after the first thousand are skipped, also in the next session.
         Ok(mut reply) if reply.has_more => {
             reply.next_cursor = list("now").await?.next_cursor;
             Ok(reply)
@@ -139,8 +140,8 @@ async fn changes(
     }
 }
 
-/// One entry for each thread that is not closed, newest first: the newest with a status, else the newest prompt of the
-/// person, else the newest one.
+/// One entry for each thread that is not closed, newest thread first. It is the thread's newest entry with a status,
+/// else its newest prompt, else its newest entry.
 fn open_threads<'h>(newest: &'h [Hit], own: &str) -> Vec<&'h Hit> {
     let mut threads: Vec<&str> = Vec::new();
     for hit in newest {

@@ -1,7 +1,7 @@
 //! Captures what the person and the agent said, once and verbatim but for secrets.
 //!
-//! A message is written to a file first and sent from there. So it survives the end of this process, and a service that is
-//! away: the next hook sends what waits.
+//! A message is written to a file first and sent from there. If the process ends or the service is unreachable, the
+//! next hook sends it.
 
 use std::path::Path;
 
@@ -13,36 +13,37 @@ use super::ignore::Ignored;
 use super::project::Project;
 use super::secrets::redact;
 use super::service::Service;
-use super::state::{Held, Message, Sent, Session, State, now_micros, read_message};
+use super::state::{Held, Message, Sent, Session, State, read_message};
 use super::transcript;
+use crate::clock::now_micros;
 
 /// A message as the agent gave it.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'g> {
-    /// The prompt of the turn; empty if the agent does not tell.
+    /// The id of the turn's prompt; empty if the agent sends none.
     pub prompt_id: &'g str,
     /// Whether the person said it.
     pub is_user: bool,
     /// The text.
     pub text: &'g str,
-    /// The model, of an answer.
+    /// The model that wrote the answer; `None` for a prompt.
     pub model: Option<&'g str>,
 }
 
 /// What the messages of one session have in common.
 #[derive(Debug)]
 pub struct Capture<'c> {
-    /// Where messages wait.
+    /// The state with the waiting messages.
     pub state: &'c State,
     /// The agent's name.
     pub agent: &'c str,
     /// The session.
     pub session_id: &'c str,
-    /// The project, and its name in entries.
+    /// The project.
     pub project: &'c Project,
     /// The project's name in entries.
     pub key: &'c str,
-    /// What is left out.
+    /// The rules about what is not captured.
     pub ignored: &'c Ignored,
 }
 
@@ -53,10 +54,10 @@ impl Capture<'_> {
         thread_id(self.key, self.session_id)
     }
 
-    /// Keeps a message for the service, if it was not captured before.
+    /// Writes a message to a file for the service, if it was not captured before.
     ///
     /// # Errors
-    /// A sentence when it cannot be kept.
+    /// A sentence when the file cannot be written.
     pub fn keep(&self, session: &mut Held<Session>, given: Given<'_>) -> Result<(), String> {
         let is_scheduled =
             given.is_user && session.value.scheduled.contains(&digest(&[given.text]));
@@ -72,7 +73,7 @@ impl Capture<'_> {
         }
         let redacted = redact(given.text);
         let source = if given.is_user { "user" } else { "agent" };
-        // A prompt has an id of its own. A turn may have several answers, and older agents name no prompt.
+        // The text is part of the id when there is no prompt id, and for answers, because a turn may have several.
         let id = if given.is_user && !given.prompt_id.is_empty() {
             digest(&[self.agent, self.session_id, given.prompt_id, source])
         } else {
@@ -115,10 +116,10 @@ impl Capture<'_> {
             .map_err(|error| format!("the session cannot be remembered: {error}"))
     }
 
-    /// Keeps what the transcript has and no hook captured.
+    /// Keeps the messages of the transcript that no hook captured.
     ///
     /// # Errors
-    /// As for [`keep`](Self::keep). A transcript that cannot be read has nothing.
+    /// As for [`keep`](Self::keep). A transcript that cannot be read counts as empty.
     pub fn fill_gaps(&self, session: &mut Held<Session>, path: &Path) -> Result<(), String> {
         for said in transcript::read(path).unwrap_or_default() {
             let given = Given {
@@ -143,8 +144,8 @@ pub fn thread_id(key: &str, session_id: &str) -> String {
     format!("{key}/{}", digest(&[session_id]))
 }
 
-/// Sends the messages that wait, oldest first, as long as there is time. Returns how many were sent. While another hook
-/// sends, it leaves them to that one.
+/// Sends the waiting messages until the time is over, and returns how many were sent. While another hook sends, it
+/// sends nothing.
 ///
 /// # Errors
 /// A sentence with the reason why messages still wait.
@@ -152,8 +153,8 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
     let failure = |error: std::io::Error| format!("the waiting messages cannot be read: {error}");
     let mut sent = 0;
     loop {
-        // A message that is kept after the list was read is found in the next round: the hook that kept it failed to get
-        // the lock before it was released.
+        // The loop ends only when no message waits. A message that another hook wrote after the list was read is found
+        // in the next round: that hook could not get the lock, and left the message to this one.
         let (files, _) = state.waiting().map_err(failure)?;
         if files.is_empty() || service.left().is_zero() {
             return Ok(sent);
@@ -168,7 +169,7 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
     }
 }
 
-/// Most message ids in one question to the service.
+/// Most messages that are read, and looked up in the service, at once.
 const CHUNK: usize = 50;
 
 async fn send_some(
@@ -180,12 +181,12 @@ async fn send_some(
     for file in files {
         match read_message(file) {
             Some(message) => messages.push((file, message)),
-            // A damaged file would stop every later hook.
+            // Another process has sent it, or the file is damaged and would stay for ever.
             None => drop(std::fs::remove_file(file)),
         }
     }
     let mut sent = 0;
-    // Thread by thread, so that some are sent even when the time does not suffice for all.
+    // One thread after the other, so that some messages are sent even when the time is too short for all.
     while let Some((_, first)) = messages.first() {
         let thread_id = first.thread_id.clone();
         let (here, others) = messages
@@ -206,7 +207,7 @@ async fn send_thread(
     thread_id: &str,
     messages: Vec<Waiting<'_>>,
 ) -> Result<usize, String> {
-    // The service forgets idempotency keys after a day. A message id stays with its entry.
+    // An idempotency key holds only for a day, so messages that wait longer are recognised by the id in their metadata.
     let ids: Vec<&str> = messages
         .iter()
         .map(|(_, message)| message.id.as_str())

@@ -1,4 +1,4 @@
-//! Names of what must not be readable, or may be long.
+//! Hashes, as names for texts that may be long or must not be readable.
 
 use sha2::{Digest as _, Sha256};
 

@@ -17,11 +17,11 @@ pub struct Input {
     pub prompt_id: String,
     /// Set when a subagent caused the event.
     pub agent_id: String,
-    /// Of `UserPromptSubmit`: the text.
+    /// Of `UserPromptSubmit`: the text of the prompt.
     pub prompt: String,
     /// Of `Stop`: the text of the answer.
     pub last_assistant_message: String,
-    /// The model, where the agent says so.
+    /// The model, in the events that have it.
     pub model: Value,
     /// Of `Stop`: the scheduled tasks of the session.
     pub session_crons: Value,
@@ -46,7 +46,7 @@ impl Input {
     }
 }
 
-/// Beginnings of texts that the agent submits in the person's name: notices of tasks, output of commands, reminders.
+/// Beginnings of prompts that the agent submits itself: notices of tasks, output of commands, reminders.
 const NOT_TYPED: [&str; 8] = [
     "<task-notification>",
     "<system-reminder>",
@@ -58,7 +58,7 @@ const NOT_TYPED: [&str; 8] = [
     "<<autonomous-loop",
 ];
 
-/// Whether a text has a form that only the agent itself submits.
+/// Whether the agent submitted the prompt itself, judged by its beginning.
 #[must_use]
 pub fn is_machine_made(text: &str) -> bool {
     let text = text.trim_start();

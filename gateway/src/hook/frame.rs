@@ -2,18 +2,18 @@
 
 use super::service::Hit;
 
-/// Most tokens that a hook adds to a conversation.
+/// Most tokens that one hook adds to a conversation.
 pub const MAX_TOKENS: usize = 300;
 /// The element around everything. Quoted text has no `<`, so it cannot end the element.
 const ELEMENT: &str = "remembered";
 
-/// A text that grows up to the limit.
+/// A text that takes lines until [`MAX_TOKENS`] is reached.
 #[derive(Debug)]
 pub struct Frame {
     lines: Vec<String>,
     tokens: usize,
     pending: Option<String>,
-    /// The entries in it.
+    /// The ids of the entries in it.
     pub ids: Vec<i64>,
 }
 
@@ -33,18 +33,19 @@ impl Frame {
         }
     }
 
-    /// Begins a section. Its title is written with its first line.
+    /// Begins a section. A section without lines has no title.
     pub fn section(&mut self, title: &str) {
         self.pending = Some(title.to_owned());
     }
 
-    /// Adds a line about an entry, unless it would be too much or the entry is there already. `false`: it was not added.
+    /// Adds a line about an entry. Returns `false`, and adds nothing, if the entry is there already or the line is too
+    /// long.
     pub fn add(&mut self, id: i64, line: String) -> bool {
         if self.ids.contains(&id) {
             return false;
         }
         let title = self.pending.as_deref().map_or(0, |title| tokens(title) + 1);
-        // A line break is a token.
+        // Each line break is one more token.
         let needed = tokens(&line) + 1 + title;
         if self.tokens + needed > MAX_TOKENS {
             return false;
@@ -88,8 +89,8 @@ pub fn quoted(text: &str, max_chars: usize) -> String {
             '"' => '\'',
             '`' => '\'',
             c if c.is_whitespace() || c.is_control() => ' ',
-            // Characters without width and of direction show a reader something else than the model reads. The plane of
-            // tags (U+E0000) is invisible.
+            // Invisible characters and changes of direction: the person would not see what the model reads. U+E0000 to
+            // U+E007F are invisible tags.
             '\u{ad}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
@@ -114,8 +115,8 @@ pub fn quoted(text: &str, max_chars: usize) -> String {
     out
 }
 
-/// An upper estimate of a text's tokens: a word has one for each four letters, digits one for each three, and every other
-/// character is one.
+/// An estimate of a text's tokens that is rather too high: one for each five letters of a word, one for each three
+/// digits, and one for any other character except a space.
 #[must_use]
 pub fn tokens(text: &str) -> usize {
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Which projects and paths are left out: `.contextignore` in the project, and the setting CONTEXT_HOOK_EXCLUDE.
+//! Rules that exclude projects and paths: `.contextignore` in the project, and the setting CONTEXT_HOOK_EXCLUDE.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::project::Project;
 /// The name of the file in a project's root.
 pub const FILE: &str = ".contextignore";
 
-/// The rules for one project. The syntax of a rule is that of `.gitignore`.
+/// The rules for one project. A rule has the syntax of `.gitignore`.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,
@@ -55,7 +55,7 @@ impl Ignored {
         ignored
     }
 
-    /// Whether nothing is captured and recalled here.
+    /// Whether the whole project is excluded, so that nothing is captured or recalled.
     #[must_use]
     pub const fn is_whole_project(&self) -> bool {
         self.is_whole_project
@@ -74,7 +74,7 @@ impl Ignored {
                 word.trim_start_matches('@')
                     .trim_end_matches(['.', '?', '!'])
             })
-            // A word without either is no path: `private/` does not exclude the word "private".
+            // A path has a `/` or a `.`: the rule `private/` does not exclude the word "private".
             .filter(|word| word.contains(['/', '.']))
             .find(|word| {
                 let path = word.strip_prefix(&*root).unwrap_or(word);

@@ -14,7 +14,7 @@ pub struct Place {
     pub project: Project,
     /// The project's name in entries.
     pub key: String,
-    /// What is left out here.
+    /// The rules that exclude this place or parts of it.
     pub ignored: Ignored,
 }
 

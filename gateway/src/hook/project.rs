@@ -19,7 +19,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// The project of a directory. It reads git's files and starts no process.
+    /// The project of a directory, read from git's files without starting a process.
     #[must_use]
     pub fn of(directory: &Path) -> Self {
         let directory = directory
@@ -43,10 +43,10 @@ impl Project {
         }
     }
 
-    /// The name in entries and thread ids. Hashed, it tells nobody what the project is.
+    /// The name in entries and thread ids. A hashed name does not show which project it is.
     #[must_use]
     pub fn key(&self, is_hashed: bool) -> String {
-        // Room for `/` and a session in a thread id, which has at most 256 characters.
+        // A long name is hashed, because a thread id has at most 256 characters and must hold `/` and a session too.
         if is_hashed || self.name.chars().count() > 180 {
             let hash = Sha256::digest(self.name.as_bytes());
             format!("project-{}", hex(&hash[..8]))
@@ -56,7 +56,7 @@ impl Project {
     }
 }
 
-/// The directories of a repository: of the working tree, and of what all working trees share.
+/// The directories of a repository: `own` belongs to this working tree, `common` to all working trees.
 struct Git {
     own: PathBuf,
     common: PathBuf,
@@ -123,7 +123,7 @@ fn host_and_path(url: &str) -> Option<String> {
         Some(("file", _)) => return None,
         Some((_, rest)) => rest.split_once('/')?,
         None => {
-            // scp's form, `user@host:path`. A path with a colon has a `/` before it.
+            // The form of scp, `user@host:path`. With a `/` before the colon it is a local path.
             let (authority, path) = url.split_once(':')?;
             if authority.contains('/') {
                 return None;
@@ -131,7 +131,7 @@ fn host_and_path(url: &str) -> Option<String> {
             (authority, path)
         }
     };
-    // A password may contain `@`, and one that was not encoded also `/`.
+    // A password that was not encoded may contain `@` and `/`.
     let (authority, path) = match path.rsplit_once('@') {
         Some((_, rest))
             if url.contains("://") && !authority.contains('@') && authority.contains(':') =>

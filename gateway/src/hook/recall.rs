@@ -1,24 +1,26 @@
-//! Recall: what was remembered about a prompt.
+//! Recall: stored entries that may help with a prompt.
 
 use serde_json::json;
 
 use super::frame::{Frame, line};
 use super::service::{Hit, Service};
 
-/// The best entry is shown from here on. More than docs/retrieval.md recommends for a search, because nobody asked.
+/// The least relevance of the best entry. It is higher than docs/retrieval.md recommends for a search, because the
+/// agent did not ask for the entry.
 const MIN_RELEVANCE: f64 = 0.65;
-/// Further entries are shown from here on: beside a good one, a doubtful one only costs tokens.
+/// The least relevance of further entries. It is higher still, because a doubtful entry beside a good one only costs
+/// tokens.
 const MIN_RELEVANCE_OF_OTHERS: f64 = 0.95;
 /// Most entries for a prompt.
 const MAX_SNIPPETS: usize = 3;
-/// Most characters of an entry.
+/// Most characters of an entry in the text for the agent.
 const MAX_CHARS: usize = 300;
-/// How many hits are read, so that enough are left without those of the session itself.
+/// How many hits are read. Those of the session itself are dropped, and enough others must remain.
 const CANDIDATES: i64 = 100;
-/// Most characters of a prompt that are searched for: its beginning, and its end.
+/// Most characters of a query. A longer prompt is cut to its beginning and its end.
 const MAX_QUERY_CHARS: usize = 800;
 
-/// Words that say nothing about a topic: function words, answers, and what people tell agents to do in every project.
+/// Words that say nothing about a topic: function words, answers, and instructions that are common in every project.
 const GENERIC: &str = " a about actually add after again all also am an and any anything are as at back be because been before \
 best better big bit both build bug but by bye call can cannot change changes check clean clear code command commit compile confirm \
 continue cool correct could current deploy did diff do does doing done don dont each else error errors etc everything example \
@@ -45,7 +47,7 @@ pub fn query(prompt: &str) -> Option<String> {
         .filter(|word| {
             let folded = word.to_lowercase();
             let is_number = word.chars().all(|c| c.is_ascii_digit());
-            // A word of a script without spaces is a whole clause.
+            // In a script without spaces a whole clause counts as one word, and two characters can name a topic.
             let is_long_enough = folded.chars().count() >= 3 || !word.is_ascii();
             is_long_enough && !is_number && !GENERIC.contains(&format!(" {folded} "))
         })
@@ -57,14 +59,15 @@ pub fn query(prompt: &str) -> Option<String> {
     if count <= MAX_QUERY_CHARS {
         return Some(prompt.to_owned());
     }
-    // The question stands before or after what was pasted.
+    // In a long prompt the question usually stands before or after pasted text.
     let half = MAX_QUERY_CHARS / 2;
     let start: String = prompt.chars().take(half).collect();
     let end: String = prompt.chars().skip(count - half).collect();
     Some(format!("{start} {end}"))
 }
 
-/// The entries of this project, and those for every project, that are about the query. Without those of the thread.
+/// The entries about the query that belong to this project or to every project, best first, without those of this
+/// session.
 ///
 /// # Errors
 /// A sentence when the service does not answer.
@@ -95,8 +98,8 @@ pub async fn find(
     Ok(hits)
 }
 
-/// The text for the agent: at most three entries, best first, none that it was shown before. The hits are in the order
-/// of [`find`].
+/// The text for the agent: at most three entries, best first, without those in `shown`. The hits have the order of
+/// [`find`].
 #[must_use]
 pub fn frame(hits: &[Hit], shown: &[i64]) -> Frame {
     let mut frame = Frame::new("Earlier notes that may help with this prompt.");
@@ -109,7 +112,7 @@ pub fn frame(hits: &[Hit], shown: &[i64]) -> Frame {
         if frame.ids.len() == MAX_SNIPPETS {
             break;
         }
-        // A text that is too long for the rest may still fit in part.
+        // A text that does not fit into the remaining tokens may still fit in part.
         let _ =
             frame.add(hit.id, line(hit, MAX_CHARS)) || frame.add(hit.id, line(hit, MAX_CHARS / 3));
     }

@@ -37,7 +37,7 @@ pub fn redact(text: &str) -> Redacted {
             redacted.push(']');
             removed += 1;
         }
-        // Of two that overlap, the rest of the second belongs to the first.
+        // Two secrets that overlap share one marker.
         copied = range.end;
     }
     redacted.push_str(&text[copied..]);
@@ -53,7 +53,7 @@ struct Secret {
     kind: &'static str,
 }
 
-/// PEM and PGP private keys. One without an end goes up to the end of the text: it was cut.
+/// PEM and PGP private keys. A key without its end line was cut, so the rest of the text is removed.
 fn private_keys(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -115,7 +115,8 @@ impl Alphabet {
     }
 }
 
-/// Prefixes of tokens as their issuers document them, the alphabet of what follows, and how long that is at least.
+/// Prefixes of tokens as their issuers document them. Each has the alphabet of the rest of the token, the rest's least
+/// length, and the kind in the marker.
 const PREFIXES: &[(&str, Alphabet, usize, &str)] = &[
     ("ghp_", Alphabet::Alnum, 20, "GitHub token"),
     ("gho_", Alphabet::Alnum, 20, "GitHub token"),
@@ -176,13 +177,13 @@ const PREFIXES: &[(&str, Alphabet, usize, &str)] = &[
     ("AGE-SECRET-KEY-1", Alphabet::Upper, 40, "private key"),
 ];
 
-/// Tokens with a well-known shape, wherever they stand.
+/// Tokens with a well-known prefix or form.
 fn tokens(text: &str) -> Vec<Secret> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        // Within a word there is no prefix. This also keeps the scan linear.
+        // A prefix begins a word. To check only there also keeps the scan linear.
         if at > 0 && bytes[at - 1].is_ascii_alphanumeric() || !bytes[at].is_ascii_alphanumeric() {
             at += 1;
             continue;
@@ -213,7 +214,7 @@ fn token_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
             let body = &rest[prefix.len()..end];
             // `sk-learn-…` and other names have no digits.
             let is_random = body.iter().any(u8::is_ascii_digit) || body.len() >= 40;
-            // A longer run of letters is another word.
+            // A letter or digit outside the alphabet shows that this is another word.
             let is_whole = !matches!(alphabet, Alphabet::Upper | Alphabet::Hex)
                 || !rest.get(end).is_some_and(u8::is_ascii_alphanumeric);
             if body.len() >= *least && is_random && is_whole {
@@ -222,7 +223,8 @@ fn token_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
         }
     }
     if rest.starts_with(b"eyJ") {
-        // Three base64url parts (RFC 7515); the third is absent in an unsigned one.
+        // Three base64url parts, or five when encrypted (RFC 7515, RFC 7516). An unsigned one may come without its
+        // third.
         let end = run(0, Alphabet::Dotted);
         let token = &rest[..end];
         let parts = token.split(|byte| *byte == b'.').count();
@@ -230,7 +232,7 @@ fn token_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
             return Some((at + end, "JSON Web Token"));
         }
     }
-    // Telegram: the number of the bot, `:AA`, 33 characters.
+    // Telegram: the bot's number, a colon, and at least 32 characters that begin with `AA`.
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if (8..=10).contains(&digits) && rest[digits..].starts_with(b":AA") {
         let end = run(digits + 1, Alphabet::Url);
@@ -250,7 +252,7 @@ fn credentials_of_urls(text: &str) -> Vec<Secret> {
         let end = authority
             .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>'))
             .unwrap_or(authority.len());
-        // A password may contain `/` although it should not.
+        // The last `@` counts, because a password may contain `/` although it should not.
         let Some(last) = authority[..end].rfind('@') else {
             continue;
         };
@@ -283,7 +285,7 @@ fn credentials_of_urls(text: &str) -> Vec<Secret> {
     found
 }
 
-/// How a name of a setting or variable is judged.
+/// What the name of a setting or variable says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     /// Its value is a password.
@@ -345,7 +347,7 @@ fn name_of(identifier: &str) -> Option<Name> {
         .filter(|c| !matches!(c, '_' | '-' | '.'))
         .map(|c| c.to_ascii_lowercase())
         .collect();
-    // Short names match only as a whole part: `DB_PW`, not `raw_spw`.
+    // Short names match only a whole part of an identifier: `DB_PW`, not `raw_spw`.
     let last = identifier
         .rsplit(['_', '-', '.'])
         .next()
@@ -449,7 +451,7 @@ fn word_after(text: &str, at: usize) -> Range<usize> {
     start..start + end
 }
 
-/// The credentials after `Authorization:` or `Bearer`.
+/// The credentials after `Bearer` or `Basic`.
 fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>> {
     let is = |name: &str| identifier.eq_ignore_ascii_case(name);
     if !is("bearer") && !is("basic") {
@@ -558,8 +560,8 @@ fn assigned(
     is_secret.then_some(next..next + value.len())
 }
 
-/// A value of several lower-case words is a message, such as `"must not be empty"`; a passphrase in quotes looks the
-/// same, so four words or fewer without punctuation are taken for one.
+/// Whether a value is a message and not a passphrase: it has more than five words, or several words with punctuation or
+/// a capital at the beginning.
 fn is_sentence(value: &str) -> bool {
     let words = value.split_whitespace().count();
     words > 5
@@ -568,7 +570,7 @@ fn is_sentence(value: &str) -> bool {
                 || value.starts_with(char::is_uppercase))
 }
 
-/// A letter and a digit, or a letter and a special character that code does not have there.
+/// Whether a value mixes letters with digits, or with special characters that code does not have there.
 fn has_mixture(value: &str) -> bool {
     let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
@@ -584,7 +586,7 @@ fn has_mixture(value: &str) -> bool {
     letters > 0 && (digits > 0 || special > 0) && letters + digits + special >= 4
 }
 
-/// Random enough for a key: letters and digits, or long.
+/// Whether a value looks random enough for a key, and is not a path or URL.
 fn looks_like_key(value: &str) -> bool {
     let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
@@ -597,7 +599,7 @@ fn looks_like_key(value: &str) -> bool {
         && (digits >= 2 || is_random(value) || value.len() >= 32 && is_mixed && digits > 0)
 }
 
-/// What examples and configurations have in place of a secret.
+/// Whether a value is only a stand-in for a secret, as examples and configurations have it.
 fn is_placeholder(value: &str) -> bool {
     let folded = value.to_ascii_lowercase();
     let trimmed = folded.trim_matches(['"', '\'', '[', ']', '(', ')']);
@@ -653,7 +655,7 @@ fn is_placeholder(value: &str) -> bool {
         .any(|start| trimmed.starts_with(start))
 }
 
-/// An expression or a type, not a literal.
+/// Whether a value is an expression or a type, and not a literal.
 fn is_code(value: &str) -> bool {
     value.contains(['(', '[', '{', '|'])
         || value.contains("::")
@@ -687,7 +689,7 @@ fn is_random(value: &str) -> bool {
     changes * 4 >= bytes.len()
 }
 
-/// Words beside which a random string, or a quoted one, is a secret.
+/// Words near which a random or quoted string counts as a secret.
 const WORDS: &[&str] = &[
     "password",
     "passwords",
@@ -703,7 +705,7 @@ const WORDS: &[&str] = &[
     "bearer",
     "pin",
 ];
-/// Words that make a following `key` one of these.
+/// Words before `key` that make it such a word: "API key".
 const BEFORE_KEY: &[&str] = &[
     "api",
     "access",
@@ -719,7 +721,7 @@ const BEFORE_KEY: &[&str] = &[
     "auth",
     "ssh",
 ];
-/// How many words after such a word a string is beside it.
+/// The string must be among this many words after such a word.
 const BESIDE: usize = 7;
 
 /// Random strings in the same line after a word such as `password`, and what follows "password is".

@@ -27,15 +27,15 @@ pub struct Hit {
     pub is_user: bool,
     /// The day on which it was stored, 2026-01-31.
     pub day: String,
-    /// What matched best, else the beginning of the text.
+    /// The part of the text that matched best, else the text.
     pub text: String,
-    /// How likely it is about the query.
+    /// How likely the entry is about the query, from 0 to 1; 0 without a query.
     pub relevance: f64,
     metadata: JsonObject,
 }
 
 impl Hit {
-    /// A text in the metadata.
+    /// The value of a metadata field, if it is a string.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.metadata.get(name)?.as_str()
@@ -77,13 +77,13 @@ impl Service {
         }
     }
 
-    /// What is left of the time.
+    /// The time that is left until the deadline.
     #[must_use]
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Entries by filters, newest first.
+    /// Entries that match filters, newest first.
     ///
     /// # Errors
     /// The service's error, or why there was no response.
@@ -96,7 +96,7 @@ impl Service {
         Ok(reply.results.into_iter().map(Hit::from).collect())
     }
 
-    /// Entries by what they say, best first.
+    /// Entries that hybrid search finds, best first.
     ///
     /// # Errors
     /// As for [`search`](Self::search).
@@ -135,7 +135,7 @@ impl Service {
             metadata: Some(context_proto::Object::from(&message.metadata)),
             tags: None,
         };
-        // When most of this time is over, the service stores the message without vectors, and makes them later.
+        // When most of this time is over, the service stores the message and makes its embedding later.
         let mut request = self.request(store, self.left());
         // Two processes that send the same message at the same time store it once.
         let key = message.id.parse().map_err(Error::internal)?;

@@ -1,16 +1,11 @@
-//! What the hooks of this user remember between two firings: what was captured and shown in each session, messages that
-//! wait for the service, and what was sent. All files are for this user alone.
-
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a hook is a process of its own, outside the engine and its clock; the time orders its files and its log"
-)]
+//! The files of the hooks: what was captured and shown in each session, messages that wait for the service, and a log
+//! of what was sent. Only this user can read them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use context_model::JsonObject;
 use rustix::fs::{FlockOperation, flock};
@@ -18,35 +13,27 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
+use crate::clock::now_micros;
 
 /// Most messages that wait for the service.
 pub const MAX_WAITING: usize = 5_000;
 /// Most bytes of waiting messages.
 pub const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
-/// A longer log of what was sent loses its older half.
+/// When the log of what was sent is longer, its older half is deleted.
 const MAX_LOG_BYTES: u64 = 256 * 1024;
-/// Sessions that nobody continued for this long are forgotten.
+/// The files of a session are deleted when it has not continued for this long.
 const SESSION_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
 
-/// A draft of this age belongs to no process that still writes it.
+/// No process is still writing a draft of this age, so it can be deleted.
 const DRAFT_AGE: Duration = Duration::from_secs(60);
 
-/// Microseconds since 1970.
-#[must_use]
-pub fn now_micros() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// The directory with all of it.
+/// The directory with these files.
 #[derive(Debug, Clone)]
 pub struct State {
     directory: PathBuf,
 }
 
-/// What is remembered of a session.
+/// The stored facts about a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
@@ -56,15 +43,15 @@ pub struct Session {
     pub shown: Vec<i64>,
     /// The prompts of its scheduled tasks, as hashes.
     pub scheduled: Vec<String>,
-    /// The model that answered last.
+    /// The model of the last answer.
     pub model: Option<String>,
 }
 
-/// What is remembered of a project.
+/// The stored facts about the last session in a project.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastSession {
-    /// Where the changes after the last session begin.
+    /// The cursor from which the changes after the last session begin.
     pub cursor: Option<String>,
     /// The thread of the last session.
     pub thread_id: Option<String>,
@@ -90,13 +77,13 @@ pub struct Message {
 /// A line of the log of what was sent. It has no text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sent {
-    /// When, in microseconds since 1970.
+    /// When it was sent, in microseconds since 1970.
     pub at: i64,
     /// The thread.
     pub thread_id: String,
     /// `user` or `agent`.
     pub source: String,
-    /// The entry; absent when the service refused the message.
+    /// The new entry; absent when the service refused the message or had it already.
     pub context_id: Option<i64>,
     /// The size of the text.
     pub bytes: usize,
@@ -127,8 +114,8 @@ impl<T: Serialize> Held<T> {
 }
 
 impl State {
-    /// The state in `directory`, which is created. An empty name means the usual place,
-    /// `$XDG_STATE_HOME/context-service/hooks` or `~/.local/state/context-service/hooks`.
+    /// Opens the state in `directory`, and creates the directory. An empty name means
+    /// `$XDG_STATE_HOME/context-service/hooks`, else `~/.local/state/context-service/hooks`.
     ///
     /// # Errors
     /// The system's error, with the directory.
@@ -157,7 +144,7 @@ impl State {
         &self.directory
     }
 
-    /// What is remembered of a session. Other hooks of the session wait until the value is dropped.
+    /// The stored facts about a session, locked: other hooks of the session wait until the value is dropped.
     ///
     /// # Errors
     /// The system's error.
@@ -165,7 +152,7 @@ impl State {
         self.held("sessions", &[agent, session])
     }
 
-    /// What is remembered of a project.
+    /// The stored facts about the last session in a project, locked like those of [`session`](Self::session).
     ///
     /// # Errors
     /// The system's error.
@@ -184,7 +171,7 @@ impl State {
             .join(format!("{}.json", digest(name)));
         let lock = lock_file(&path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        // A file that cannot be read is an old one or was cut. The ids of messages still prevent doubles.
+        // A file that cannot be read or parsed counts as empty. The ids of messages still prevent duplicates.
         let value = fs::read(&path)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -196,7 +183,7 @@ impl State {
         })
     }
 
-    /// Removes sessions that nobody continued for half a year, and what a process left that was ended while it wrote.
+    /// Deletes the files of old sessions, and drafts of processes that ended while they wrote.
     pub fn clean_up(&self) {
         let is_old = |path: &Path, least: Duration| {
             let changed = fs::metadata(path).and_then(|data| data.modified());
@@ -223,7 +210,7 @@ impl State {
         self.directory.join("waiting")
     }
 
-    /// The files of the messages that wait, oldest first, and their size together.
+    /// The files of the messages that wait, oldest first, and their total size in bytes.
     ///
     /// # Errors
     /// The system's error.
@@ -232,7 +219,7 @@ impl State {
         for file in fs::read_dir(self.waiting_directory())? {
             let file = file?;
             if file.path().extension().is_some_and(|kind| kind == "json") {
-                // One that was sent meanwhile has no size any more.
+                // Another process may have sent the message and deleted the file meanwhile.
                 bytes += file.metadata().map_or(0, |data| data.len());
                 files.push(file.path());
             }
@@ -241,10 +228,10 @@ impl State {
         Ok((files, bytes))
     }
 
-    /// Keeps a message until the service has it.
+    /// Writes a message to a file, where it waits for the service.
     ///
     /// # Errors
-    /// A sentence when as much as allowed waits already, or the file cannot be written.
+    /// A sentence when too many messages wait already, or the file cannot be written.
     pub fn keep(&self, message: &Message) -> Result<(), String> {
         let failure = |error: io::Error| format!("a message cannot be kept: {error}");
         let (files, bytes) = self.waiting().map_err(failure)?;
@@ -259,7 +246,7 @@ impl State {
         write_private(&self.waiting_directory().join(name), &text).map_err(failure)
     }
 
-    /// The lock of the one process that sends waiting messages; `None` while another has it.
+    /// Takes the lock for sending waiting messages; `None` while another process has it.
     ///
     /// # Errors
     /// The system's error.
@@ -310,7 +297,7 @@ impl State {
     }
 }
 
-/// Reads a kept message. `None` when another process has sent it, or the file is damaged.
+/// Reads a waiting message. `None` when another process has sent it, or the file is damaged.
 #[must_use]
 pub fn read_message(path: &Path) -> Option<Message> {
     let mut bytes = Vec::new();
@@ -339,7 +326,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Replaces the file at once, so that a process that is killed leaves the old content or the new one.
+/// Replaces the file in one step, so that a process that is killed leaves the old content or the new one.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}", std::process::id()));

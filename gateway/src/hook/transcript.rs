@@ -1,7 +1,7 @@
 //! The file in which Claude Code writes a conversation: one JSON object a line.
 //!
-//! It fills gaps only: a prompt or an answer whose hook did not run. At `Stop` the last answer may be missing in it
-//! (anthropics/claude-code#74340).
+//! It is read only to fill gaps: prompts and answers whose hook did not run. At `Stop` the last answer may be missing
+//! in the file (anthropics/claude-code#74340).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,13 +16,13 @@ const MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// A message of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// The prompt of the turn.
+    /// The id of the turn's prompt.
     pub prompt_id: String,
     /// Whether the person said it.
     pub is_user: bool,
     /// The text.
     pub text: String,
-    /// The model, of an answer.
+    /// The model that wrote the answer; `None` for a prompt.
     pub model: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Said>> {
     let mut said: Vec<Said> = Vec::new();
     let mut turn = Turn::default();
     for line in BufReader::new(file.take(MAX_BYTES)).split(b'\n') {
-        // A line that another process is writing, or the first one of a tail, is no JSON.
+        // An incomplete line is skipped: the agent is still writing it, or reading began in the middle of it.
         let Ok(record) = serde_json::from_slice::<Value>(&line?) else {
             continue;
         };
@@ -81,10 +81,10 @@ pub fn read(path: &Path) -> io::Result<Vec<Said>> {
     Ok(said)
 }
 
-/// Most bytes at the end of a file in which the model is looked for.
+/// Most bytes at the end of a file that are searched for the model.
 const TAIL_BYTES: u64 = 256 * 1024;
 
-/// The model that answered last, if the end of the file tells.
+/// The model of the last answer, if the end of the file names it.
 #[must_use]
 pub fn last_model(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
@@ -114,7 +114,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// A text of the agent. The blocks of one message come as several records.
+    /// Adds a text of the agent. The blocks of one message come as several records, and are joined.
     fn add(&mut self, message: &str, text: String, model: Option<&str>) {
         if message.is_empty() || message != self.message || self.text.is_empty() {
             self.text = text;
@@ -140,7 +140,7 @@ impl Turn {
     }
 }
 
-/// Whether a person gave the prompt. Records of older versions do not say it.
+/// Whether a person gave the prompt. A record of an older version does not say so, and counts as typed.
 fn is_typed(record: &Value) -> bool {
     let origin = record["origin"]["kind"].as_str();
     let source = record["promptSource"].as_str().unwrap_or_default();

@@ -1,6 +1,5 @@
-//! Authentication over HTTP: 401 and 403 in the form HTTP clients expect, and the metadata that
-//! tells them how to get credentials (RFC 6750, RFC 9728). The service makes the decision: each
-//! call forwards the caller's header to it unchanged.
+//! Authentication over HTTP: 401 and 403 in the form HTTP clients expect (RFC 6750), and the metadata with which they
+//! get credentials (RFC 9728). The service makes the decision: each call forwards the caller's header to it unchanged.
 
 #![expect(
     clippy::disallowed_methods,

@@ -21,7 +21,7 @@ pub fn difference(file: &Path, before: &str, after: &str) -> String {
 }
 
 /// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
-/// Returns what to tell about that copy.
+/// Returns a sentence about that copy.
 pub fn write(file: &Path, before: &str, after: &str) -> Result<String, String> {
     // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
     // changed.

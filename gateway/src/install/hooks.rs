@@ -9,7 +9,7 @@ use super::jsonc;
 use super::text::{pretty, say, shell_line};
 use crate::cli::{HookEvent, InstallArgs};
 
-/// Seconds after which Claude Code ends a hook. The hook ends itself after one second.
+/// Seconds after which Claude Code ends a hook. By default the hook ends itself earlier (CONTEXT_HOOK_TIMEOUT_MS).
 const TIMEOUT_S: u32 = 5;
 
 /// Adds the hooks to the settings file, or removes them, and prints what it did.

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Text for the terminal.
 
 use std::io::{self, Write as _};
 

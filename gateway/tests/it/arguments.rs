@@ -143,7 +143,8 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// The request that the service should receive: the arguments, and where MCP has another default than the service, it.
+/// The request that the service should receive: the arguments, and MCP's own default where it differs from the
+/// service's.
 fn expected_request(tool: &str, arguments: &Value) -> Value {
     let mut expected = arguments.clone();
     if tool == "list_threads" && arguments.get("limit").is_none() {

@@ -2,7 +2,7 @@
 
 use context_gateway::call::tool_operation;
 use context_gateway::catalogue::{Catalogue, ToolSet};
-use context_model::{Operation, Resource};
+use context_model::Operation;
 use serde_json::{Map, Value, json};
 
 /// A documented parameter: tool, name, type, required, default, minimum, maximum, values.
@@ -1102,9 +1102,9 @@ fn the_default_set_is_what_the_documents_name() {
 #[test]
 fn every_tool_is_an_operation_and_every_operation_a_tool() {
     let tools = Catalogue::get().tools();
-    let with_tools = Operation::ALL.iter().filter(|operation| {
-        operation.resource() != Resource::ApiKey && **operation != Operation::Watch
-    });
+    let with_tools = Operation::ALL
+        .iter()
+        .filter(|operation| operation.is_tool());
     assert_eq!(tools.len(), with_tools.count());
     for tool in tools {
         assert_eq!(tool_operation(&tool.name).unwrap().as_str(), tool.name);

@@ -379,6 +379,8 @@ operations! {
     fts_search_context FtsSearchContextRequest FtsSearchContextResponse FtsSearchContextReply,
     hybrid_search_context HybridSearchContextRequest HybridSearchContextResponse HybridSearchContextReply,
     list_threads ListThreadsRequest ListThreadsResponse ListThreadsReply,
+    get_thread GetThreadRequest GetThreadResponse GetThreadReply,
+    list_tags ListTagsRequest ListTagsResponse ListTagsReply,
 }
 
 macro_rules! artifact_operations {

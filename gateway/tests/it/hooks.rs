@@ -32,7 +32,7 @@ fn said(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Claude Code takes the exit code 2 for an order to stop, and shows everything on stdout to the model.
+/// With the exit code 2 Claude Code blocks the prompt. It shows everything on stdout to the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_goes_wrong_the_agent_goes_on() {
     let home = Home::new();
@@ -107,7 +107,7 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     }
 }
 
-/// The agent waits for a hook, so it ends although nobody closes its stdin and no service answers.
+/// The agent waits for a hook, so the hook ends although its stdin stays open and no service responds.
 #[test]
 fn a_hook_ends_by_itself_when_its_input_does_not_end() {
     let home = Home::new();

@@ -3,6 +3,7 @@
 mod arguments;
 mod batches;
 mod catalogue;
+mod commands;
 mod documents;
 mod errors;
 mod fake;

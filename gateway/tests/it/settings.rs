@@ -146,7 +146,7 @@ async fn a_client_that_starts_again_with_other_settings_gets_them() {
     })
     .await;
 
-    // The same settings again: nothing to do.
+    // A gateway with the same settings does not restart the service.
     let same = services_of(&machine.home.database());
     assert!(after.leave().await.success());
     machine.unused().await;
@@ -259,7 +259,7 @@ async fn a_program_of_the_service_that_is_missing_or_too_old_changes_nothing() {
     let missing = start(machine.home.path().join("empty")).await;
     assert_eq!(blocks(&missing).await.len(), 1);
 
-    // A program from before the subcommand refuses it as clap does.
+    // An older program refuses the unknown subcommand as clap does.
     let old = machine.home.path().join("old");
     std::fs::create_dir(&old).unwrap();
     let script = "#!/bin/sh\necho \"error: unrecognized subcommand 'config'\" >&2\nexit 2\n";

@@ -14,8 +14,8 @@ CREATE TABLE context.owner_ids (
     next_id  bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- Touched only by the last statement of a write: its row lock is held from there to the commit, which makes the
--- revisions of an owner an order of commits.
+-- Only the last statement of a write updates this table. It holds the lock of the owner's row until the commit, so the
+-- revisions of an owner are in the order of commits.
 CREATE TABLE context.owners (
     owner_id         text COLLATE "C" NOT NULL PRIMARY KEY,
     revision         bigint NOT NULL,
@@ -72,7 +72,7 @@ CREATE INDEX entries_by_time ON context.entries (owner_id, created_at, id);
 CREATE INDEX entries_by_thread ON context.entries (owner_id, thread_id, created_at, id);
 -- Few entries have images: a search for them must not read the others.
 CREATE INDEX entries_with_images ON context.entries (owner_id, created_at, id) WHERE image_count > 0;
--- The owner is a key of it, so that a word of one owner is found without reading another's entries.
+-- Its first key is the owner, so that a word of one owner is found without reading another owner's entries.
 CREATE INDEX entries_by_content ON context.entries
     USING gin ((ARRAY[owner_id]), tags, words, metadata_folded jsonb_path_ops);
 
@@ -113,7 +113,7 @@ CREATE TABLE context.idempotency (
     owner_id     text COLLATE "C" NOT NULL,
     key          text COLLATE "C" NOT NULL,
     request_hash bytea NOT NULL,
-    -- Empty while the write that brought the key has not committed.
+    -- Empty until the write with this key commits.
     outcome      text NOT NULL,
     revision     bigint NOT NULL,
     at           bigint NOT NULL,

@@ -17,10 +17,10 @@ CREATE TABLE context.api_keys (
     PRIMARY KEY (owner_id, key_id)
 );
 
--- The one index without the owner: whoever brings a key has no owner yet.
+-- The only index without the owner, because the owner is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON context.api_keys (lookup);
 
--- Attempts that were refused to a valid key. What was done stands in `changes`.
+-- Attempts that were refused to a valid key. What was done is in `changes`.
 CREATE TABLE context.denials (
     owner_id  text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,

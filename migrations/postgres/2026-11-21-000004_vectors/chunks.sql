@@ -8,10 +8,10 @@ CREATE TABLE context.chunks (
     -- Characters of the text.
     start_char bigint NOT NULL,
     end_char   bigint NOT NULL,
-    -- Of length 1, in the dimensions of its set. The index of a set is over halfvec, which is half as large and as good.
+    -- Of length 1, in the dimensions of its set. The index of a set is over halfvec: half the size, the same quality.
     embedding  vector NOT NULL,
     PRIMARY KEY (owner_id, id, set_id, position)
 );
 
--- Entries with vectors are counted in it.
+-- Serves the count of entries with vectors.
 CREATE INDEX chunks_by_set ON context.chunks (owner_id, set_id) WHERE position = 0;

@@ -1,15 +1,15 @@
 -- Vectors of entries' texts. The vectors themselves need pgvector, so their table is made by chunks.sql, now or when a
 -- later start finds the extension.
 
--- A set holds the vectors of one model. Which of them belong to an owner stands in chunks.
+-- A set holds the vectors of one model. The table chunks says which of them belong to an owner.
 CREATE TABLE context.embedding_sets (
     set_id     bigint NOT NULL PRIMARY KEY,
     model      text COLLATE "C" NOT NULL,
     dimensions bigint NOT NULL,
-    -- current: what services embed with and search; building: gathered to take its place; retired: what it took the place
-    -- of, for services that still embed with that model; discarded: to be deleted.
+    -- current: services embed with this model and search this set. building: it will replace the current one. retired:
+    -- it was replaced, and services may still embed with its model. discarded: it will be deleted.
     state      text COLLATE "C" NOT NULL,
-    -- When it came to that, by the server's clock.
+    -- When the set entered this state, by the server's clock.
     since      bigint NOT NULL,
     UNIQUE (model, dimensions)
 );
@@ -20,9 +20,9 @@ CREATE TABLE context.embedding_claims (
     id       bigint NOT NULL,
     set_id   bigint NOT NULL,
     version  bigint NOT NULL,
-    -- A number that each service draws at its start.
+    -- A random number that each service chooses at its start.
     holder   text COLLATE "C" NOT NULL,
-    -- By the server's clock; then anybody may take it.
+    -- By the server's clock. Afterwards any service may claim the entry.
     until    bigint NOT NULL,
     PRIMARY KEY (owner_id, id, set_id)
 );

@@ -1,5 +1,5 @@
--- Words of the entries before an entry in its thread, for hybrid search alone. A lexeme of `words` with the weight C is
--- what an entry contributes to those after it; no search tells weights apart.
+-- Words of the entries before an entry in its thread, for hybrid search alone. The lexemes of `words` that an entry
+-- contributes to the entries after it have the weight C. No search distinguishes weights.
 
 ALTER TABLE context.entries ADD COLUMN context tsvector NOT NULL DEFAULT '';
 

@@ -8,6 +8,7 @@ CREATE TABLE context.chunk_tokens (
     -- In the engine's form: services/providers/src/token_codes.rs. Compressing it would gain nothing.
     tokens   bytea STORAGE EXTERNAL NOT NULL,
     PRIMARY KEY (owner_id, id, set_id, position),
-    -- Chunks take them along, also when a service of the version before deletes them, which knows nothing of this table.
+    -- Deletes the vectors with their chunk, also when a service of the previous version deletes the chunk. That service
+    -- does not know this table.
     FOREIGN KEY (owner_id, id, set_id, position) REFERENCES context.chunks (owner_id, id, set_id, position) ON DELETE CASCADE
 );

@@ -1,10 +1,10 @@
--- API keys are verified by a digest, and what happens to them stands in the audit log.
+-- API keys are verified by a digest. The audit log records what happens to them.
 
--- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so that a fast hash is as safe as bcrypt. NULL: an
--- older version made the key, and it was not used since.
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an older
+-- version made the key, and it was not used since.
 ALTER TABLE context.api_keys ADD COLUMN digest text;
 
--- What was done to keys. It outlives them.
+-- What was done to keys. These rows stay when their key is deleted.
 CREATE TABLE context.key_events (
     owner_id  text COLLATE "C" NOT NULL,
     event_id  text COLLATE "C" NOT NULL,

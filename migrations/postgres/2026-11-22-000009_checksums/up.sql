@@ -1,4 +1,4 @@
--- Checksums of content: services/store/src/seal.rs. NULL until a service has sealed the row, which happens in the background.
+-- Checksums of content: services/store/src/seal.rs. NULL until a service seals the row in the background.
 
 -- Of text and metadata, with the version they cover: a service from before checksums leaves them as they are.
 ALTER TABLE context.entries ADD COLUMN seal bytea;

@@ -1,5 +1,5 @@
--- Owner first in every key and index. Integers `owner` stand for the owner's name (owners.owner_id).
--- row_id = owner << 40 | id: it also addresses the row in the owner's full-text table and never leaves the store.
+-- The owner is the first column of every key and index, as an integer instead of the owner's name (owners.owner_id).
+-- row_id = owner << 40 | id. It also addresses the row in the owner's full-text table and never leaves the store.
 -- Times are microseconds since 1970-01-01T00:00:00Z.
 
 PRAGMA user_version = 1;

@@ -13,7 +13,7 @@ CREATE TABLE artifacts (
 
 CREATE INDEX artifacts_by_time ON artifacts (owner, created_at, artifact_id);
 
--- With row ids: these rows are large, and a table without them would be slow to walk.
+-- With row ids: these rows are large, and a table without row ids would be slow to scan.
 CREATE TABLE artifact_versions (
     owner       INTEGER NOT NULL,
     artifact_id TEXT    NOT NULL,

@@ -20,10 +20,10 @@ CREATE TABLE api_keys (
     PRIMARY KEY (owner, key_id)
 ) STRICT, WITHOUT ROWID;
 
--- The one index without the owner: whoever brings a key has no owner yet.
+-- The only index without the owner, because the owner is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON api_keys (lookup);
 
--- Attempts that were refused to a valid key. What was done stands in `changes`.
+-- Attempts that were refused to a valid key. What was done is in `changes`.
 CREATE TABLE denials (
     owner     INTEGER NOT NULL,
     at        INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- Counts summaries; written when one is.
+-- Serves the count of summaries. Only entries with a summary are in it.
 
 PRAGMA user_version = 5;
 

@@ -1,12 +1,12 @@
--- API keys are verified by a digest, and what happens to them stands in the audit log.
+-- API keys are verified by a digest. The audit log records what happens to them.
 
 PRAGMA user_version = 7;
 
--- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so that a fast hash is as safe as bcrypt. NULL: an
--- older version made the key, and it was not used since.
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an older
+-- version made the key, and it was not used since.
 ALTER TABLE api_keys ADD COLUMN digest TEXT;
 
--- What was done to keys. It outlives them.
+-- What was done to keys. These rows stay when their key is deleted.
 CREATE TABLE key_events (
     owner     INTEGER NOT NULL,
     event_id  TEXT    NOT NULL,

@@ -1,4 +1,4 @@
--- Checksums of content: services/store/src/seal.rs. NULL until a service has sealed the row, which happens in the background.
+-- Checksums of content: services/store/src/seal.rs. NULL until a service seals the row in the background.
 
 PRAGMA user_version = 8;
 

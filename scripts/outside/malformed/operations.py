@@ -86,6 +86,7 @@ ROUTES = [
 ]
 # Routes whose parameters are in the query string: path to parameters.
 QUERY_ROUTES = {
+    "/v1/tags": {"thread_id": "malformed", "prefix": "a", "limit": 5, "offset": 0},
     "/v1/changes": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "limit": 5, "wait_ms": 1, "include_body": True},
     "/v1/watch": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "include_body": True},
 }
@@ -93,6 +94,7 @@ PLAIN_ROUTES = [
     "/v1/contexts/1",
     "/v1/contexts?ids=1,2",
     "/v1/threads?limit=5&offset=0",
+    "/v1/threads/malformed",
     "/v1/statistics",
     "/v1/artifacts?limit=5",
     "/v1/artifacts/search?query=a",

@@ -63,7 +63,7 @@ def framing(rng, host):
 
 
 def query_of(rng, parameters):
-    """A query string made from spoilt parameters. Objects and lists of objects are JSON."""
+    """A query string made from damaged parameters. Objects and lists of objects are JSON."""
     if rng.random() < 0.2:
         parameters = {**parameters, "cursor": rng.choice(NASTY_CURSORS)}
     else:

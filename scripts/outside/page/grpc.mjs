@@ -1,4 +1,4 @@
-// Stores an entry over gRPC: one message by hand, so that no package is needed.
+// Stores an entry over gRPC. The message is encoded by hand, so that no package is needed.
 
 import assert from "node:assert/strict";
 import http2 from "node:http2";

@@ -1,4 +1,4 @@
-// A service of the walk's own, without an embedding model: it can be stopped and filled.
+// Starts a separate service without an embedding model, which the walk can stop and fill.
 
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -14,7 +14,7 @@ async function freePort() {
   return port;
 }
 
-/** Starts it. `restart` stops it, calls back while it is down, and starts it again at the same address. */
+/** Starts the service. `restart` stops it, calls back, and starts it again at the same address. */
 export async function ownService(program) {
   const folder = await mkdtemp(join(tmpdir(), "page-"));
   const address = `127.0.0.1:${await freePort()}`;

@@ -1,4 +1,4 @@
-// What the walk finds in the service: a week of a small team and its agents.
+// The data that the walk finds in the service: a week of a small team and its agents.
 
 import { deflateSync } from "node:zlib";
 
@@ -36,7 +36,7 @@ const PLAN = [
   "# Deployment plan\n\n1. Freeze the main branch and tell support.\n2. Run the migration on a copy of production.\n3. Deploy to staging and wait for one hour.\n4. Deploy to one region.\n5. Compare error rates for 30 minutes.\n6. Deploy to the other region.\n\nTo roll back, deploy the previous image; migrations are compatible with it.\n",
 ];
 
-/** Stores it, and returns what the walk refers to. */
+/** Stores the data, and returns the parts that the walk refers to. */
 export async function seed(url, key) {
   const rest = new Rest(url, key);
   for (const [thread_id, entries] of Object.entries(THREADS)) {

@@ -1,12 +1,12 @@
-// Walks through the page as a person would, with the keyboard and the mouse, and looks at every view.
+// Walks through the page as a person would, with the keyboard and the mouse, and checks every view.
 //
 //   node walk.mjs CHROMIUM OPEN_URL KEYED_URL KEY PICTURES AXE PROGRAM [STEP...]
 //
 // PROGRAM is context-service: some steps start a service of their own. PAGE_ENTRIES is how many entries the step `many`
 // stores (10 000).
 //
-// In every view: no error, no request to another host, nothing against the Content-Security-Policy, and no violation
-// that axe finds. Leaves a picture of each view, light, dark and narrow.
+// No view may cause an error, a request to another host, or a violation of the Content-Security-Policy or of axe's
+// rules. The walk leaves a picture of each view, light, dark and narrow.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -25,7 +25,7 @@ const [executablePath, service, keyedService, key, pictures, axeFile, program, .
 const SECONDS = 1000;
 const axe = await readFile(axeFile, "utf8");
 
-// A proxy that serves the service under a path, as a company's web server would. It can be cut off.
+// A proxy that serves the service under a path, as a web server of an organisation would. Its streams can be cut.
 const PREFIX = "/team/memory";
 let reachable = true;
 // The open streams of changes, and the addresses of all that were opened.
@@ -57,7 +57,7 @@ const proxied = `http://127.0.0.1:${proxy.address().port}${PREFIX}`;
 // Without its sandbox, because root may not use it. Only pages of our own service are opened.
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 
-/** A page that remembers everything that must not happen. */
+/** Opens a page and records every event that must not happen. */
 async function visit(base, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
@@ -76,7 +76,7 @@ async function visit(base, options = {}) {
   });
   page.on("console", (message) => {
     if (message.type() !== "error") return;
-    // The browser notes every refused request. Those that belong to a step are named there.
+    // The browser reports every refused request as an error. Each step lists those that it expects.
     if (/Failed to load resource/.test(message.text()) && page.expected.some((one) => message.text().includes(one))) return;
     problems.push(`console: ${message.text()} ${message.location().url}`);
   });
@@ -108,7 +108,7 @@ const statistics = await rest.get("v1/statistics");
 const semantic = statistics.semantic_search.available;
 console.log(`page: ${statistics.total_entries} entries, semantic search ${semantic ? "on" : "off"}`);
 
-/** Every view, by name and link; what shows that it is there. */
+/** Every view: its name, its link, and an element that shows that it is loaded. */
 const VIEWS = [
   ["activity", "#/activity", (page) => page.getByText("Check 60: all").first()],
   ["threads", "#/threads", (page) => page.getByRole("link", { name: /heartbeat/ }).first()],
@@ -133,7 +133,7 @@ async function lookAround(base, kinds) {
       await shown(page).waitFor();
       await page.waitForFunction(() => document.querySelector(".waiting") === null);
       await page.screenshot({ path: join(pictures, `${name}-${kind}.png`) });
-      // What scrolls below the bar of a phone is not hidden by it, so the whole page is looked at.
+      // On a phone the page scrolls below a bar, so axe checks the whole page and not only the visible part.
       const { viewport } = options;
       if (viewport) await page.setViewportSize({ ...viewport, height: await page.evaluate(() => document.documentElement.scrollHeight + 100) });
       await accessible(page, `${name} (${kind})`);
@@ -168,7 +168,7 @@ async function followActivity(base) {
   await page.getByText("Changed by another client.").waitFor();
   await page.locator(`#entry-${stored.context_id} .mark.changed`).waitFor();
 
-  // Paused, it counts by kind.
+  // A paused view counts the changes by kind.
   await page.getByRole("button", { name: "Pause" }).click();
   const missed = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored while it was paused." });
   await rest.call("PATCH", `v1/contexts/${stored.context_id}`, { text: "Changed while it was paused." });
@@ -182,7 +182,7 @@ async function followActivity(base) {
   await rest.call("DELETE", `v1/contexts/${stored.context_id}`);
   await page.locator(`#entry-${stored.context_id} .mark.deleted`).waitFor();
 
-  // What is not in the list, and artifacts, come as one line.
+  // Changes of artifacts, and of entries that are not in the list, are shown as one line.
   const old = (await rest.post("v1/contexts/search", { thread_id: "onboarding", limit: 1 })).results[0];
   await rest.call("DELETE", `v1/contexts/${old.id}`);
   const made = await rest.post("v1/artifacts", { title: "Made while one watches", content: "x" });
@@ -190,7 +190,7 @@ async function followActivity(base) {
   await rest.call("DELETE", `v1/artifacts/${made.id}`);
   await page.locator(".entry.line .mark.deleted").first().waitFor();
 
-  // Five lines of a text, and all of it when one asks. A long one comes without its end.
+  // A text has five lines until the user opens it. A long text is cut.
   for (const lines of [9, 100]) {
     const { context_id: long } = await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: Array.from({ length: lines }, (_, i) => `Line ${i + 1} of ${lines}.`).join("\n") });
     const article = page.locator(`#entry-${long}`);
@@ -199,7 +199,7 @@ async function followActivity(base) {
     assert.ok(await article.locator(".text").evaluate((text) => text.scrollHeight <= text.clientHeight + 1), "lines are hidden");
   }
 
-  // By source and thread. The service filters, so an entry is found that is not among the newest.
+  // The view can be filtered by source and thread. The service filters, so entries beyond the newest are found too.
   await page.getByRole("radio", { name: "Users" }).check();
   await page.locator(".entry.user").first().waitFor();
   assert.equal(await page.locator(".entry.agent").count(), 0);
@@ -222,7 +222,7 @@ async function followActivity(base) {
   step("activity: changes, deletions, artifacts, pause, thread and source");
 }
 
-/** Cuts of the stream, gaps, a hidden tab. */
+/** Checks what happens when the stream breaks or has a gap, and in a hidden tab. */
 async function continueAfterCuts() {
   const page = await visit(proxied);
   await page.goto(`${proxied}/`);
@@ -234,7 +234,7 @@ async function continueAfterCuts() {
   await told("Before the cut.");
   page.expected.push("ERR_");
 
-  // Cut: it continues with the last cursor, and says nothing.
+  // When the connection breaks, the page continues with the last cursor and shows no message.
   const before = opened.length;
   for (const stream of streams) stream.destroy();
   await told("After the cut.");
@@ -251,7 +251,7 @@ async function continueAfterCuts() {
     assert.deepEqual([new Set(texts).size, texts.filter((text) => text === "After the cut.").length], [texts.length, 1]);
   }
 
-  // A hidden tab holds no connection.
+  // A hidden tab has no connection.
   const hide = (hidden) =>
     page.evaluate((hidden) => {
       Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -268,7 +268,7 @@ async function continueAfterCuts() {
   step("the stream continues after a cut and a slow reader, begins again after a gap, and rests while the tab is hidden");
 }
 
-/** Many entries: in a thread, in memory, in time. With a service of its own. */
+/** Shows many entries in a thread, and measures memory and time. It starts its own service. */
 async function showMany() {
   const many = Number(process.env.PAGE_ENTRIES ?? 10_000);
   const own = await ownService(program);
@@ -293,7 +293,7 @@ async function showMany() {
     step(`${many} live entries: ${sizes.map((size) => size.toFixed(1)).join(", ")} MiB of heap`);
     assert.ok(sizes.at(-1) < sizes[0] + 5, "the memory grows with what passes by");
 
-    // The thread, in both directions, without gaps.
+    // The thread scrolls in both directions without gaps.
     const shown = () => page.locator(".talk .entry .text").evaluateAll((all) => all.map((one) => Number(/Note (\d+)/.exec(one.textContent)[1])));
     const scrollUntil = async (down, done) => {
       for (;;) {
@@ -323,7 +323,7 @@ async function showMany() {
     await page.getByText("Line 17000:").waitFor();
     step(`a text of ${(text.length / 1e6).toFixed(1)} MB opens in ${Math.round(opens)} ms`);
 
-    // Goals, not limits: a machine may be busy.
+    // These times are goals and not limits, because a machine may be busy.
     const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
     const paints = [];
     for (let i = 0; i < 10; i += 1) {
@@ -351,7 +351,7 @@ async function showMany() {
   }
 }
 
-/** From the click on a link, or on a button with this text, to the first frame with the content. Runs in the page. */
+/** The time from the click on a link or button to the first frame with the content. Runs in the page. */
 function timeOfView([target, selector]) {
   return new Promise((resolve) => {
     performance.mark("click");
@@ -413,7 +413,7 @@ async function correct(base) {
   assert.equal((await rest.get(`v1/contexts/${wrong}`)).text_content, "The tax rate for books is 7 %.");
   step(`find and correct a wrong memory: ${steps} steps`);
 
-  // Someone else changes it meanwhile: both are shown, and only what was edited here is replaced.
+  // When another client changes the entry meanwhile, both texts are shown, and only edited fields are replaced.
   page.expected.push("412");
   await entry.getByRole("button", { name: `Edit entry ${wrong}` }).click();
   await entry.getByLabel("Text", { exact: true }).fill("Mine.");
@@ -463,7 +463,7 @@ async function deleteAndTakeBack(base) {
   await page.getByRole("button", { name: `Delete entry ${closed}` }).click();
   await page.locator(`#entry-${closed} .countdown`).waitFor();
   await page.done();
-  // Longer than a deletion waits.
+  // This is longer than the page waits before it sends a deletion.
   await new Promise((resolve) => setTimeout(resolve, 11 * SECONDS));
   assert.equal((await rest.get(`v1/contexts/${closed}`)).id, closed);
   assert.equal((await rest.get(`v1/contexts/${kept}`)).id, kept);
@@ -486,7 +486,7 @@ async function readThread(base) {
   await page.getByRole("button", { name: /Show all [\d,]+ characters/ }).click();
   await page.getByText("Line 400:").waitFor();
 
-  // No image is loaded before someone asks for it.
+  // No image is loaded before the user asks for it.
   await page.goto(`${base}/#/threads/${encodeURIComponent("incident/2026-11-14")}`);
   await page.getByText("The dashboard at the worst moment.").waitFor();
   assert.equal(await page.locator("img").count(), 0);
@@ -523,7 +523,7 @@ async function searchEachWay(base) {
   await page.locator(".entry mark").first().waitFor();
   await page.getByLabel("How the words are read").selectOption("phrase");
   await page.getByText("Nothing was found.").waitFor();
-  // Why something is not found.
+  // The page says why an entry is not found.
   const { results } = await rest.post("v1/contexts/search/fts", { query: "checkout rose" });
   let steps = 0;
   const act = async (what) => {
@@ -562,7 +562,7 @@ async function searchEachWay(base) {
   assert.ok(commands[0].includes(`'${JSON.stringify(body)}'`) && commands[0].includes(`${base}/v1/contexts/search`), commands[0]);
   assert.ok(commands[1].includes('"value":{"int_value":"2"}') && commands[1].includes("ContextService/SearchContext"), commands[1]);
   assert.deepEqual(JSON.parse(commands[2]).params, { name: "search_context", arguments: body });
-  // What is copied is what is shown.
+  // The copied text is the text that is shown.
   await page.locator(".commands").getByRole("button", { name: "Copy" }).first().click();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), commands[0]);
   await page.goBack();
@@ -674,7 +674,7 @@ async function signInAndManageKeys() {
   await page.getByRole("button", { name: "I have stored it" }).click();
   await page.screenshot({ path: join(pictures, "keylist-light.png") });
 
-  // Connecting a client: its text comes with a key that works.
+  // The text that connects a client has a key that works.
   let steps = 0;
   const act = async (what) => {
     steps += 1;
@@ -691,7 +691,7 @@ async function signInAndManageKeys() {
   step(`connect a new client: ${steps} steps, with a key of its own`);
   await page.getByRole("link", { name: "Keys" }).click();
 
-  // What that key may not do is absent.
+  // Actions that the key may not do are absent.
   const reader = await visit(keyedService);
   reader.expected.push("401", "400", "404", "403");
   await reader.goto(`${keyedService}/#/threads/billing-service`);
@@ -701,7 +701,7 @@ async function signInAndManageKeys() {
   assert.equal(await reader.getByRole("button", { name: /^(Edit|Delete) entry/ }).count(), 0);
   assert.equal(await reader.getByRole("link", { name: "Keys" }).count(), 0);
 
-  // Deactivated, it stops within seconds.
+  // A deactivated key stops working within seconds.
   const row = page.locator(".keys li", { hasText: "reader" });
   await row.getByRole("button", { name: "Deactivate" }).click();
   await row.getByRole("button", { name: "Deactivate for good" }).click();
@@ -714,7 +714,7 @@ async function signInAndManageKeys() {
   step("keys: sign in, create, what a key may not do is absent, deactivate, sign out");
 }
 
-/** What is stored never runs, wherever it is shown. */
+/** Stored text never runs as a script, in whichever view it is shown. */
 async function showTheCorpus(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/activity`);

@@ -1,4 +1,4 @@
-//! Measures whether two threads that embed at the same time slow each other down by more than their sum.
+//! Measures whether two threads that embed at the same time need more time than when they embed one after the other.
 //!
 //! ```sh
 //! cargo run --release --example concurrent -- MODEL_DIRECTORY TEXTS

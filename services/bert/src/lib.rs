@@ -34,4 +34,4 @@ mod tokens;
 pub use config::Pooling;
 pub use error::ModelError;
 pub use model::{Model, TextAndTokens};
-pub use tokens::{Encoded, Tokens};
+pub use tokens::{Encoded, Tokens, VocabularyFit};

@@ -12,6 +12,17 @@ const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// How WordPiece marks the pieces of a word after the first.
 const CONTINUATION: &str = "##";
 
+/// How well a vocabulary suits a text. Words with digits do not count: names and numbers fall apart in every language.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VocabularyFit {
+    /// The share of the text's letters that the vocabulary has no word or syllable for, 0 to 1. These letters are in an
+    /// unknown token, or in a word that falls apart into single letters. 0 for a text without letters.
+    pub unread_share: f64,
+    /// Mean number of pieces of a word, at least 1. Always 1 for vocabularies that do not mark the pieces after the
+    /// first of a word.
+    pub pieces_per_word: f64,
+}
+
 /// The tokens of a text, special ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
@@ -124,13 +135,11 @@ impl Tokens {
             .collect())
     }
 
-    /// The share of a text's letters that the vocabulary has no word or syllable for, 0 to 1. These letters are in an
-    /// unknown token, or in a word that falls apart into single letters. Words with digits do not count: names and
-    /// numbers fall apart in every language. 0 for a text without letters.
+    /// How well the vocabulary suits a text.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].
-    pub fn unread_share(&self, text: &str) -> Result<f64, ModelError> {
+    pub fn fit(&self, text: &str) -> Result<VocabularyFit, ModelError> {
         let encoding = self
             .whole
             .encode(text, false)
@@ -141,6 +150,7 @@ impl Tokens {
             encoding.get_word_ids(),
         );
         let (mut letters, mut unread) = (0_usize, 0_usize);
+        let (mut words_read, mut pieces_read) = (0_usize, 0_usize);
         let mut start = 0;
         while start < tokens.len() {
             let same_word = |at: &usize| words[*at].is_some() && words[*at] == words[start];
@@ -162,15 +172,19 @@ impl Tokens {
             for at in pieces {
                 let of_piece = part(at).chars().filter(|c| c.is_alphabetic()).count();
                 letters += of_piece;
+                if of_piece > 0 {
+                    pieces_read += 1;
+                    words_read += usize::from(!tokens[at].starts_with(CONTINUATION));
+                }
                 if UNKNOWN.contains(&tokens[at].as_str()) || continued && of_piece <= 1 {
                     unread += of_piece;
                 }
             }
         }
-        if letters == 0 {
-            return Ok(0.0);
-        }
-        Ok(unread as f64 / letters as f64)
+        Ok(VocabularyFit {
+            unread_share: unread as f64 / letters.max(1) as f64,
+            pieces_per_word: pieces_read.max(1) as f64 / words_read.max(1) as f64,
+        })
     }
 
     /// The token ids of a text in the order of [`Model::embed_tokens`](crate::Model::embed_tokens), without special

@@ -270,11 +270,32 @@ fn a_text_in_a_script_without_spaces_can_be_cut_at_the_tokens_of_a_multilingual_
 #[test]
 fn letters_of_unknown_words_are_unread_and_words_with_digits_do_not_count() {
     let tokens = Tokens::load(&reference("cross-encoder")).unwrap();
-    let unread = |text| tokens.unread_share(text).unwrap();
+    let unread = |text| tokens.fit(text).unwrap().unread_share;
     assert_eq!(unread("agents and tags?"), 0.0);
     assert_eq!(unread("tags zebra"), 5.0 / 9.0);
     assert_eq!(unread("tags v2x"), 0.0);
     assert_eq!(unread("!? 42"), 0.0, "no letters");
+}
+
+#[test]
+fn words_of_another_language_fall_apart_into_more_pieces() {
+    let Some(directory) = minilm() else { return };
+    let tokens = Tokens::load(&directory).unwrap();
+    let pieces = |text| tokens.fit(text).unwrap().pieces_per_word;
+    assert_eq!(pieces("which database did we choose?"), 1.0);
+    assert_eq!(pieces("!? 42"), 1.0, "no words");
+    assert_eq!(
+        pieces("v2x8 is the name of 7f3a9c"),
+        1.0,
+        "words with digits"
+    );
+    for text in [
+        "Wie heißt die zweite Verwaltungsebene in Polen?",
+        "Jak zmienić bazę danych w projekcie?",
+        "veritabanını nasıl değiştiririz",
+    ] {
+        assert!(pieces(text) > 1.6, "{text}: {}", pieces(text));
+    }
 }
 
 #[test]
@@ -289,7 +310,7 @@ fn a_vocabulary_of_english_reads_related_languages_and_no_others() {
         "veritabanını nasıl değiştiririz",
         "fix the bug in the 数据库 module",
     ] {
-        let share = tokens.unread_share(text).unwrap();
+        let share = tokens.fit(text).unwrap().unread_share;
         assert!(share <= 0.34, "{text}: {share}");
     }
     for text in [
@@ -301,7 +322,7 @@ fn a_vocabulary_of_english_reads_related_languages_and_no_others() {
         "ποια είναι η πρωτεύουσα",
         "ما هي عاصمة فرنسا",
     ] {
-        let share = tokens.unread_share(text).unwrap();
+        let share = tokens.fit(text).unwrap().unread_share;
         assert!(share > 0.6, "{text}: {share}");
     }
 }

@@ -64,10 +64,10 @@ pub struct Change {
     /// The id of the entry or artifact.
     #[schema(example = "42")]
     pub id: String,
-    /// The thread of an entry; absent for an artifact.
+    /// The thread of an entry; absent for an artifact, and for `left`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// The version after the change; absent if it has none.
+    /// The version after the change; absent if it has none, and for `left`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
     /// Whether it is the last listed change of its commit.
@@ -205,6 +205,27 @@ impl WatchFrame {
             Self::Resync { .. } => "resync",
             Self::End { .. } => "end",
         }
+    }
+
+    /// Bytes of the texts and metadata that it carries.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let (preview, context, artifact) = match self {
+            Self::Entry(entry) => (&entry.preview, &entry.context, &entry.artifact),
+            Self::Change(change) => (&change.preview, &change.context, &change.artifact),
+            Self::Opened { .. }
+            | Self::SnapshotEnd { .. }
+            | Self::Bookmark { .. }
+            | Self::Resync { .. }
+            | Self::End { .. } => return 0,
+        };
+        let context = context.as_ref().map_or(0, |entry| {
+            entry.text_content.len() + entry.summary.len() + entry.metadata.as_str().len()
+        });
+        let artifact = artifact
+            .as_ref()
+            .map_or(0, |artifact| artifact.content.len());
+        preview.as_ref().map_or(0, String::len) + context + artifact
     }
 }
 

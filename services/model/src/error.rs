@@ -91,6 +91,15 @@ impl Error {
         Self::new(Reason::ContextNotFound, format!("context {id} not found"))
     }
 
+    /// `CONTEXT_NOT_FOUND` for this thread. A thread exists as long as it has entries.
+    #[must_use]
+    pub fn thread_not_found(thread_id: &str) -> Self {
+        Self::new(
+            Reason::ContextNotFound,
+            format!("thread `{thread_id}` not found: it has no entries"),
+        )
+    }
+
     /// `VERSION_MISMATCH`: the entry is not at the version that the caller expected.
     #[must_use]
     pub fn version_mismatch(id: i64, expected: i64, actual: i64) -> Self {

@@ -75,7 +75,7 @@ pub use search::*;
 pub use secret::Secret;
 pub use shown_url::shown_url;
 pub use statistics::*;
-pub use tags::Tags;
+pub use tags::*;
 pub use thread::*;
 pub use thread_set::{ThreadPattern, ThreadSet, end_of_prefix};
 pub use time::Timestamp;

@@ -103,6 +103,10 @@ operations! {
     HybridSearchContext "hybrid_search_context" Context READ, Read;
     /// Lists threads.
     ListThreads "list_threads" Context READ, Read;
+    /// Returns one thread.
+    GetThread "get_thread" Context READ, Read;
+    /// Lists tags.
+    ListTags "list_tags" Context READ, Read;
     /// Returns counts and the state of every feature.
     GetStatistics "get_statistics" Context READ, Read;
     /// Creates an artifact.
@@ -152,6 +156,15 @@ impl Operation {
             .iter()
             .copied()
             .find(|operation| operation.as_str() == name)
+    }
+
+    /// Whether it is a tool of the gateway. Streams and the administration of keys are not for agents.
+    /// Each tool takes space in every agent's context, so that operations for other programs are not
+    /// tools either.
+    #[must_use]
+    pub const fn is_tool(self) -> bool {
+        !matches!(self.resource(), Resource::ApiKey)
+            && !matches!(self, Self::Watch | Self::GetThread | Self::ListTags)
     }
 
     /// Whether it changes stored data.

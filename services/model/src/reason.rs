@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub enum Reason {
     /// A parameter is missing, malformed or outside its range; `violations` name each one.
     InvalidArgument,
-    /// No entry with this id exists for the caller.
+    /// No entry with this id, or no entry in this thread, exists for the caller.
     ContextNotFound,
     /// No artifact with this id exists for the caller.
     ArtifactNotFound,

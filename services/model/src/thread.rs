@@ -98,6 +98,28 @@ pub struct ListThreadsReply {
     pub revision: i64,
 }
 
+/// Which thread to return.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetThreadRequest {
+    /// The thread, as in the entries.
+    #[serde(default)]
+    pub thread_id: String,
+    /// The `revision` of an earlier reply. The result shows that state or a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// One thread, and the revision of the reply.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct GetThreadReply {
+    /// The thread.
+    #[serde(flatten)]
+    pub thread: Thread,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
 /// One thread with its counts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct Thread {

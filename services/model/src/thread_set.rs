@@ -86,6 +86,12 @@ impl ThreadSet {
         Self(patterns)
     }
 
+    /// The set of this thread alone.
+    #[must_use]
+    pub fn only(thread: ThreadId) -> Self {
+        Self(vec![ThreadPattern::Name(thread.into_string())])
+    }
+
     /// Parses the output of [`shown`](Self::shown); `None` for anything else.
     #[must_use]
     pub fn from_shown(shown: &[String]) -> Option<Self> {

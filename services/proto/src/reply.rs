@@ -3,11 +3,12 @@
 use context_model::{
     BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts,
     DeleteContextBatchReply, DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply,
-    FtsStatus, GetContextByIdsReply, HybridScores, HybridSearchContextReply, HybridSearchStatus,
-    ListThreadsReply, QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply,
-    SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source,
-    SourceCounts, Statistics, StoreContextReply, SummaryStatus, Thread, Timestamp,
-    UpdateContextReply, Violations,
+    FtsStatus, GetContextByIdsReply, GetThreadReply, GetThreadRequest, HybridScores,
+    HybridSearchContextReply, HybridSearchStatus, ListTagsReply, ListTagsRequest, ListThreadsReply,
+    QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
+    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts,
+    Statistics, StoreContextReply, SummaryStatus, TagCount, Thread, Timestamp, UpdateContextReply,
+    Violations,
 };
 
 use crate::request::{images_from_pb, images_to_pb};
@@ -34,6 +35,9 @@ macro_rules! same_fields {
 }
 
 same_fields! {
+    TagCount = TagCount { tag, entry_count }
+    GetThreadRequest = GetThreadRequest { thread_id, min_revision }
+    ListTagsRequest = ListTagsRequest { thread_id, prefix, limit, offset, min_revision }
     StoreContextReply = StoreContextResponse { success, context_id, thread_id, message, version, revision, duplicate }
     UpdateContextReply = UpdateContextResponse { success, context_id, updated_fields, message, version, revision }
     DeleteContextReply = DeleteContextResponse { success, deleted_count, message, revision }
@@ -467,6 +471,62 @@ impl TryFrom<pb::ListThreadsResponse> for ListThreadsReply {
             has_more,
             revision,
         })
+    }
+}
+
+impl From<GetThreadReply> for pb::GetThreadResponse {
+    fn from(reply: GetThreadReply) -> Self {
+        let GetThreadReply { thread, revision } = reply;
+        Self {
+            thread: Some(thread.into()),
+            revision,
+        }
+    }
+}
+
+impl TryFrom<pb::GetThreadResponse> for GetThreadReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::GetThreadResponse) -> Result<Self> {
+        let pb::GetThreadResponse { thread, revision } = reply;
+        Ok(Self {
+            thread: thread.ok_or_else(|| missing("thread"))?.try_into()?,
+            revision,
+        })
+    }
+}
+
+impl From<ListTagsReply> for pb::ListTagsResponse {
+    fn from(reply: ListTagsReply) -> Self {
+        let ListTagsReply {
+            tags,
+            total,
+            has_more,
+            revision,
+        } = reply;
+        Self {
+            tags: all(tags),
+            total,
+            has_more,
+            revision,
+        }
+    }
+}
+
+impl From<pb::ListTagsResponse> for ListTagsReply {
+    fn from(reply: pb::ListTagsResponse) -> Self {
+        let pb::ListTagsResponse {
+            tags,
+            total,
+            has_more,
+            revision,
+        } = reply;
+        Self {
+            tags: all(tags),
+            total,
+            has_more,
+            revision,
+        }
     }
 }
 

@@ -59,6 +59,23 @@ pub struct QueryVectors {
     pub tokens: Option<TokenVectors>,
 }
 
+/// How well a model reads a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Whether it can read the text at all.
+    pub is_possible: bool,
+    /// How far the words fall apart into pieces: 0 as in the model's own language, 1 as in another one.
+    pub fragmentation: f64,
+}
+
+impl Reading {
+    /// Like a text in the model's own language.
+    pub const WELL: Self = Self {
+        is_possible: true,
+        fragmentation: 0.0,
+    };
+}
+
 /// Computes embeddings of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync {
@@ -76,11 +93,11 @@ pub trait Embedder: Send + Sync {
     /// Byte offset at which each token of the text starts, ascending. Slow for long texts.
     fn token_starts(&self, text: &str) -> Vec<usize>;
 
-    /// Whether the model can read a query in this language, as far as its tokenizer shows. True for a provider whose
-    /// tokenizer is not known.
-    fn can_read(&self, query: &str) -> bool {
+    /// How well the model reads a query in this language, as far as its tokenizer shows. A provider whose tokenizer is
+    /// not known reads every query well.
+    fn reading(&self, query: &str) -> Reading {
         let _ = query;
-        true
+        Reading::WELL
     }
 
     /// A vector of length 1 for each text, in order.

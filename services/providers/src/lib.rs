@@ -13,7 +13,7 @@ mod reranker;
 mod summarizer;
 mod token_codes;
 
-pub use embedder::{Embedder, Model, QueryVectors, Role, TextVectors};
+pub use embedder::{Embedder, Model, QueryVectors, Reading, Role, TextVectors};
 pub use error::ProviderError;
 pub use reranker::Reranker;
 pub use summarizer::Summarizer;

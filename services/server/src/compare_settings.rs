@@ -73,7 +73,7 @@ struct Question {
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     auto_started: bool,
-    /// Whether there are connections besides the one of the question.
+    /// Whether there are connections besides that of this request.
     other_clients: bool,
     settings: Vec<Stated>,
 }

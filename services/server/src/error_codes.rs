@@ -56,7 +56,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
 pub const fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::InvalidArgument => "A parameter is missing, malformed or out of range",
-        Reason::ContextNotFound => "No such context entry",
+        Reason::ContextNotFound => "No such context entry or thread",
         Reason::ArtifactNotFound => "No such artifact",
         Reason::ArtifactVersionNotFound => "No such version",
         Reason::ApiKeyNotFound => "No such API key",
@@ -94,7 +94,9 @@ pub const fn title(reason: Reason) -> &'static str {
 const fn advice(reason: Reason) -> &'static str {
     match reason {
         Reason::InvalidArgument => "Correct the fields that `violations` names.",
-        Reason::ContextNotFound => "Search for the entry; it may have been deleted.",
+        Reason::ContextNotFound => {
+            "Search for the entry, or list the threads; it may have been deleted."
+        }
         Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
         Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
         Reason::ApiKeyNotFound => "List the keys.",

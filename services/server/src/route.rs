@@ -6,10 +6,10 @@ use http::Method;
 use Operation::{
     CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteContext,
     DeleteContextBatch, DiffArtifactVersions, FtsSearchContext, GetApiKey, GetArtifact,
-    GetArtifactVersion, GetContextByIds, GetStatistics, HybridSearchContext, ListApiKeys,
-    ListArtifactVersions, ListArtifacts, ListChanges, ListThreads, RestoreArtifactVersion,
-    SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch,
-    UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
+    GetArtifactVersion, GetContextByIds, GetStatistics, GetThread, HybridSearchContext,
+    ListApiKeys, ListArtifactVersions, ListArtifacts, ListChanges, ListTags, ListThreads,
+    RestoreArtifactVersion, SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext,
+    StoreContextBatch, UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
 };
 
 /// The REST routes, by method and path template.
@@ -40,6 +40,8 @@ const REST: &[(Method, &str, Operation)] = &[
         HybridSearchContext,
     ),
     (Method::GET, "/v1/threads", ListThreads),
+    (Method::GET, "/v1/threads/{thread_id}", GetThread),
+    (Method::GET, "/v1/tags", ListTags),
     (Method::GET, "/v1/statistics", GetStatistics),
     (Method::POST, "/v1/artifacts", CreateArtifact),
     (Method::GET, "/v1/artifacts", ListArtifacts),

@@ -15,8 +15,10 @@ use std::time::Duration;
 use context_engine::{Caller, Watch};
 use context_model::{Error, Operation, Reason, Result, WatchEvent, WatchFrame, WatchRequest};
 use context_store::{Memory, Subscription};
-use tokio::sync::mpsc;
+use futures::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::admission::{Holder, Slot};
 use crate::app::App;
@@ -25,8 +27,11 @@ use crate::memory::{Lease, Payer};
 use crate::transport::Transport;
 use crate::who::Who;
 
-/// Frames that wait for the connection.
+/// Number of frames that may wait for the connection.
 const QUEUE: usize = 16;
+/// Steps whose frames may wait for the connection: while the frames of one are taken, the next one is read. A step has
+/// at most 1 MiB of texts, or one larger text.
+const STEPS: usize = 2;
 /// How old the check of the caller's rights may be when a frame is sent.
 const RIGHTS_FRESH: Duration = Duration::from_millis(250);
 /// A bookmark follows after this long without a frame.
@@ -35,12 +40,25 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(15);
 const SLOW_CONSUMER: Duration = Duration::from_secs(30);
 /// How long a stream tries again while the database is not available, and the pause between two attempts.
 const RETRY_FOR: Duration = Duration::from_secs(10);
+/// How long a stream waits for memory. The streams of slow readers end within this time and return theirs.
+const WAIT_FOR_MEMORY: Duration = SLOW_CONSUMER.saturating_add(RETRY_FOR);
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The frames of a stream. An error ends it.
-pub type Frames = mpsc::Receiver<Result<WatchEvent>>;
+/// A frame, or the error that ends the stream, on its way to the connection.
+struct Queued {
+    event: Result<WatchEvent>,
+    /// Held until the connection takes the frame.
+    _step: Option<Arc<Step>>,
+}
 
-/// Opens a stream of changes.
+/// One read of changes, while its frames wait for the connection.
+struct Step {
+    /// The memory of the frames, counted as the owner's.
+    _memory: Arc<Lease>,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// Opens a stream of changes. An error ends the returned stream.
 ///
 /// # Errors
 /// `OVERLOADED` if there are too many streams; the errors of the operation.
@@ -50,7 +68,7 @@ pub async fn open(
     credentials: Credentials,
     transport: Transport,
     request: WatchRequest,
-) -> Result<Frames> {
+) -> Result<impl futures::Stream<Item = Result<WatchEvent>> + Send + use<>> {
     let owner = who.caller().owner.clone();
     let slot = app
         .streams
@@ -73,6 +91,7 @@ pub async fn open(
         watch,
         subscription,
         sender,
+        steps: Arc::new(Semaphore::new(STEPS)),
         _slot: slot,
     };
     app.metrics.streams.inc();
@@ -81,7 +100,7 @@ pub async fn open(
         stream.run(opened).await;
         app.metrics.streams.dec();
     });
-    Ok(frames)
+    Ok(ReceiverStream::new(frames).map(|queued: Queued| queued.event))
 }
 
 fn too_many() -> Error {
@@ -91,6 +110,14 @@ fn too_many() -> Error {
          or use changes_since",
     )
     .with_retry_after(Duration::from_secs(5))
+}
+
+/// The next frames.
+struct Read {
+    events: Vec<WatchEvent>,
+    has_more: bool,
+    /// What the frames hold.
+    memory: Arc<Lease>,
 }
 
 /// Why a stream ends.
@@ -115,7 +142,8 @@ struct Stream {
     last_frame: Instant,
     watch: Watch,
     subscription: Subscription,
-    sender: mpsc::Sender<Result<WatchEvent>>,
+    sender: mpsc::Sender<Queued>,
+    steps: Arc<Semaphore>,
     _slot: Slot,
 }
 
@@ -131,13 +159,19 @@ impl Stream {
         };
         match ended {
             Ended::With(frame) => {
-                last.send(Ok(WatchEvent {
-                    frame,
-                    cursor: None,
-                }));
+                last.send(Queued {
+                    event: Ok(WatchEvent {
+                        frame,
+                        cursor: None,
+                    }),
+                    _step: None,
+                });
             }
             Ended::Failed(error) => {
-                last.send(Err(error));
+                last.send(Queued {
+                    event: Err(error),
+                    _step: None,
+                });
             }
             Ended::Left => {}
         }
@@ -145,14 +179,23 @@ impl Stream {
 
     /// Sends frames until the stream ends.
     async fn follow(&mut self, opened: WatchEvent) -> std::result::Result<Never, Ended> {
-        self.send(opened).await?;
+        self.send(opened, None).await?;
         loop {
+            let turn = self.when_taken(self.steps.clone().acquire_owned()).await?;
             self.subscription.begin_read();
-            let (events, has_more) = self.read().await?;
+            let Read {
+                events,
+                has_more,
+                memory,
+            } = self.read().await?;
+            let step = Arc::new(Step {
+                _memory: memory,
+                _turn: turn.map_err(|_| Ended::Left)?,
+            });
             for event in events {
-                self.send(event).await?;
+                self.send(event, Some(step.clone())).await?;
             }
-            self.caller.memory = Memory::UNCOUNTED;
+            drop(step);
             if !has_more {
                 self.wait().await?;
             }
@@ -160,16 +203,15 @@ impl Stream {
     }
 
     /// The next frames. Tries again for a while when the database is not available.
-    async fn read(&mut self) -> std::result::Result<(Vec<WatchEvent>, bool), Ended> {
+    async fn read(&mut self) -> std::result::Result<Read, Ended> {
         let started = Instant::now();
         loop {
             self.check_rights().await?;
-            // The memory of one step is counted until its frames are sent.
             let lease = Arc::new(Lease::new(
                 &self.app.budget,
                 &Payer::Owner(self.caller.owner.clone()),
             ));
-            self.caller.memory = Memory::counted_by(lease);
+            self.caller.memory = Memory::counted_by(lease.clone());
             let step = self
                 .app
                 .engine
@@ -179,13 +221,23 @@ impl Stream {
                 .app
                 .call(&self.who, Operation::Watch, self.transport, None, step)
                 .await;
+            self.caller.memory = Memory::UNCOUNTED;
             let error = match step {
-                Ok(step) => return Ok((step.events, step.has_more)),
+                Ok(context_engine::Step { events, has_more }) => {
+                    // The read also counted what it loaded and gave up again.
+                    let held = events.iter().map(|event| event.frame.text_bytes()).sum();
+                    lease.shrink(lease.bytes().saturating_sub(held));
+                    return Ok(Read {
+                        events,
+                        has_more,
+                        memory: lease,
+                    });
+                }
                 Err(error) => error,
             };
             match error.reason {
                 Reason::Overloaded | Reason::StoreUnavailable | Reason::DeadlineExceeded
-                    if started.elapsed() < RETRY_FOR =>
+                    if started.elapsed() < retry_for(error.reason) =>
                 {
                     tokio::select! {
                         () = tokio::time::sleep(RETRY_PAUSE) => {}
@@ -234,34 +286,47 @@ impl Stream {
                 () = tokio::time::sleep_until(self.last_frame + BOOKMARK_EVERY) => {
                     self.last_frame = Instant::now();
                     if let Some(event) = self.watch.bookmark() {
-                        self.send(event).await?;
+                        self.send(event, None).await?;
                     }
                 }
             }
         }
     }
 
-    async fn send(&mut self, event: WatchEvent) -> std::result::Result<(), Ended> {
+    async fn send(
+        &mut self,
+        event: WatchEvent,
+        step: Option<Arc<Step>>,
+    ) -> std::result::Result<(), Ended> {
         let sender = self.sender.clone();
-        let place = tokio::select! {
-            place = tokio::time::timeout(SLOW_CONSUMER, sender.reserve()) => place,
-            () = self.app.drain.cancelled() => return Err(draining()),
-        };
-        let Ok(place) = place else {
-            return Err(Ended::With(WatchFrame::Resync {
-                reason: "SLOW_CONSUMER",
-                oldest_cursor: None,
-            }));
-        };
+        let place = self.when_taken(sender.reserve()).await?;
         let place = place.map_err(|_| Ended::Left)?;
         // After the wait for the reader, during which the rights may have ended.
         self.check_rights().await?;
-        place.send(Ok(event));
+        place.send(Queued {
+            event: Ok(event),
+            _step: step,
+        });
         self.last_frame = Instant::now();
         Ok(())
     }
 
-    /// Checks the caller's rights, unless that was done a moment ago. Tries again for a while when that is not possible.
+    /// Waits for something that is there as soon as the reader takes frames.
+    async fn when_taken<T>(&self, room: impl Future<Output = T>) -> std::result::Result<T, Ended> {
+        tokio::select! {
+            room = tokio::time::timeout(SLOW_CONSUMER, room) => room.map_err(|_| {
+                Ended::With(WatchFrame::Resync {
+                    reason: "SLOW_CONSUMER",
+                    oldest_cursor: None,
+                })
+            }),
+            () = self.app.drain.cancelled() => Err(draining()),
+            () = self.sender.closed() => Err(Ended::Left),
+        }
+    }
+
+    /// Checks the caller's rights, unless they were checked a moment ago. Tries again for a while when the check is not
+    /// possible.
     async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
         let started = Instant::now();
         while self.checked.elapsed() >= RIGHTS_FRESH {
@@ -288,7 +353,15 @@ impl Stream {
     }
 }
 
-/// Following a stream has no result but its end.
+/// How long a read that failed for this reason is tried again.
+fn retry_for(reason: Reason) -> Duration {
+    match reason {
+        Reason::Overloaded => WAIT_FOR_MEMORY,
+        _ => RETRY_FOR,
+    }
+}
+
+/// The success of a function that runs until the stream ends. It cannot occur: each stream ends with an [`Ended`].
 enum Never {}
 
 fn revoked() -> Ended {

@@ -85,26 +85,33 @@ pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool
 
 /// The condition that this column's thread is in the set. The column is sorted by code points.
 pub(crate) fn within<'v>(column: &'static str, threads: &'v ThreadSet) -> Fragment<'v> {
-    let column = || Fragment::new(column);
     let mut any = Fragment::new("(");
     for (i, pattern) in threads.patterns().iter().enumerate() {
         any.push(if i == 0 { "" } else { " OR " });
         any.append(match pattern {
-            ThreadPattern::Name(name) => fragment!("{column} = ?", column(), Bind::text(name)),
-            ThreadPattern::Prefix(prefix) => match end_of_prefix(prefix) {
-                None => fragment!("{column} >= ?", column(), Bind::text(prefix)),
-                Some(end) => fragment!(
-                    "({column} >= ? AND {column} < ?)",
-                    column(),
-                    Bind::text(prefix),
-                    column(),
-                    Bind::text(end),
-                ),
-            },
+            ThreadPattern::Name(name) => {
+                fragment!("{column} = ?", Fragment::new(column), Bind::text(name))
+            }
+            ThreadPattern::Prefix(prefix) => begins_with(column, prefix),
         });
     }
     any.push(")");
     any
+}
+
+/// The condition that the text in this column begins with a prefix. The column is sorted by code points.
+pub(crate) fn begins_with<'v>(column: &'static str, prefix: &'v str) -> Fragment<'v> {
+    let column = || Fragment::new(column);
+    match end_of_prefix(prefix) {
+        None => fragment!("{column} >= ?", column(), Bind::text(prefix)),
+        Some(end) => fragment!(
+            "({column} >= ? AND {column} < ?)",
+            column(),
+            Bind::text(prefix),
+            column(),
+            Bind::text(end),
+        ),
+    }
 }
 
 /// Restricts a search in `entries_by_content` to the owner's entries.

@@ -63,7 +63,7 @@ pub(crate) struct Server {
     pub timeout: Duration,
 }
 
-/// Tells other services of this service's commits, and announces theirs, for as long as it is polled.
+/// Notifies other services of this service's commits, and announces theirs here, as long as it is polled.
 pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
     loop {
         // Until then no connection is needed.
@@ -164,7 +164,7 @@ impl Session {
     }
 }
 
-/// Tells the other services that there were commits.
+/// Notifies the other services that there were commits.
 async fn tell(conn: &mut AsyncPgConnection) -> Result<(), context_store::BoxError> {
     tokio::time::timeout(STATEMENT_TIMEOUT, conn.batch_execute(MESSAGE)).await??;
     tokio::time::sleep(MESSAGE_PAUSE).await;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use context_model::{
-    ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
+    ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, TagPrefix, ThreadSet,
+    Timestamp,
 };
 use context_store::{
     ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, FtsPage, FtsSearch, Idempotency,
     KeyStore, OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store,
-    StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore,
-    WriteOptions, Written, call,
+    StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage, ThreadsPage, Usage,
+    VectorStore, WriteOptions, Written, call,
 };
 use context_text::Query;
 use diesel_async::SimpleAsyncConnection as _;
@@ -34,11 +35,10 @@ use crate::read::{Reading, RevisionAlone, is_standby};
 use crate::read_entries::{Frequencies, Get, Ranked, Search};
 use crate::statistics::{CountUsage, Statistics, StatisticsWithin};
 use crate::store_entry::StoreEntries;
-use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
 use crate::update_entry::UpdateEntries;
 use crate::vectors::VectorState;
-use crate::{filter, idempotency};
+use crate::{filter, idempotency, tags, threads};
 
 /// Maximum bytes of text that are analyzed on the async thread. Longer texts go to a blocking thread.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
@@ -680,9 +680,26 @@ impl Store for PostgresStore {
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
-        let list = List {
+        let list = threads::List {
             within: threads,
             page,
+        };
+        self.read(owner, read, list).await
+    }
+
+    async fn list_tags(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        prefix: Option<TagPrefix>,
+        page: Page,
+        read: Read,
+    ) -> Result<TagsPage> {
+        let list = tags::List {
+            filter,
+            prefix,
+            page,
+            indexed: Arc::clone(&self.inner.indexed),
         };
         self.read(owner, read, list).await
     }

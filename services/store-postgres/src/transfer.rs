@@ -57,7 +57,7 @@ impl Link {
         })
     }
 
-    /// Whether the database has room for this table: vectors need their tables.
+    /// Whether the database can store rows of this table. Vectors need pgvector.
     fn holds(&self, table: &Table) -> bool {
         match table.name {
             "chunks" => self.has_vectors,

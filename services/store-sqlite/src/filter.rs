@@ -100,21 +100,27 @@ fn one_of(column: &str, pattern: &ThreadPattern) -> Fragment {
         ThreadPattern::Name(name) => {
             _ = one.push(column).push(" = ").bind(Bind::Text(name.clone()))
         }
-        ThreadPattern::Prefix(prefix) => {
-            one.push("(")
-                .push(column)
-                .push(" >= ")
-                .bind(Bind::Text(prefix.clone()));
-            if let Some(end) = end_of_prefix(prefix) {
-                one.push(" AND ")
-                    .push(column)
-                    .push(" < ")
-                    .bind(Bind::Text(end));
-            }
-            one.push(")");
-        }
+        ThreadPattern::Prefix(prefix) => _ = one.append(begins_with(column, prefix)),
     }
     one
+}
+
+/// The condition that the text in this column begins with a prefix. An index can serve it.
+pub(crate) fn begins_with(column: &str, prefix: &str) -> Fragment {
+    let mut range = Fragment::new("(");
+    range
+        .push(column)
+        .push(" >= ")
+        .bind(Bind::Text(prefix.to_owned()));
+    if let Some(end) = end_of_prefix(prefix) {
+        range
+            .push(" AND ")
+            .push(column)
+            .push(" < ")
+            .bind(Bind::Text(end));
+    }
+    range.push(")");
+    range
 }
 
 /// The tags as a list of placeholders.

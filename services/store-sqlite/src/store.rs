@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use context_model::{
-    ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
+    ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, TagPrefix, ThreadSet, Timestamp,
 };
 use context_store::{
     ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch,
     Idempotency, KeyStore, News, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
-    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore,
+    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage,
     ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language, Query};
@@ -34,7 +34,7 @@ use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
-    batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry,
+    batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry, tags,
     threads, tokenizer, update_entry,
 };
 
@@ -589,6 +589,27 @@ impl Store for SqliteStore {
                 }),
             }
         })
+        .await
+    }
+
+    async fn list_tags(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        prefix: Option<TagPrefix>,
+        page: Page,
+        read: Read,
+    ) -> Result<TagsPage> {
+        self.filtered(
+            &self.searches,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, _| match owner {
+                Some(owner) => tags::list(conn, owner, filter, prefix.as_ref(), page),
+                None => Ok(TagsPage::EMPTY),
+            },
+        )
         .await
     }
 

@@ -212,6 +212,6 @@ pub trait ChangeStore: Send + Sync {
     /// [`StoreError`](crate::StoreError). Nothing is removed then.
     async fn compact(&self, retention: Retention) -> Result<u64>;
 
-    /// Tells when an owner has new changes.
+    /// Announcements of new changes, by owner.
     fn news(&self) -> &Arc<News>;
 }

@@ -42,7 +42,7 @@ pub use news::{News, Subscription};
 pub use owner::OwnerId;
 pub use read::{
     FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics,
-    StoredEntry, ThreadsPage, Usage,
+    StoredEntry, TagsPage, ThreadsPage, Usage,
 };
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use sealing::{SealStore, SealedPage, Soundness};

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use context_model::{
     ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, ObjectText, Source,
-    SourceCounts, Thread, Timestamp,
+    SourceCounts, TagCount, Thread, Timestamp,
 };
 use context_text::Parsed;
 
@@ -154,6 +154,26 @@ pub struct ThreadsPage {
     pub total: i64,
     /// The owner's revision when the page was read.
     pub revision: i64,
+}
+
+/// Tags of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagsPage {
+    /// The tags, in order.
+    pub tags: Vec<TagCount>,
+    /// Number of all tags that were selected.
+    pub total: i64,
+    /// The owner's revision when the page was read.
+    pub revision: i64,
+}
+
+impl TagsPage {
+    /// The page of an owner that has never written.
+    pub const EMPTY: Self = Self {
+        tags: Vec::new(),
+        total: 0,
+        revision: 0,
+    };
 }
 
 /// The storage used by an owner.

@@ -1,7 +1,7 @@
 //! The trait that a database implements.
 
 use async_trait::async_trait;
-use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
+use context_model::{EntryUpdate, Filter, NewEntry, TagPrefix, ThreadSet, Timestamp};
 use context_text::Query;
 
 use crate::artifacts::ArtifactStore;
@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::keys::KeyStore;
 use crate::owner::OwnerId;
 use crate::read::{
-    FtsPage, FtsSearch, Page, Read, RowSelection, SearchPage, StoreStatistics, ThreadsPage, Usage,
+    FtsPage, FtsSearch, Page, Read, RowSelection, SearchPage, StoreStatistics, TagsPage,
+    ThreadsPage, Usage,
 };
 use crate::sealing::SealStore;
 use crate::summaries::SummaryStore;
@@ -155,6 +156,20 @@ pub trait Store: Send + Sync + 'static {
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage>;
+
+    /// The tags of the entries that satisfy the filter, with the number of those entries: most frequent first, then by
+    /// tag. With a prefix only the tags that begin with it.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn list_tags(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        prefix: Option<TagPrefix>,
+        page: Page,
+        read: Read,
+    ) -> Result<TagsPage>;
 
     /// The counts of the owner's entries, or of those in a set of threads, and the state of the database. The owner's
     /// counts are cheap at any size. Those of a set are computed from its entries.

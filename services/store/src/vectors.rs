@@ -267,7 +267,7 @@ pub trait VectorStore: Send + Sync {
         limit: u32,
     ) -> Result<UnembeddedPage>;
 
-    /// Stores embeddings and returns how many entries took theirs. An entry that changed, was deleted or already has
+    /// Stores embeddings and returns how many of them were stored. An entry that changed, was deleted or already has
     /// vectors of the model is skipped. Versions and the revision do not change.
     ///
     /// # Errors

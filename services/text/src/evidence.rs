@@ -7,7 +7,8 @@ use crate::snippet::ELLIPSIS;
 use crate::window::is_character_boundary;
 use crate::{Analyzer, ContentWord};
 
-/// What a part with words of the query has more than others if it begins in the nearest chunk. All words weigh 1.
+/// Added to the score of a part with words of the query if the part begins in the nearest chunk. The weights of all
+/// words add up to 1.
 const NEAREST_BONUS: f64 = 0.1;
 
 /// Whole sentences around the words of the query that a text has, at most `max_chars` characters, with `...` at the

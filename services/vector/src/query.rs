@@ -17,7 +17,7 @@ pub struct Query {
 /// A query for the comparison with sign bits.
 ///
 /// The query keeps four bits per dimension, because its own sign bits would lose much more: for random directions the
-/// inner product with sign bits then tells half as much about the similarity.
+/// inner product with sign bits then has half as much information about the similarity.
 #[derive(Debug, Clone)]
 pub(crate) struct SignQuery {
     /// The bits of the levels.

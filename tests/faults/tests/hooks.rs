@@ -311,7 +311,7 @@ async fn a_message_is_stored_once_however_often_its_hook_fires_and_after_two_day
     fire_all().await;
     assert_eq!(texts(&hooks.entries().await), expected);
     service.kill();
-    // Two days later the service has forgotten the idempotency keys, and this machine what it sent.
+    // Two days later the service has deleted the idempotency keys, and this machine its record of what it sent.
     let mut database =
         SqliteConnection::establish(hooks.home.database().to_str().unwrap()).unwrap();
     database.batch_execute("DELETE FROM idempotency").unwrap();

@@ -170,6 +170,18 @@ impl Grpc {
                 pb::ListThreadsRequest,
                 m::ListThreadsReply
             ),
+            "get_thread" => rpc!(
+                get_thread,
+                m::GetThreadRequest,
+                pb::GetThreadRequest,
+                m::GetThreadReply
+            ),
+            "list_tags" => rpc!(
+                list_tags,
+                m::ListTagsRequest,
+                pb::ListTagsRequest,
+                m::ListTagsReply
+            ),
             "get_statistics" => match self
                 .client
                 .get_statistics(pb::GetStatisticsRequest { min_revision: None })

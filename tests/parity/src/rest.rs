@@ -90,15 +90,12 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
         "fts_search_context" => post("/v1/contexts/search/fts"),
         "semantic_search_context" => post("/v1/contexts/search/semantic"),
         "hybrid_search_context" => post("/v1/contexts/search/hybrid"),
-        "list_threads" => {
-            let query: Vec<String> = arguments
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(k, v)| format!("{k}={}", text(v)))
-                .collect();
-            ("GET", format!("/v1/threads?{}", query.join("&")), None)
+        "list_threads" => ("GET", query("/v1/threads".to_owned(), arguments, &[]), None),
+        "get_thread" => {
+            let path = format!("/v1/threads/{}", encoded(&text(&arguments["thread_id"])));
+            ("GET", query(path, arguments, &["thread_id"]), None)
         }
+        "list_tags" => ("GET", query("/v1/tags".to_owned(), arguments, &[]), None),
         "changes_since" => {
             let mut arguments = arguments.clone();
             let tags = arguments
@@ -168,15 +165,14 @@ fn query(path: String, arguments: &Value, in_path: &[&str]) -> String {
         .into_iter()
         .flatten()
         .filter(|(key, _)| !in_path.contains(&key.as_str()));
-    let encoded = |text: String| {
-        text.bytes()
-            .map(|byte| format!("%{byte:02x}"))
-            .collect::<String>()
-    };
     let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", encoded(text(value))))
+        .map(|(key, value)| format!("{key}={}", encoded(&text(value))))
         .collect();
     format!("{path}?{}", pairs.join("&"))
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
 fn text(value: &Value) -> String {

@@ -1,5 +1,6 @@
 //! Equal calls return equal results on every client.
 
+use context_model::Operation;
 use context_parity::keys::{Gateway, KeyedService};
 use context_parity::{Answer, Brief, Client, Names, Scenario, Step, Storage, substitute};
 use serde_json::{Value, json};
@@ -146,7 +147,8 @@ async fn play(storage: Storage) {
         let mut first: Option<(&str, Answer)> = None;
         for (((name, client), names), brief) in clients.iter_mut().zip(&mut names).zip(&mut briefs)
         {
-            if step.json_only && !client.is_json() {
+            let is_tool = Operation::parse(&step.call).is_some_and(Operation::is_tool);
+            if step.json_only && !client.is_json() || client.brief().is_some() && !is_tool {
                 continue;
             }
             let mut answer = client.call(&step.call, &names.resolve(&arguments)).await;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use context_test_postgres::TestDatabase;
 
-/// A network with random weights: near are only texts with the same words.
+/// A network with random weights. With it, only texts with the same words are near each other.
 const MODEL: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../services/bert/tests/reference/cross-encoder"

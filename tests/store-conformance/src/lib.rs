@@ -44,6 +44,7 @@ mod statistics;
 mod storing;
 mod suite;
 mod summaries;
+mod tags;
 mod threads;
 mod updates;
 mod vectors;

@@ -275,6 +275,10 @@ async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
             .search_contexts(&me(), Filter::default(), page(10, 0), EVERYTHING, read)
             .await
             .map(drop),
+        store
+            .list_tags(&me(), Filter::default(), None, page(10, 0), read)
+            .await
+            .map(drop),
         store.statistics(&me(), None, read).await.map(drop),
     ] {
         let Err(StoreError::Rejected(error)) = result else {

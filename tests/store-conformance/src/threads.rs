@@ -1,6 +1,6 @@
 //! The list of threads.
 
-use context_model::SourceCounts;
+use context_model::{SourceCounts, ThreadId, ThreadSet};
 use context_store::{Store, ThreadsPage};
 
 use crate::arrange::*;
@@ -133,3 +133,21 @@ async fn the_row_follows_updates_of_images(store: &dyn Store) {
     }
 }
 behaviour!(the_row_follows_updates_of_images(store));
+
+/// A list within one thread has that thread's row, and no thread whose name only begins alike.
+async fn one_thread_is_found_by_its_name(store: &dyn Store) {
+    for thread in ["a", "a/b", "A"] {
+        entry(thread).thread(thread).store(store, 0).await;
+    }
+    for (name, found) in [("a", true), ("a/b", true), ("a/", false), ("b", false)] {
+        let only = ThreadSet::only(ThreadId::from_stored(name.to_owned()));
+        let page = store
+            .list_threads(&me(), Some(only), page(1, 0), now())
+            .await
+            .expect("read");
+        let expected: &[&str] = if found { &[name] } else { &[] };
+        assert_eq!(names(&page), expected);
+        assert_eq!((page.total, page.revision), (i64::from(found), 3));
+    }
+}
+behaviour!(one_thread_is_found_by_its_name(store));

@@ -334,8 +334,10 @@ fn state_at<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Read {
     read::at(rows.into_iter().map(|row| row.revision).max())
 }
 
-/// A change as the caller sees it.
+/// A change as the caller sees it. What does not satisfy the filters any more is only named.
 fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) -> Change {
+    let left = selected.operation == ChangeOperation::Left;
+    let current = if left { &Current::Gone } else { current };
     let Row {
         revision,
         at,
@@ -350,7 +352,7 @@ fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) 
             id,
             thread_id,
             source: _,
-        } => (id.to_string(), Some(thread_id.clone())),
+        } => (id.to_string(), (!left).then(|| thread_id.clone())),
         Changed::Artifact { id } => (id.clone(), None),
     };
     let text = match current {
@@ -376,7 +378,7 @@ fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) 
         entity: changed.entity().to_owned(),
         id,
         thread_id,
-        version: *version,
+        version: version.filter(|_| !left),
         commit_end: *commit_end,
         key_id: key_id.clone().filter(|_| selection.shows_keys),
         preview,

@@ -1,4 +1,4 @@
-//! Storing, updating, fetching and deleting context entries, and listing their threads.
+//! Storing, updating, fetching and deleting context entries, and listing their threads and tags.
 
 mod batch;
 mod delete;
@@ -6,6 +6,7 @@ mod get;
 mod outcome;
 mod reached;
 mod store;
+mod tags;
 mod threads;
 mod update;
 

@@ -146,7 +146,7 @@ impl Retrieval {
             page,
             min_relevance: None,
             shows_relevance: false,
-            model_can_read: self.model_that_cannot_read(&query).is_none(),
+            reading: self.reading(&query),
             min_revision,
             include_images,
             highlight,

@@ -28,9 +28,12 @@ pub(super) enum Fusion {
 
 /// Weight of full-text scores in [`Fusion::Convex`]. The weight of semantic scores is 1 minus this.
 const FTS_WEIGHT: f64 = 0.6;
-/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out alike. Late interaction,
-/// which follows, also compares words.
-const BLEND_FTS_WEIGHT: f64 = 0.3;
+/// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out equally. Late
+/// interaction, which follows, also compares words.
+const BLEND_FTS_WEIGHT: f64 = 0.35;
+/// How much the weight of full-text scores in [`Fused::blend`] rises with the fragmentation of the query. The model knows
+/// little of words that fall apart.
+const FRAGMENTATION_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
 /// Limits of the weight of full-text scores in [`Fused::blend`].
@@ -77,10 +80,11 @@ pub(super) struct Fused {
 const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 
 /// Fuses the rankings, best first. Among equal scores the greater id comes first.
-pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
+/// `fragmentation` is that of the query, 0 to 1.
+pub(super) fn fuse(ranking: &Ranking, fusion: Fusion, fragmentation: f64) -> Vec<Fused> {
     let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
     let mut seen = HashSet::new();
-    let fts_weight = blend_fts_weight(ranking);
+    let fts_weight = blend_fts_weight(ranking, fragmentation);
     for bounds in PARTS.windows(2) {
         let part_of = |len: usize| bounds[0].min(len)..bounds[1].min(len);
         let fts = &ranking.fts[part_of(ranking.fts.len())];
@@ -98,18 +102,20 @@ pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
 /// The weight of full-text scores in [`Fused::blend`]. The retriever whose best hit stands out more from its ranking
 /// gets more weight: it has found something specific. The full-text retriever has no lead when the query's words are in
 /// no entry or in many.
-fn blend_fts_weight(ranking: &Ranking) -> f64 {
+fn blend_fts_weight(ranking: &Ranking, fragmentation: f64) -> f64 {
     let fts = lead(ranking.fts.iter().map(|found| found.score));
     let semantic = lead(ranking.semantic.iter().map(|found| {
         // The cosine similarity.
         1.0 - found.distance * found.distance / 2.0
     }));
     let (min, max) = BLEND_FTS_WEIGHTS;
-    (BLEND_FTS_WEIGHT + LEAD_WEIGHT * (fts - semantic)).clamp(min, max)
+    let weight =
+        BLEND_FTS_WEIGHT + LEAD_WEIGHT * (fts - semantic) + FRAGMENTATION_WEIGHT * fragmentation;
+    weight.clamp(min, max)
 }
 
-/// The weighted sum of scaled scores, less what both retrievers say: the score with the smaller weight counts only as
-/// far as the other one is below 1. So an entry that one retriever is sure of needs no help from the other.
+/// The weighted sum of scaled scores. The part that both retrievers agree on counts once, with the smaller of the two
+/// weights: the higher one score is, the less the other one adds.
 fn blended(fts_weight: f64, fts: f64, semantic: f64) -> f64 {
     let semantic_weight = 1.0 - fts_weight;
     let shared = fts_weight.min(semantic_weight);
@@ -254,7 +260,7 @@ mod tests {
 
     #[test]
     fn reciprocal_ranks_are_summed_exactly() {
-        let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF);
+        let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF, 0.0);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
         assert_eq!(
             scores,
@@ -274,7 +280,7 @@ mod tests {
     fn only_places_within_the_window_are_summed_and_others_come_after_them() {
         let rrf = Fusion::ReciprocalRank { k: 60.0, window: 2 };
         // Full-text and semantic ranks: entry 3 has 3 and 1, entry 4 has 4 and 3, entry 5 has 5 and 5.
-        let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf);
+        let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf, 0.0);
         let found: Vec<_> = fused
             .iter()
             .map(|entry| (entry.id, entry.fts_rank, entry.semantic_rank))
@@ -308,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_convex_sum_weighs_scaled_scores() {
-        let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::Convex);
+        let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::Convex, 0.0);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
         assert_eq!(scores, [(7, 0.6), (8, 0.4), (9, 0.0)]);
     }
@@ -317,7 +323,7 @@ mod tests {
     fn the_blend_is_the_same_whatever_the_fusion_and_deeper_places_are_below_it() {
         let both = ranking(&[7, 8], &[8, 9]);
         let blends = |fusion| {
-            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion)
+            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion, 0.0)
                 .iter()
                 .map(|entry| (entry.id, entry.blend))
                 .collect();
@@ -325,10 +331,10 @@ mod tests {
             blends
         };
         // Entry 8 is the worst of one ranking and the best of the other, which has the greater weight.
-        assert_eq!(blends(Fusion::Convex), [(7, 0.3), (8, 0.7), (9, 0.0)]);
+        assert_eq!(blends(Fusion::Convex), [(7, 0.35), (8, 0.65), (9, 0.0)]);
         assert_eq!(blends(RRF), blends(Fusion::Convex));
         let all: Vec<i64> = (1..=500).collect();
-        let deep = fuse(&ranking(&all, &all), Fusion::Convex);
+        let deep = fuse(&ranking(&all, &all), Fusion::Convex, 0.0);
         assert!(
             deep[..FIRST_PART].iter().all(|entry| entry.blend >= 0.0)
                 && deep[FIRST_PART..].iter().all(|entry| entry.blend <= 0.0)
@@ -349,16 +355,18 @@ mod tests {
                 ..even.clone()
             }
         };
-        let weight = |first| blend_fts_weight(&scores(first));
+        let weight = |first| blend_fts_weight(&scores(first), 0.0);
         assert!(weight(20.0) > BLEND_FTS_WEIGHT + 0.2, "{}", weight(20.0));
         assert!(weight(0.5) < weight(20.0) && weight(0.5) > BLEND_FTS_WEIGHT);
         assert!(
-            blend_fts_weight(&even) < BLEND_FTS_WEIGHT,
+            blend_fts_weight(&even, 0.0) < BLEND_FTS_WEIGHT,
             "no full-text hits"
         );
+        let fragmented = blend_fts_weight(&scores(0.5), 1.0);
+        assert!((fragmented - weight(0.5) - FRAGMENTATION_WEIGHT).abs() < 1e-12);
         // The order of the fused ranking does not depend on it.
         let order = |first| {
-            let fused = fuse(&scores(first), RRF);
+            let fused = fuse(&scores(first), RRF, 0.0);
             fused.iter().map(|entry| entry.id).collect::<Vec<_>>()
         };
         assert_eq!(order(20.0), order(0.5));
@@ -385,13 +393,13 @@ mod tests {
         let all: Vec<i64> = (1..=3000).collect();
         let reversed: Vec<i64> = (1..=3000).rev().collect();
         for fusion in [RRF, Fusion::Convex] {
-            let deep = fuse(&ranking(&all, &reversed), fusion);
+            let deep = fuse(&ranking(&all, &reversed), fusion, 0.0);
             for places in [FIRST_PART, DEEP] {
-                let shallow = fuse(&ranking(&all[..places], &reversed[..places]), fusion);
+                let shallow = fuse(&ranking(&all[..places], &reversed[..places]), fusion, 0.0);
                 assert_eq!(deep[..shallow.len()], shallow, "{places} {fusion:?}");
             }
         }
-        let deep = fuse(&ranking(&all, &reversed), RRF);
+        let deep = fuse(&ranking(&all, &reversed), RRF, 0.0);
         assert!(
             deep.is_sorted_by(|a, b| a.score >= b.score),
             "and are worth less"

@@ -12,6 +12,7 @@ use context_model::{
     Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
     Operation, Reason, Result, Scores, SearchMode, Violations,
 };
+use context_providers::Reading;
 use context_store::{FtsSearch, RankSearch, Ranking, Read, SemanticHit, SemanticSearch};
 use context_text::{Mode, Parsed};
 
@@ -76,7 +77,7 @@ impl Retrieval {
             semantic,
             encoded,
             rarest,
-            cannot_read,
+            reading,
             mut unavailable_because,
         } = self
             .retrievers(caller, &wanted, &request.query, read::at(min_revision))
@@ -100,11 +101,11 @@ impl Retrieval {
             page,
             min_relevance,
             shows_relevance: true,
-            model_can_read: cannot_read.is_none(),
+            reading,
             min_revision,
             include_images: request.include_images,
         };
-        let combine = |ranking: &Ranking| fuse(ranking, fusion);
+        let combine = |ranking: &Ranking| fuse(ranking, fusion, reading.fragmentation);
         let mut found = self.ranked_page(caller, &search, combine).await;
         if full_text_works
             && let Err(error) = &found
@@ -129,10 +130,14 @@ impl Retrieval {
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
             plan.extend(rarest);
-            let left_out = cannot_read.filter(|_| search.rank.semantic.is_none());
-            plan.extend(left_out.map(|model| {
-                format!("semantic: left out, because the model {model} cannot read the query")
-            }));
+            if !reading.is_possible && search.rank.semantic.is_none() {
+                let model = self.embeddings.model().ok();
+                let model =
+                    model.map_or_else(String::new, |active| active.embedder.model().name.clone());
+                plan.push(format!(
+                    "semantic: left out, because the model {model} cannot read the query"
+                ));
+            }
             plan.push(format!(
                 "fusion: {} of {fts_count} full-text and {semantic_count} semantic candidates",
                 fusion.name()
@@ -180,7 +185,7 @@ impl Retrieval {
             rarest,
             semantic: None,
             encoded: None,
-            cannot_read: None,
+            reading: Reading::WELL,
             unavailable_because: Vec::new(),
         };
         let reasons = &mut retrievers.unavailable_because;
@@ -189,10 +194,10 @@ impl Retrieval {
         }
         let mut failure = None;
         if wanted.semantic {
-            retrievers.cannot_read = self.model_that_cannot_read(query);
+            retrievers.reading = self.reading(query);
             // The vector of a query that the model cannot read only disturbs the full-text ranking. It is used if the
             // semantic retriever runs alone.
-            if retrievers.cannot_read.is_some() && full_text_works {
+            if !retrievers.reading.is_possible && full_text_works {
                 return Ok(retrievers);
             }
             match self.embedded_query(query).await {
@@ -221,11 +226,11 @@ impl Retrieval {
         })
     }
 
-    /// The name of the embedding model in use if it cannot read the query.
-    pub(super) fn model_that_cannot_read(&self, query: &str) -> Option<String> {
-        let active = self.embeddings.model().ok()?;
-        let embedder = &active.embedder;
-        (!embedder.can_read(query)).then(|| embedder.model().name.clone())
+    /// How well the embedding model in use reads the query.
+    pub(super) fn reading(&self, query: &str) -> Reading {
+        self.embeddings
+            .model()
+            .map_or(Reading::WELL, |active| active.embedder.reading(query))
     }
 
     /// The query of the full-text retriever. It matches entries with any of the query's words, because a question in
@@ -273,8 +278,8 @@ struct Retrievers {
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.
     encoded: Option<EncodedQuery>,
-    /// The name of the embedding model, if the semantic retriever is requested and the model cannot read the query.
-    cannot_read: Option<String>,
+    /// How well the embedding model reads the query, if the semantic retriever is requested.
+    reading: Reading,
     /// Why the other requested retrievers are unavailable.
     unavailable_because: Vec<String>,
 }

@@ -54,6 +54,7 @@ impl Retrieval {
         RerankQuery {
             text: query,
             encoded,
+            fragmentation: _,
         }: RerankQuery<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
@@ -283,7 +284,7 @@ async fn encode_until(
     let mut rest = texts.into_iter().peekable();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Before the first measurement only the least is encoded.
+        // Before the first measurement only `MIN_TOKENS` are encoded.
         let room = active.pace.tokens_in(left);
         let (mut ids, mut piece, mut tokens) = (Vec::new(), Vec::new(), 0);
         while let Some((id, text)) = rest.next_if(|(_, text)| {
@@ -556,7 +557,7 @@ mod tests {
             [3],
             "it knows the pace"
         );
-        // A long text ends it: a worse one that is shorter does not come before it.
+        // A text that does not fit ends the encoding. A shorter text with a worse rank is not encoded instead.
         assert_eq!(encoded(&active, 600, &[180, 180, 270, 9]).await.0, [0, 1]);
     }
 

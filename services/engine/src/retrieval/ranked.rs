@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use context_model::{Filter, Limits, Reason, Result, Scores, SearchHit, Violations};
+use context_providers::Reading;
 use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 use context_text::Parsed;
 
@@ -50,9 +51,9 @@ pub(super) struct RankedSearch<'r> {
     /// Whether results show their relevance and, of a long text, the part that matches, and a warning says when the
     /// relevance is low.
     pub shows_relevance: bool,
-    /// Whether the embedding model can read the query. If not, the relevance ignores its vectors, and late interaction
-    /// does not run.
-    pub model_can_read: bool,
+    /// How well the embedding model reads the query. If it cannot, the relevance ignores its vectors, and late
+    /// interaction does not run.
+    pub reading: Reading,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
     /// The words that are marked in a snippet of each result. `None`: no such snippets.
@@ -127,7 +128,7 @@ impl Retrieval {
 
         let mut hits = combine(&ranking);
         let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
-        let reranked = if search.model_can_read || self.has_reranker() {
+        let reranked = if search.reading.is_possible || self.has_reranker() {
             // Reranking reads the nearest chunks, which only exact hits name.
             let chosen = self.chosen_for_reranking(&candidates);
             if self
@@ -139,6 +140,7 @@ impl Retrieval {
             let query = RerankQuery {
                 text: search.query,
                 encoded: search.encoded.clone(),
+                fragmentation: search.reading.fragmentation,
             };
             self.rerank(caller, query, &candidates, &mut plan).await
         } else {
@@ -279,7 +281,7 @@ impl Retrieval {
         candidates: &[Candidate],
     ) -> Result<HashMap<i64, Relevance>> {
         let mut rank = search.rank.clone();
-        if !search.model_can_read {
+        if !search.reading.is_possible {
             rank.semantic = None;
         }
         self.relevances(
@@ -334,7 +336,7 @@ impl Retrieval {
         ids: &[i64],
     ) -> Evidence {
         let chunk = |candidate: &Candidate| {
-            let is_shown = search.model_can_read && ids.contains(&candidate.id);
+            let is_shown = search.reading.is_possible && ids.contains(&candidate.id);
             Some((candidate.id, candidate.best_chunk.filter(|_| is_shown)?))
         };
         Evidence {

@@ -28,10 +28,12 @@ use crate::read;
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.4;
+/// How much it rises with the fragmentation of the query. Late interaction knows little of words that fall apart.
+const FRAGMENTATION_WEIGHT: f64 = 0.2;
 /// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of the
 /// query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
 const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
-/// How many candidates that differ by 1 the usual slopes stand for.
+/// Weight of the usual slopes in the estimate: that of this many candidates whose features differ by 1.
 const PRIOR_WEIGHT: f64 = 1.0;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
 const START_CHARS: u32 = 1_000;
@@ -56,6 +58,8 @@ pub(super) struct RerankQuery<'q> {
     pub text: &'q str,
     /// The vectors of the query's tokens, if they were created together with the query's vector.
     pub encoded: Option<EncodedQuery>,
+    /// How far the model's tokenizer breaks the query's words, 0 to 1.
+    pub fragmentation: f64,
 }
 
 /// The part of a candidate's text that is compared with the query, with the candidate's thread and creation time.
@@ -249,6 +253,7 @@ impl Retrieval {
                 interaction: Interaction::default(),
             }));
         }
+        let retrieval_weight = RETRIEVAL_WEIGHT + FRAGMENTATION_WEIGHT * query.fragmentation;
         let Some(interaction) = self
             .late_interaction(caller, query, candidates, notes)
             .await?
@@ -256,7 +261,7 @@ impl Retrieval {
             return Ok(None);
         };
         Ok(Some(Scored {
-            scores: blended(candidates, &interaction),
+            scores: blended(candidates, &interaction, retrieval_weight),
             interaction,
         }))
     }
@@ -300,7 +305,11 @@ impl Retrieval {
 
 /// The retrievers' scores blended with those of late interaction, 0 to 1. Candidates that the budget of late interaction
 /// did not suffice for get the score of late interaction that is expected of them, so they neither gain nor lose by it.
-fn blended(candidates: &[Candidate], interaction: &Interaction) -> HashMap<i64, f64> {
+fn blended(
+    candidates: &[Candidate],
+    interaction: &Interaction,
+    retrieval_weight: f64,
+) -> HashMap<i64, f64> {
     let Interaction {
         scores, coverage, ..
     } = interaction;
@@ -326,8 +335,8 @@ fn blended(candidates: &[Candidate], interaction: &Interaction) -> HashMap<i64, 
     };
     let scaled_interaction = scale(read.iter().map(|candidate| interaction(candidate)));
     let blend = |candidate: &&Candidate| {
-        let score = RETRIEVAL_WEIGHT * scaled_score(candidate.score)
-            + (1.0 - RETRIEVAL_WEIGHT) * scaled_interaction(interaction(candidate));
+        let score = retrieval_weight * scaled_score(candidate.score)
+            + (1.0 - retrieval_weight) * scaled_interaction(interaction(candidate));
         (candidate.id, score)
     };
     read.iter().map(blend).collect()
@@ -407,7 +416,9 @@ mod tests {
             coverage: of.iter().map(|(id, _, share, _)| (*id, *share)).collect(),
             ..Interaction::default()
         };
-        let mut scores: Vec<(i64, f64)> = blended(&candidates, &interaction).into_iter().collect();
+        let mut scores: Vec<(i64, f64)> = blended(&candidates, &interaction, RETRIEVAL_WEIGHT)
+            .into_iter()
+            .collect();
         assert!(
             scores
                 .iter()
@@ -458,7 +469,7 @@ mod tests {
                 coverage: (1..=10).map(|id| (id, 0.5)).collect(),
                 ..Interaction::default()
             };
-            let scores = blended(&candidates, &interaction);
+            let scores = blended(&candidates, &interaction, RETRIEVAL_WEIGHT);
             (1..=10).map(|id| scores[&id]).collect::<Vec<f64>>()
         };
         for compared in [1, 2] {
@@ -476,10 +487,12 @@ mod tests {
             ..Interaction::default()
         };
         let candidates = [1, 2, 3].map(|id| candidate(id, 1.0 / id as f64));
-        let mut scored: Vec<i64> = blended(&candidates, &interaction).into_keys().collect();
+        let mut scored: Vec<i64> = blended(&candidates, &interaction, RETRIEVAL_WEIGHT)
+            .into_keys()
+            .collect();
         scored.sort_unstable();
         assert_eq!(scored, [1, 2]);
-        assert!(blended(&candidates, &Interaction::default()).is_empty());
+        assert!(blended(&candidates, &Interaction::default(), RETRIEVAL_WEIGHT).is_empty());
     }
 
     #[test]
@@ -487,7 +500,7 @@ mod tests {
         let usual = expected(&[([0.5, 0.5], 0.4)]).unwrap();
         assert!((usual([0.5, 0.5]) - 0.4).abs() < 1e-12);
         assert!((usual([1.0, 0.5]) - 0.4 - USUAL_SLOPES[0] / 2.0).abs() < 1e-12);
-        // Here late interaction has nothing to do with the first feature.
+        // Here late interaction does not depend on the first feature.
         let known: Vec<([f64; 2], f64)> = (0..500)
             .map(|n| {
                 let x = [f64::from(n % 10) / 10.0, f64::from(n % 7) / 7.0];

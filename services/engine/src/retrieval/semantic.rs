@@ -67,7 +67,7 @@ impl Retrieval {
             page,
             min_relevance,
             shows_relevance: true,
-            model_can_read: embedded.active.embedder.can_read(&request.query),
+            reading: embedded.active.embedder.reading(&request.query),
             min_revision,
             include_images: request.include_images,
             highlight: None,

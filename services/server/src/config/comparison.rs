@@ -111,7 +111,7 @@ impl Setting {
     }
 }
 
-/// The settings that matter and differ. With `explicit_only` those are left out that no one set here.
+/// The settings that matter and differ. With `explicit_only`, settings that are not set here are left out.
 #[must_use]
 pub fn compare(
     here: &Settings,

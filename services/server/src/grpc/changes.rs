@@ -6,7 +6,6 @@ use context_model::{Error, ListChangesRequest, WatchEvent, WatchRequest};
 use context_proto::v1 as pb;
 use context_proto::v1::change_service_server::ChangeService;
 use futures::{Stream, StreamExt as _};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::calls::{Calls, Reply};
@@ -43,7 +42,7 @@ impl ChangeService for Changes {
             watch::open(self.calls.app(), who, credentials, Transport::Grpc, request).await
         };
         let frames = opening.await.map_err(|error: Error| status(&error))?;
-        let frames = ReceiverStream::new(frames).map(|event: Result<WatchEvent, Error>| {
+        let frames = frames.map(|event: Result<WatchEvent, Error>| {
             event
                 .and_then(TryInto::try_into)
                 .map_err(|error| status(&error))

@@ -218,6 +218,34 @@ impl ContextService for Contexts {
         self.calls.run(Operation::ListThreads, request, work).await
     }
 
+    async fn get_thread(
+        &self,
+        request: Request<pb::GetThreadRequest>,
+    ) -> Reply<pb::GetThreadResponse> {
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .contexts
+                .get_thread(who.caller(), request)
+                .await
+        };
+        self.calls.run(Operation::GetThread, request, work).await
+    }
+
+    async fn list_tags(
+        &self,
+        request: Request<pb::ListTagsRequest>,
+    ) -> Reply<pb::ListTagsResponse> {
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .contexts
+                .list_tags(who.caller(), request)
+                .await
+        };
+        self.calls.run(Operation::ListTags, request, work).await
+    }
+
     async fn get_statistics(
         &self,
         request: Request<pb::GetStatisticsRequest>,

@@ -36,7 +36,7 @@ use keys::ApiKeys;
 
 use crate::app::App;
 
-/// All gRPC routes, and the reporter that tells health checks when the service stops.
+/// All gRPC routes, and the reporter through which health checks learn that the service stops.
 ///
 /// # Errors
 /// If the compiled-in descriptors cannot be read: a build error.

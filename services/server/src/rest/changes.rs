@@ -12,7 +12,6 @@ use context_model::{
 };
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::body::json;
 use super::query::Query;
@@ -157,8 +156,8 @@ pub async fn watch(
     let credentials = Credentials::of(&headers);
     let frames = watch::open(&app, who, credentials, Transport::Rest, request).await?;
     let retry = futures::stream::iter([Ok(Bytes::from_static(b"retry: 1000\n\n"))]);
-    let events = ReceiverStream::new(frames)
-        .map(|event| event.and_then(|event| event_text(&event).map_err(Error::internal)));
+    let events =
+        frames.map(|event| event.and_then(|event| event_text(&event).map_err(Error::internal)));
     let mut response = Body::from_stream(retry.chain(events)).into_response();
     response.headers_mut().insert(
         header::CONTENT_TYPE,

@@ -23,7 +23,7 @@ use crate::write_context::write_context;
 
 /// Store an entry
 ///
-/// Stores one entry durably: when this returns, the entry is on disk and every search finds it. A request
+/// Stores one entry durably: when this returns, the entry is on disk and every later call sees it. A request
 /// that repeats the thread's newest entry stores no second one. The reply is then 200 instead of 201, with
 /// `duplicate: true`.
 #[utoipa::path(

@@ -284,18 +284,36 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let refused = |_| Problem::from(Error::invalid("key_id", "`key_id` is not UTF-8"));
-        let params = RawPathParams::from_request_parts(parts, state)
-            .await
-            .map_err(refused)?;
-        Ok(Self(
-            params
-                .iter()
-                .find(|(name, _)| *name == "key_id")
-                .map(|(_, value)| value.to_owned())
-                .unwrap_or_default(),
-        ))
+        path_text(parts, state, "key_id").await.map(Self)
     }
+}
+
+/// The `{thread_id}` in a path.
+pub struct ThreadPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for ThreadPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        path_text(parts, state, "thread_id").await.map(Self)
+    }
+}
+
+/// The text of a path parameter, which the operation validates.
+async fn path_text<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+    wanted: &'static str,
+) -> Result<String, Problem> {
+    let refused = |_| Problem::from(Error::invalid(wanted, format!("`{wanted}` is not UTF-8")));
+    let params = RawPathParams::from_request_parts(parts, state)
+        .await
+        .map_err(refused)?;
+    Ok(params
+        .iter()
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, value)| value.to_owned())
+        .unwrap_or_default())
 }
 
 #[cfg(test)]

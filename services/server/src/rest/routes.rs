@@ -31,6 +31,8 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(search::fts_search_context))
         .routes(routes!(search::hybrid_search_context))
         .routes(routes!(overview::list_threads))
+        .routes(routes!(overview::get_thread))
+        .routes(routes!(overview::list_tags))
         .routes(routes!(overview::get_statistics))
         .routes(routes!(
             artifacts::create_artifact,

@@ -188,7 +188,7 @@ async fn a_filter_judges_entries_as_they_are_now_and_says_what_left() {
         );
         assert_eq!(of("entity=context").await.len(), 5);
         assert_eq!(of("entity=artifact").await.len(), 1);
-        // Metadata filters concern artifacts too. What was deleted leaves.
+        // Metadata filters concern artifacts too. A deleted one is reported as `left`.
         let filters =
             "%5B%7B%22key%22%3A%22n%22%2C%22operator%22%3A%22gte%22%2C%22value%22%3A1%7D%5D";
         assert_eq!(of(&format!("metadata_filters={filters}")).await.len(), 5);

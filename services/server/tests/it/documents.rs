@@ -202,5 +202,5 @@ fn every_operation_is_described_and_can_fail() {
             }
         }
     }
-    assert_eq!(operations, 35);
+    assert_eq!(operations, 37);
 }

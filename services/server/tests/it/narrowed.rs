@@ -184,6 +184,37 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             (&page["threads"][0]["thread_id"], &page["total_threads"]),
             (&json!("billing"), &json!(2))
         );
+        let thread = fixture
+            .narrowed(service.get("/v1/threads/team-a%2Fx"))
+            .await
+            .json();
+        assert_eq!(thread, {
+            let mut listed = threads["threads"][0].clone();
+            listed["revision"] = threads["revision"].clone();
+            listed
+        });
+        let gone = fixture.narrowed(service.get("/v1/threads/secret")).await;
+        assert_eq!(
+            (gone.status, gone.reason().as_str()),
+            (StatusCode::NOT_FOUND, "CONTEXT_NOT_FOUND")
+        );
+        for (path, expected) in [
+            ("/v1/tags", json!([{"tag": "open", "entry_count": 2}])),
+            (
+                "/v1/tags?thread_id=billing",
+                json!([{"tag": "open", "entry_count": 1}]),
+            ),
+            ("/v1/tags?thread_id=secret", json!([])),
+            ("/v1/tags?prefix=can", json!([])),
+        ] {
+            let tags = fixture.narrowed(service.get(path)).await.json();
+            let total = expected.as_array().map_or(0, Vec::len);
+            assert_eq!(
+                (&tags["tags"], &tags["total"]),
+                (&expected, &json!(total)),
+                "{path}"
+            );
+        }
         let counts = fixture.narrowed(service.get("/v1/statistics")).await.json();
         assert_eq!(
             json!([

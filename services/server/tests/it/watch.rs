@@ -357,6 +357,51 @@ async fn streams_are_counted_and_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_slow_readers_is_bounded_and_counted() {
+    const READERS: usize = 5;
+    const BYTES: usize = 3_000_000;
+    let service = Service::start().await;
+    let text = "🦀".repeat(BYTES / 4);
+    for number in 0..10 {
+        service.store("large", &format!("{number}{text}")).await;
+    }
+    let held = async || {
+        let metrics = service.get("/metrics").send().await.body;
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("context_body_bytes "));
+        let bytes: usize = line.expect("the metric").parse().expect("a number");
+        bytes
+    };
+    let mut streams = Vec::new();
+    for _ in 0..READERS {
+        let request = WatchRequest {
+            include_body: Some(true),
+            ..WatchRequest::default()
+        };
+        streams.push(grpc_stream(&service, request).await);
+    }
+    until("each stream has something to send", async || {
+        held().await >= READERS * BYTES
+    })
+    .await;
+    // Two steps of one entry each. What a read counts beyond that is returned when it ends.
+    until("each stream holds two entries at most", async || {
+        let held = held().await;
+        (READERS * BYTES..=READERS * 2 * BYTES + BYTES).contains(&held)
+    })
+    .await;
+    let first = frame(&mut streams[0]).await;
+    assert!(matches!(first.frame, Some(Frame::Opened(_))), "{first:?}");
+    for _ in 0..10 {
+        let next = frame(&mut streams[0]).await;
+        assert!(matches!(next.frame, Some(Frame::Change(_))));
+    }
+    drop(streams);
+    until("nothing waits any more", async || held().await < BYTES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_cannot_begin_is_an_error() {
     let service = Service::start().await;
     for (query, reason) in [

@@ -1,4 +1,4 @@
-// The calls of the page: the REST API that everybody has.
+// The calls of the page: the public REST API.
 
 import type { components } from "./schema";
 import { parseReply } from "./json";
@@ -39,7 +39,7 @@ export interface StreamEvent {
   data: unknown;
 }
 
-/** A call that failed: the sentence of the service, and its stable reason. */
+/** A call that failed: the message of the service, and its stable reason. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -52,7 +52,7 @@ export class ApiError extends Error {
 
 export const UNREACHABLE = "UNREACHABLE";
 
-// Only here, so that it ends with the tab: no cookie, no storage, no URL has it.
+// The key is only in this variable, so that it is gone with the tab: it is in no cookie, storage or URL.
 let key: string | undefined;
 let whenRefused: () => void = () => {};
 
@@ -64,7 +64,7 @@ export function hasKey(): boolean {
   return key !== undefined;
 }
 
-/** Names what to do when the service no longer accepts the key. */
+/** Sets what to do when the service no longer accepts the key. */
 export function onRefused(action: () => void): void {
   whenRefused = action;
 }
@@ -130,7 +130,7 @@ export function refuse(): void {
   whenRefused();
 }
 
-/** The events of a stream, as they arrive. With fetch, because EventSource cannot send a key. */
+/** The events of a stream, as they arrive. It uses fetch, because EventSource cannot send a key. */
 async function* events(path: string, options: Options): AsyncGenerator<StreamEvent> {
   const response = await send("GET", path, { ...options, headers: { accept: "text/event-stream" } });
   if (!response.ok || response.body === null) {
@@ -193,11 +193,11 @@ export const api = {
   entry: (id: number, images: boolean, signal?: AbortSignal) =>
     call<Entry>("GET", `v1/contexts/${id}`, { query: { include_images: images }, signal }),
 
-  /** The changes after this cursor, at most one: it tells how far the cursor is behind. */
+  /** The changes after this cursor, at most one. The reply shows how far the cursor is behind. */
   changesAfter: (cursor: string, signal?: AbortSignal) =>
     call<Schemas["ListChangesReply"]>("GET", "v1/changes", { query: { cursor, limit: 1 }, signal }),
 
-  /** The changes after this cursor, with what they changed, as they are made. */
+  /** The changes after this cursor, with the changed entries, as they are committed. */
   watch: (cursor: string, signal: AbortSignal) => events("v1/watch", { query: { cursor, include_body: true }, signal }),
 
   /** Changes an entry, if it still has this version. */
@@ -247,7 +247,7 @@ export const api = {
     return response.text();
   },
 
-  /** Calls that cannot change anything, because they lack what they need. They tell what a key may do. */
+  /** Calls that cannot change anything, because they lack required parameters. Their errors show what a key may do. */
   probes: {
     storeContext: () => call("POST", "v1/contexts", { body: {} }),
     deleteContext: () => call("POST", "v1/contexts/delete", { body: {} }),

@@ -121,7 +121,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
   const { app, ready } = useFollowed(rights);
   const main = useRef<HTMLElement>(null);
 
-  // A new view begins at its heading, for the eye and for a screen reader.
+  // A new view begins at its heading, also for a screen reader.
   const first = useRef(true);
   const place = `${route.view} ${route.view === "search" ? "" : (route.id ?? "")}`;
   useEffect(() => {
@@ -209,7 +209,7 @@ function useFollowed(rights: Rights): { app: App; ready: boolean } {
     let revision = -1;
     let shown = -1;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    // At once, and then once in a while: views load again what they show.
+    // Views load again at once, and then at most once per interval.
     const freshen = () => {
       if (timer !== undefined || revision === shown) return;
       shown = revision;
@@ -253,7 +253,7 @@ function useFollowed(rights: Rights): { app: App; ready: boolean } {
   return { app, ready: state.epoch > 0 };
 }
 
-/** One line on what is wrong. The page goes on by itself when it is over. */
+/** One line that says what is wrong. It disappears when the connection works again. */
 function ConnectionLine({ trouble }: { trouble: ApiError }) {
   return (
     <p class="trouble line" role="status">

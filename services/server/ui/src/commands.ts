@@ -34,7 +34,7 @@ export function mcp(kind: SearchKind, body: Record<string, unknown>): string {
 
 const FILTERS = ["thread_id", "source", "tags", "content_type", "metadata_filters", "start_date", "end_date"];
 
-/** The request as protobuf's JSON: filters are a message of their own, and values name their type. */
+/** The request as protobuf's JSON: filters are a separate message, and values name their type. */
 export function message(body: Record<string, unknown>): Record<string, unknown> {
   const outer: Record<string, unknown> = {};
   const filter: Record<string, unknown> = {};

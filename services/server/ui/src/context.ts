@@ -10,10 +10,10 @@ export interface App {
   rights: Rights;
   /** The owner's revision; grows when anything is stored, changed or deleted. */
   revision: number;
-  /** Grows when what is shown may be out of date: with the revision, and when the service answers again. */
+  /** Grows when the shown data may be out of date: with the revision, and when the service responds again. */
   fresh: number;
   trouble: ApiError | null;
-  /** Another number after a gap in the changes: what was listed before has to be listed again. */
+  /** Has a new value after a gap in the changes, when all lists must be loaded again. */
   epoch: number;
   /** Calls back with the changes from now on. */
   follow(listener: (changes: Change[]) => void): Feed;

@@ -15,7 +15,7 @@ export interface Pending {
 }
 
 const pending = new Map<string, Pending & { timer: ReturnType<typeof setTimeout> }>();
-// Deleted already, but perhaps still in a list that was loaded before.
+// Entries that are deleted, but may still be in a list that was loaded before.
 const gone = new Set<string>();
 const watchers = new Set<() => void>();
 const changed = () => watchers.forEach((watcher) => watcher());

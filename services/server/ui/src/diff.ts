@@ -32,7 +32,7 @@ export function lines(unified: string): Line[] {
   return all;
 }
 
-/** Rows of two columns. A run of removed lines stands beside the run of added lines that follows it. */
+/** Rows of two columns. Removed lines are beside the added lines that follow them. */
 export function sideBySide(all: Line[]): [Line | undefined, Line | undefined][] {
   const rows: [Line | undefined, Line | undefined][] = [];
   for (let at = 0; at < all.length; ) {

@@ -1,7 +1,8 @@
-// What happens in the service, as it happens: the stream of /v1/watch (docs/sync.md).
+// The changes in the service, as they are committed: the stream of /v1/watch (docs/sync.md).
 //
-// It continues with its last cursor after every cut, so nothing is lost and nothing comes twice. When the cursor no
-// longer holds, or is far behind, the stream starts at the present, and the views list again.
+// When the connection breaks, the stream continues with its last cursor, so no change is lost or comes twice. When the
+// cursor is no longer valid, or is far behind, the stream starts with new changes, and the views load their lists
+// again.
 
 import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
 import { asApiError } from "./hooks";
@@ -16,19 +17,19 @@ export interface Change {
   time: string;
   thread: string | undefined;
   version: number | undefined;
-  /** The entry as it is now. Absent when it is gone, and for an artifact. */
+  /** The entry as it is now. Absent when it is deleted, and for an artifact. */
   entry: Hit | undefined;
-  /** The title of an artifact, unless it is gone. */
+  /** The title of an artifact, unless it is deleted. */
   title: string | undefined;
 }
 
 export interface Listener {
-  /** Changes come from now on; what was listed before may lack some. At the start, and after a gap. */
+  /** Called at the start and after a gap: lists that were loaded before may lack some changes. */
   start(): void;
   changes(changes: Change[]): void;
-  /** The owner's revision: whatever is shown may be out of date. */
+  /** Called with the owner's new revision: the shown data may be out of date. */
   revision(revision: number): void;
-  /** Why nothing comes at the moment; null when all is well. */
+  /** Called with the reason why no changes arrive at the moment; null when they do. */
   trouble(error: ApiError | null): void;
 }
 
@@ -36,13 +37,13 @@ export interface Feed {
   close(): void;
 }
 
-/** How much of a text a list keeps. The memory of the tab must not grow with the texts that pass by. */
+/** How many characters of a text a list keeps, so that long texts do not fill the memory of the tab. */
 const KEPT_CHARACTERS = 1_000;
-/** Changes that come within this time are shown together. */
+/** Changes that arrive within this time are shown together. */
 const TOGETHER_MS = 60;
-/** More are shown at once, so that they do not pile up here. */
+/** When this many changes wait, they are shown at once, so that their number stays bounded. */
 const TOGETHER = 500;
-/** Beyond so many changes, to list again is less work than to catch up. */
+/** When more changes than this are missing, it is less work to load the lists again. */
 const FAR_BEHIND = 1_000;
 /** The service sends a frame at least every 15 s. */
 const SILENCE_MS = 35_000;
@@ -60,7 +61,7 @@ export function follow(listener: Listener): Feed {
   let failures = 0;
   let pending: Change[] = [];
   let flushing: ReturnType<typeof setTimeout> | undefined;
-  // Ends the present stream, or the present pause.
+  // Ends the current stream or pause.
   let interrupt = new AbortController();
   let interrupted: AbortController | undefined;
 
@@ -80,7 +81,7 @@ export function follow(listener: Listener): Feed {
     if (pending.length === 0) listener.revision(revision);
   }
 
-  /** Takes the frames of one stream until it ends. */
+  /** Processes the frames of one stream until it ends. */
   async function stream(attempt: AbortController): Promise<void> {
     const { signal } = attempt;
     if (cursor !== undefined) await stillNear(cursor, signal);
@@ -138,7 +139,7 @@ export function follow(listener: Listener): Feed {
     cursor = id ?? cursor;
   }
 
-  /** Forgets a cursor that does not hold any more, or is far behind. */
+  /** Drops a cursor that is no longer valid, or is far behind. */
   async function stillNear(from: string, signal: AbortSignal): Promise<void> {
     try {
       const now = await api.changesAfter(from, signal);
@@ -153,7 +154,7 @@ export function follow(listener: Listener): Feed {
     while (!closed.signal.aborted) {
       const attempt = new AbortController();
       interrupt = attempt;
-      // A hidden tab holds no stream: a browser has only six connections to a service. It catches up when it is shown.
+      // A hidden tab has no stream, because a browser opens only six connections to a service. It continues when shown.
       if (document.hidden) {
         await pause(Infinity, attempt.signal);
         continue;
@@ -161,7 +162,7 @@ export function follow(listener: Listener): Feed {
       try {
         await stream(attempt);
       } catch (error) {
-        // A stream that was cut or interrupted is no trouble yet: the next attempt tells.
+        // A broken connection is not reported yet. If the next attempt fails too, its error is.
         if (error instanceof ApiError) listener.trouble(error);
       }
       if (interrupted === attempt) continue;
@@ -172,7 +173,7 @@ export function follow(listener: Listener): Feed {
     }
   }
 
-  // A tab that is shown, or is online again, tries at once. A hidden one stops.
+  // A tab that is shown or online again connects at once. A hidden tab ends its stream.
   const changed = () => {
     interrupted = interrupt;
     interrupt.abort();

@@ -6,13 +6,13 @@ export interface Loaded<T> {
   value: T | undefined;
   error: ApiError | undefined;
   busy: boolean;
-  /** Loads again; meanwhile the present value stays. */
+  /** Loads again; meanwhile the current value stays. */
   reload(): void;
 }
 
 /**
- * Loads a value. Another `identity` is another thing: its old value goes at once. Another `freshness` only reloads, and
- * not before the present load has ended, so that a value arrives also while freshness never rests.
+ * Loads a value. When `identity` changes, the old value is dropped at once. When `freshness` changes, the value is
+ * loaded again after the current load has ended, so that a value arrives even if `freshness` changes all the time.
  */
 export function useLoad<T>(
   load: (signal: AbortSignal) => Promise<T>,

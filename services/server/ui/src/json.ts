@@ -8,7 +8,7 @@ export class Exact {
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Text without such numbers is the usual case, and is parsed without a call for each value. */
+/** Most texts have no such number. They are parsed faster, without a call for each value. */
 const MAY_NEED_CARE = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
 
 /** Parses a reply of the service. Numbers below a key `metadata` may be `Exact`; all others are numbers. */

@@ -1,4 +1,4 @@
-// A search as the page has it: kept in the URL, turned into a request and into commands to copy.
+// A search: read from and written to the URL, and converted to a request and to commands.
 
 import type { FtsMode, Operator, SearchKind } from "./api";
 import { to } from "./route";

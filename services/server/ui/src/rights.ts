@@ -14,7 +14,7 @@ export interface Rights {
 /** Fails with a 401 when the service wants a key, or another one. */
 export async function askRights(): Promise<Rights> {
   const all = { read: true, write: true, delete: true };
-  // Only without authentication do the statistics tell of the database's connections. Then everything is allowed,
+  // The statistics have metrics of the database's connections only without authentication. Then everything is allowed,
   // except to manage keys over TCP.
   let keyed = true;
   const threads = await allowed(api.statistics().then((statistics) => void (keyed = statistics.connection_metrics === null)));

@@ -1,4 +1,4 @@
-// Where one is in the page: the part of the URL after #, because only that works below every path of a proxy.
+// The current view: the part of the URL after #, because only that works below every path of a proxy.
 
 import { useEffect, useState } from "preact/hooks";
 

@@ -206,7 +206,7 @@ impl Drop for Slot {
 }
 
 /// A connection taken from the pool. If it is dropped without being given back or discarded, it is closed and the
-/// server is told to cancel its statement: a caller that stopped in the middle may have left a transaction open or a
+/// server is asked to cancel its statement: a caller that stopped in the middle may have left a transaction open or a
 /// statement running.
 pub(crate) struct Lease {
     conn: Option<Object<Connector>>,

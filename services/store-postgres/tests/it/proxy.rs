@@ -42,7 +42,7 @@ impl Shared {
         *self.mode.borrow() == mode
     }
 
-    /// Whether the proxy has this mode. If so, it becomes honest, so that the fault happens once.
+    /// Whether the proxy has this mode. If so, it forwards everything from now on, so that the fault happens once.
     fn once(&self, mode: Mode) -> bool {
         self.mode.send_if_modified(|now| {
             let is_now = *now == mode;

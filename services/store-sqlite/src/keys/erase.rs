@@ -63,12 +63,12 @@ struct Name {
     name: String,
 }
 
-/// Deletes the owner of this transaction. The tables to delete from are read from the database schema, so that no
-/// future table is forgotten.
+/// Deletes the owner of this transaction. The tables to delete from are read from the database schema, so that
+/// future tables are included.
 pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSummary>, Failure> {
     let owner = transaction.owner.owner;
     let summary = summaries(transaction.conn, Some(owner))?.pop();
-    // Removed one by one, because the in-memory index must be told about each of them.
+    // Removed one by one, because each of them must be removed from the in-memory index.
     let mut embedded = Fragment::new("SELECT DISTINCT row_id FROM chunks WHERE owner = ");
     embedded.bind(Bind::Int(owner));
     for Entry { row_id } in sql::query::<Entry>(transaction.conn, &embedded)? {

@@ -29,9 +29,9 @@ pub struct Row(pub Vec<Cell>);
 pub struct Slots {
     /// Integers, in the order of their columns.
     pub ints: [Option<i64>; 5],
-    /// Texts, likewise.
+    /// Texts, in the order of their columns.
     pub texts: [Option<String>; 6],
-    /// Bytes, likewise.
+    /// Bytes, in the order of their columns.
     pub bytes: [Option<Vec<u8>>; 2],
 }
 

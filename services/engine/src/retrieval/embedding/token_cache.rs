@@ -17,7 +17,7 @@ pub(crate) struct TextKey([u64; 2]);
 
 /// The token vectors of texts. The texts that were used last are kept.
 ///
-/// A text is found by what it says, not by its entry, so a changed text is never confused with what it was before.
+/// The key is a hash of the text, not an entry's id, so a changed text never gets the token vectors of the old one.
 #[derive(Debug)]
 pub(crate) struct TokenCache {
     max_bytes: usize,
@@ -127,7 +127,7 @@ mod tests {
             keys.map(|key| cache.get(key).is_some()),
             [true, false, true, true]
         );
-        // One that is twice as large takes the place of two.
+        // A text that is twice as large replaces two.
         cache.insert(cache.key("long"), codes(200));
         assert_eq!(
             keys.map(|key| cache.get(key).is_some()),

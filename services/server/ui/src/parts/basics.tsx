@@ -81,7 +81,7 @@ export function Button(given: ButtonProps) {
   );
 }
 
-/** Puts a text on the clipboard, and says that it did. */
+/** Copies a text to the clipboard, and confirms it. */
 export function Copy({ text, label = "Copy", bare = false }: { text: string; label?: string; bare?: boolean }) {
   const [done, setDone] = useState(false);
   useEffect(() => {
@@ -136,7 +136,7 @@ export function Code({ text, name, children }: { text: string; name: string; chi
   );
 }
 
-/** One line about something that failed, with what can be done. */
+/** One line about a failed call, and what the user can do. */
 export function Trouble({ error, again }: { error: ApiError; again?: () => void }) {
   return (
     <p class="trouble" role="alert">
@@ -171,7 +171,7 @@ export function Waiting({ rows = 4 }: { rows?: number }) {
   );
 }
 
-/** A bar from 0 to 1. Its value stands beside it in words, so it says nothing to a screen reader. */
+/** A bar from 0 to 1. It is hidden from screen readers, because its value is beside it as text. */
 export function Bar({ value, tone = "accent" }: { value: number; tone?: string }) {
   const share = Number.isFinite(value) ? Math.min(Math.max(value, 0), 1) : 0;
   return (
@@ -189,7 +189,7 @@ interface Choice<T extends string> {
   disabled?: boolean;
 }
 
-/** One of a few, all of them visible. */
+/** A choice of one among a few visible options. */
 export function Choices<T extends string>({
   name,
   label,
@@ -243,7 +243,7 @@ export function Field({ label, hint, children }: FieldProps) {
 
 export const inputValue = (event: { currentTarget: { value: string } }): string => event.currentTarget.value;
 
-/** Calls back when it comes into view, for lists that load on. */
+/** Calls back when it becomes visible, for lists that then load more. */
 export function Sentinel({ onSeen }: { onSeen: () => void }) {
   const place = useRef<HTMLDivElement>(null);
   const seen = useRef(onSeen);

@@ -135,7 +135,7 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
   );
 }
 
-/** A draft as text: tags and metadata only where one edited them, because only then are they saved. */
+/** A draft as text. It has tags and metadata only if they were edited, because only then are they saved. */
 function whole(shown: Draft, mine: Draft, old: Draft): string {
   const parts = [shown.text];
   if (mine.tags !== old.tags) parts.push(`Tags: ${shown.tags}`);
@@ -143,7 +143,7 @@ function whole(shown: Draft, mine: Draft, old: Draft): string {
   return parts.join("\n\n");
 }
 
-/** The body of the update: only what was edited. Metadata goes as it was typed, so that no number changes. */
+/** The body of the update: only edited fields. Metadata is sent as it was typed, so that no number changes. */
 function changes(base: Entry, draft: Draft): string | ApiError {
   const old = draftOf(base);
   const fields: string[] = [];

@@ -13,18 +13,18 @@ import { to } from "../route";
 import { Button, Copy, Icon, Time, Trouble } from "./basics";
 import { Editor } from "./editor";
 
-/** How much of a text is shown before one asks for the rest. */
+/** How many characters of a text are shown until the user opens the rest. */
 const SHOWN_CHARACTERS = 4_000;
 const BLOCK_CHARACTERS = 8_000;
 
 interface Props {
   entry: Hit | Entry;
-  /** The text with what was found marked, in place of the beginning. */
+  /** The matching part of the text with marked hits. It replaces the beginning. */
   snippet?: ComponentChildren;
   showThread?: boolean;
-  /** In a list to skim, with five lines of the text: how many characters they have, about. */
+  /** In a short list: the approximate number of characters in the five lines that are shown. */
   brief?: number;
-  /** A word about what just happened to it. */
+  /** A word about the last change of the entry. */
   mark?: string | undefined;
   highlighted?: boolean;
   /** Called after an edit. */
@@ -38,7 +38,7 @@ export function EntryView({ entry: given, snippet, showThread = false, brief, ma
   const [open, setOpen] = useState(false);
   const [editing, setEditing] = useState<Entry>();
   const [error, setError] = useState<ApiError>();
-  // What was loaded here is shown until the list has something newer.
+  // The entry that was loaded here is shown until the list has a newer version.
   const entry: Hit | Entry = whole !== undefined && whole.version >= given.version ? whole : given;
   const cut = "is_text_content_truncated" in entry && entry.is_text_content_truncated === true;
   const isClamped = !open && brief !== undefined && (entry.text_content.length > brief || entry.text_content.split("\n", 6).length > 5);
@@ -195,10 +195,10 @@ export function Tags({ tags }: { tags: string[] }) {
   );
 }
 
-/** A longer value does not stand in the row. */
+/** Longest value that is shown in the row, in characters. */
 const MAX_PLAIN = 120;
 
-/** A few plain values stand in a row; anything deeper opens as JSON. */
+/** A few plain values are shown in a row; deeper values can be opened as JSON. */
 export function Metadata({ of }: { of: Record<string, unknown> | null | undefined }) {
   const fields = Object.entries(of ?? {});
   if (fields.length === 0) return null;
@@ -229,7 +229,7 @@ export function Metadata({ of }: { of: Record<string, unknown> | null | undefine
   );
 }
 
-/** Nothing of an image is loaded until one asks for it. */
+/** An image is loaded only when the user asks for it. */
 function Images({ id }: { id: number }) {
   const [images, setImages] = useState<Image[]>();
   const [error, setError] = useState<ApiError>();
@@ -264,7 +264,7 @@ function OneImage({ image, name }: { image: Image; name: string }) {
   const type = image.mime_type ?? "image/png";
   const size = Math.floor((image.data.replace(/=+$/, "").length * 3) / 4);
   useEffect(() => {
-    // Only as an image: nothing in it can run there, not even in an SVG.
+    // As an image no content can run as a script, not even in an SVG.
     const made = URL.createObjectURL(new Blob([decoded(image.data)], { type: /^image\//.test(type) ? type : "image/png" }));
     setUrl(made);
     return () => URL.revokeObjectURL(made);

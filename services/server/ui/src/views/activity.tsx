@@ -1,4 +1,4 @@
-// What is stored, changed and deleted, as it happens.
+// Stored, changed and deleted entries, as it happens.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -11,7 +11,7 @@ import { Button, Choices, Empty, Head, Icon, inputValue, Time, Trouble, Waiting 
 import { EntryView } from "../parts/entry";
 import { replace, type Route, to } from "../route";
 
-/** How many entries the list begins with, and how many it keeps: the memory of the tab must not grow with the hours. */
+/** How many entries the list begins with, and how many it keeps. The memory of the tab must stay bounded. */
 const NEWEST = 50;
 const KEPT = 200;
 
@@ -19,7 +19,7 @@ type Source = "all" | "user" | "agent";
 
 interface Row {
   key: string;
-  /** Where it stands: the time of the entry, or of a change of something that was not in the list. */
+  /** Its position: the time of the entry, or of the change if the entry was not in the list. */
   at: number;
   entry?: Hit | undefined;
   change?: Change;
@@ -35,7 +35,7 @@ interface Missed {
 
 interface Shown {
   rows: Row[];
-  /** What will be shown after the pause; the same as `rows` without one. */
+  /** The rows that will be shown after the pause; the same as `rows` without a pause. */
   latest: Row[];
   missed: Missed;
 }
@@ -45,14 +45,14 @@ const MARKS = { created: "new", updated: "changed", restored: "changed", deleted
 
 const rowOf = (entry: Hit): Row => ({ key: `context ${entry.id}`, at: Date.parse(entry.created_at), entry });
 
-/** The rows after the changes. What is listed is marked in its place; anything else comes on top. */
+/** The rows after the changes. A listed entry is marked in its place; other changes come on top. */
 function apply(rows: Row[], changes: Change[]): Row[] {
   const list = new Map(rows.map((row) => [row.key, row]));
   for (const change of changes) {
     const key = `${change.entity} ${change.id}`;
     const old = list.get(key);
     const entry = change.entry ?? old?.entry;
-    // What is gone again by now has no body. Its deletion follows.
+    // A change without a body concerns an entry that is deleted by now. The change of its deletion follows.
     if (change.entity === "context" && entry === undefined && change.operation !== "deleted") continue;
     const at = entry && change.operation === "created" ? Date.parse(entry.created_at) : Date.parse(change.time);
     list.set(key, { key, at: old && change.entity === "context" ? old.at : at, entry, change });
@@ -82,7 +82,7 @@ export function Activity({ route }: { route: Route }) {
     const stop = new AbortController();
     let listed = false;
     let early: Change[] = [];
-    // A deleted entry has no source any more. It concerns this list if it is in it.
+    // A deleted entry has no source. It concerns this list if the list has it.
     const concerns = (change: Change, rows: Row[]) => {
       if (thread === "" && source === "all") return true;
       if (change.entity !== "context" || (thread !== "" && change.thread !== thread)) return false;
@@ -201,7 +201,7 @@ export function Activity({ route }: { route: Route }) {
   );
 }
 
-/** What was missed, in words. */
+/** The missed changes, in words. */
 function told({ created, changed, deleted, more }: Missed): string {
   const parts = [created > 0 && `${count(created)} new`, changed > 0 && `${count(changed)} changed`, deleted > 0 && `${count(deleted)} deleted`].filter(Boolean);
   if (more) parts.push("more that were not counted");
@@ -219,7 +219,7 @@ function useThreads(chosen: string, rows: Row[] | undefined): string[] {
   }, [chosen, rows, listed.value]);
 }
 
-/** A change of an artifact, or of an entry of which nothing is left. */
+/** A change of an artifact or of a deleted entry. */
 function Line({ change: { entity, id, operation, time, thread, title, version } }: { change: Change }) {
   const name = entity === "artifact" ? (title ?? "An artifact") : `Entry ${id}`;
   return (

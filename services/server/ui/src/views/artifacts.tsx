@@ -1,4 +1,4 @@
-// The artifacts: each with its versions, what changed between them, and a way back.
+// The artifacts: each with its versions, the differences between them, and a button to restore one.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -78,7 +78,7 @@ function List({ opened }: { opened: string | undefined }) {
   );
 }
 
-/** The text after one has stopped typing. */
+/** The text after the user has stopped typing. */
 function useSettled(text: string): string {
   const [settled, setSettled] = useState(text);
   useEffect(() => {

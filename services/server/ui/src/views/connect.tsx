@@ -11,14 +11,14 @@ import { Button, Choices, Code, Field, Head, inputValue, Trouble } from "../part
 interface Client {
   id: string;
   name: string;
-  /** Where the text goes. */
+  /** The file or place into which the text is copied. */
   place: (given: Given) => string;
   text: (given: Given) => string;
 }
 
 interface Given {
   url: string;
-  /** The key, or what stands for it; undefined when the service needs none. */
+  /** The key or its placeholder; undefined when the service needs none. */
   key: string | undefined;
   program: string;
 }

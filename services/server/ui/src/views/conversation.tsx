@@ -1,4 +1,4 @@
-// One thread as a conversation. A window of its entries is on the page; it moves as one scrolls.
+// One thread as a conversation. The page has only a part of its entries, which moves while the user scrolls.
 
 import { Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -20,7 +20,7 @@ interface Props {
   thread: string;
   /** Begins with the entries up to this time; without it, with the newest. */
   until: string | undefined;
-  /** The entry to which the link leads. */
+  /** The id of the linked entry. */
   at: number;
   back: boolean;
 }
@@ -40,7 +40,7 @@ export function Conversation({ thread, until, at, back }: Props) {
   const list = useRef<HTMLDivElement>(null);
   const atEnd = useRef(false);
   const hold = useHeldPlace(list, part);
-  // The part as it will be drawn, because pages follow each other faster than they are drawn.
+  // The newest part, because pages may arrive faster than they are rendered.
   const now = useRef<Part | undefined>(undefined);
   const change = (next: Part) => {
     now.current = next;
@@ -48,7 +48,8 @@ export function Conversation({ thread, until, at, back }: Props) {
   };
   const queue = useRef(Promise.resolve());
 
-  // From the place of the link, and again after a gap in the changes. Changes that come meanwhile are in neither.
+  // Loads the thread around the link, and again after a gap in the changes. Changes that arrive before the entries are
+  // applied afterwards.
   useEffect(() => {
     const stop = new AbortController();
     let early: Change[] = [];
@@ -78,7 +79,7 @@ export function Conversation({ thread, until, at, back }: Props) {
     if (error && app.trouble === null) setAgain((n) => n + 1);
   }, [app.trouble]);
 
-  /** Puts a page before or behind the window, and takes as many entries away at its other end. */
+  /** Adds a page before or after the part, and removes as many entries at its other end. */
   const extend = (direction: "earlier" | "later") => {
     queue.current = queue.current.then(async () => {
       const from = now.current;
@@ -119,7 +120,7 @@ export function Conversation({ thread, until, at, back }: Props) {
     if (chosen) chosen.scrollIntoView({ block: "center" });
     else list.current?.querySelector("article:last-of-type")?.scrollIntoView({ block: "end" });
   }, [first]);
-  // A new entry is followed by one who reads the end.
+  // When the user is at the end, the page scrolls to a new entry.
   useLayoutEffect(() => {
     if (atEnd.current && part && !part.later) scrollTo({ top: document.documentElement.scrollHeight });
   }, [part?.entries.at(-1)?.id]);
@@ -203,8 +204,8 @@ async function upTo(thread: string, until: string | undefined, wanted: number, s
 }
 
 /**
- * The part after the changes. A new entry is added where the end of the thread is on the page. Once the page is full, it
- * pushes out the oldest one only for a reader who is at the end.
+ * The part after the changes. A new entry is added if the end of the thread is on the page. When the page is full, the
+ * oldest entry is removed, but only if the user is at the end.
  */
 function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   const list = new Map(part.entries.map((entry) => [entry.id, entry]));
@@ -221,7 +222,7 @@ function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
   return { entries: entries.slice(-KEPT), earlier: part.earlier || entries.length > KEPT, later };
 }
 
-/** Keeps what is read in its place while entries come before it. Returns what to call before they come. */
+/** Keeps the visible entries in place while entries are added before them. Returns the function to call before that. */
 function useHeldPlace(list: { current: HTMLDivElement | null }, part: unknown): () => void {
   const held = useRef<{ element: Element; top: number } | undefined>(undefined);
   useLayoutEffect(() => {

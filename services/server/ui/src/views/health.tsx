@@ -1,4 +1,4 @@
-// How the service is: what it holds, which features work, how long operations take.
+// The state of the service: its data, which features work, how long operations take.
 
 import type { ComponentChildren } from "preact";
 
@@ -146,9 +146,9 @@ function Split({ parts }: { parts: [tone: string, value: number, label: string][
 interface Feature {
   name: string;
   on: boolean;
-  /** What it uses, or why it is off. */
+  /** What the feature uses, or why it is off. */
   told: string;
-  /** What turns it on. */
+  /** How to turn the feature on. */
   how: string;
 }
 

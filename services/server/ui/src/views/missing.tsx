@@ -1,4 +1,4 @@
-// Why an entry is not among the results: the same search, asked about this one entry.
+// Why an entry is not among the results: the same search, limited to this one entry.
 
 import { useState } from "preact/hooks";
 
@@ -40,7 +40,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
       setFindings({ id, list });
     });
   const number = /^\s*#?(\d+)\s*$/.exec(wanted)?.[1];
-  // By its words, one chooses it among the best that have them.
+  // If words were given, the user chooses among the best entries for them.
   const choose = () => attempt(async () => setCandidates((await api.search("hybrid", { query: wanted, limit: CANDIDATES })).results));
   return (
     <details class="more missing">
@@ -97,7 +97,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
   );
 }
 
-/** Asks the service again, about entries of one thread and one moment: in effect, about this entry alone. */
+/** Searches again among the entries of one thread and one time, which is usually this entry alone. */
 async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]> {
   const place = hits.findIndex((hit) => hit.id === id);
   if (place >= 0) return [[true, `It is result ${place + 1} on this page.`]];
@@ -113,7 +113,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
     (await api.search(kind, { ...body, limit: 100 })).results.find((hit) => hit.id === id);
 
   const list: Finding[] = [];
-  // Each filter alone. Thread and dates are compared here, because the search needs them to find this entry.
+  // Each filter is tried alone. Thread and dates are compared here, because the search needs them to find this entry.
   const given = filters(query);
   if (query.thread !== "" && query.thread !== entry.thread_id) list.push([false, `The filter on the thread excludes it: it is in “${entry.thread_id}”.`]);
   const { thread_id: _thread, start_date: from, end_date: until, ...others } = given;

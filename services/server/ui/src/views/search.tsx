@@ -226,7 +226,7 @@ interface Reason {
   told: string;
 }
 
-/** Why a result was found: what each search says about it. */
+/** Why a result was found: its score in each search. */
 export function reasons(hit: Hit, all: Hit[]): Reason[] {
   const scores = hit.scores as Record<string, number | null | undefined> | null | undefined;
   if (!scores) return [];
@@ -238,7 +238,7 @@ export function reasons(hit: Hit, all: Hit[]): Reason[] {
     list.push({ label: "Words", share: words / best, told: `${words.toFixed(2)}${ranked(wordsRank)}` });
   }
   if (typeof distance === "number") {
-    // The vectors have length 1, so the distance tells the cosine.
+    // The vectors have length 1, so the cosine follows from the distance.
     list.push({ label: "Meaning", share: 1 - (distance * distance) / 2, told: `distance ${distance.toFixed(2)}${ranked(meaningRank)}` });
   }
   if (typeof rerank === "number") list.push({ label: "Reranker", share: rerank, told: rerank.toFixed(2) });
@@ -283,7 +283,7 @@ interface FiltersProps {
 }
 
 function Filters({ query, change, threads, known }: FiltersProps) {
-  // What was ever found here is offered, also while a new filter finds less.
+  // Keys, values and tags of all results so far are offered, also while a new filter finds less.
   const seen = useRef({ keys: new Map<string, Set<string>>(), tags: new Set<string>() }).current;
   for (const { metadata, tags } of known) {
     tags.forEach((tag) => seen.tags.add(tag));
@@ -368,7 +368,7 @@ function Filters({ query, change, threads, known }: FiltersProps) {
 
 const OFFERED = 50;
 
-/** Notes the paths of an object that a condition can name, and their values. */
+/** Collects the paths of an object that a condition can name, and their values. */
 function collect(value: Record<string, unknown> | null | undefined, prefix: string, into: Map<string, Set<string>>): void {
   for (const [key, inner] of Object.entries(value ?? {})) {
     if (!/^[\w-]{1,64}$/.test(key) || into.size > 500) continue;

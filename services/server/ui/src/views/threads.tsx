@@ -1,4 +1,4 @@
-// The threads, and beside them the one that is open.
+// The threads, and beside them the open thread.
 
 import { useMemo, useState } from "preact/hooks";
 

@@ -1,0 +1,79 @@
+//! Why a command failed, and the exit code that says so.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use context_model::{Error, Reason};
+
+use super::inert::one_line;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or the input cannot be used. Exit code 2.
+    Usage(String),
+    /// The service refused, or gave no answer. Exit code 3 if it gave none, else 1.
+    Service(Error),
+    /// The service did what it was asked, but not for everything that was named. Exit code 1.
+    Incomplete(String),
+    /// The reply cannot be written. Exit code 1.
+    Output(io::Error),
+    /// The reader of stdout, such as `head`, wants no more. Exit code 0.
+    Closed,
+}
+
+impl Failure {
+    /// Whether the service gave no answer.
+    #[must_use]
+    pub fn is_no_answer(&self) -> bool {
+        match self {
+            Self::Service(error) => matches!(
+                error.reason,
+                Reason::StoreUnavailable | Reason::ShuttingDown | Reason::DeadlineExceeded
+            ),
+            Self::Usage(_) | Self::Incomplete(_) | Self::Output(_) | Self::Closed => false,
+        }
+    }
+
+    /// The exit code of the process.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Closed => ExitCode::SUCCESS,
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Service(_) if self.is_no_answer() => ExitCode::from(3),
+            Self::Service(_) | Self::Incomplete(_) | Self::Output(_) => ExitCode::FAILURE,
+        }
+    }
+
+    /// Writes the sentence to stderr.
+    pub fn report(&self) {
+        match self {
+            Self::Usage(sentence) | Self::Incomplete(sentence) => note(sentence),
+            Self::Service(error) => note(&error.message),
+            Self::Output(error) => note(&format!("stdout cannot be written: {error}")),
+            Self::Closed => {}
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::Closed
+        } else {
+            Self::Output(error)
+        }
+    }
+}
+
+/// Writes a line to stderr. Nothing is done about a stderr that cannot be written.
+pub fn note(sentence: &str) {
+    let _ = writeln!(io::stderr(), "context-gateway: {}", one_line(sentence));
+}

@@ -1,0 +1,151 @@
+//! What a person or a script gives: texts, metadata, and the answer to a question.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+
+use context_model::JsonObject;
+use serde_json::Value;
+
+use super::failure::Failure;
+use super::inert::one_line;
+
+/// One metadata field on the command line: `key=text` or `key:=json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    key: String,
+    value: Value,
+}
+
+/// Reads `key=text` or `key:=json`.
+///
+/// # Errors
+/// A sentence that names the two forms.
+pub fn field(given: &str) -> Result<Field, String> {
+    const FORMS: &str =
+        "write key=text, or key:=JSON for a number, true, false, a list or an object";
+    let (key, text) = given.split_once('=').ok_or(FORMS)?;
+    let (key, value) = match key.strip_suffix(':') {
+        Some(key) => {
+            let value = serde_json::from_str(text)
+                .map_err(|error| format!("`{text}` is not JSON ({error}); {FORMS}"))?;
+            (key, value)
+        }
+        None => (key, Value::from(text)),
+    };
+    if key.is_empty() {
+        return Err(FORMS.to_owned());
+    }
+    Ok(Field {
+        key: key.to_owned(),
+        value,
+    })
+}
+
+/// The fields as an object; null if there are none.
+#[must_use]
+pub fn object(fields: Vec<Field>) -> Value {
+    if fields.is_empty() {
+        return Value::Null;
+    }
+    let members = fields.into_iter().map(|Field { key, value }| (key, value));
+    Value::Object(JsonObject::from_iter(members))
+}
+
+/// The list; null if it is empty.
+#[must_use]
+pub fn list(items: Vec<String>) -> Value {
+    if items.is_empty() {
+        Value::Null
+    } else {
+        items.into()
+    }
+}
+
+/// The text of an argument, or of stdin if it is `-` or absent. The line end that closes the text of stdin is dropped,
+/// because `echo` adds it.
+///
+/// # Errors
+/// There is no text on stdin, or it is not UTF-8.
+pub fn text(given: Option<String>, most: usize) -> Result<String, Failure> {
+    match given {
+        Some(text) if text != "-" => Ok(text),
+        None if io::stdin().is_terminal() => Err(Failure::Usage(
+            "there is no text: give it as an argument, or through a pipe".to_owned(),
+        )),
+        _ => {
+            let mut text = read(io::stdin(), "stdin", most)?;
+            if text.ends_with('\n') {
+                text.pop();
+                if text.ends_with('\r') {
+                    text.pop();
+                }
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// The text of a file, exactly, or of stdin if the name is `-`.
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub fn file(name: &str, most: usize) -> Result<String, Failure> {
+    if name == "-" {
+        return read(io::stdin(), "stdin", most);
+    }
+    let file = std::fs::File::open(name)
+        .map_err(|error| Failure::Usage(format!("{name} cannot be read: {error}")))?;
+    read(file, name, most)
+}
+
+fn read(from: impl io::Read, name: &str, most: usize) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    from.take(most as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::Usage(format!("{name} cannot be read: {error}")))?;
+    if bytes.len() > most {
+        return Err(Failure::Usage(format!(
+            "{name} has more than {most} bytes, the largest request"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::Usage(format!("{name} is not UTF-8 text")))
+}
+
+/// Asks the person before something is deleted.
+///
+/// # Errors
+/// The person did not say yes, or there is no terminal to ask on.
+pub fn confirm(question: &str) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::Usage(
+            "there is no terminal to ask whether to delete; pass --yes".to_owned(),
+        ));
+    }
+    let question = one_line(question);
+    let _ = write!(io::stderr(), "{question} This cannot be undone. [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::Incomplete("nothing was deleted".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_text_unless_it_is_marked_as_json() {
+        let fields = ["a=5", "b:=5", "c=x=y", "d:=[true]", "e=", "f.g:=null"];
+        let fields = fields.map(|given| field(given).unwrap());
+        assert_eq!(
+            object(fields.into()),
+            json!({"a": "5", "b": 5, "c": "x=y", "d": [true], "e": "", "f.g": null})
+        );
+        for wrong in ["a", "=5", ":=5", "a:=x"] {
+            assert!(field(wrong).is_err(), "{wrong}");
+        }
+    }
+}

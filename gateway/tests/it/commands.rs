@@ -1,0 +1,598 @@
+//! The commands for people and scripts, over a real service, and over a fake one where only the request matters.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use context_test_support::{Home, Sweep, services_of};
+use serde_json::{Value, json};
+
+use crate::fake::{Behaviour, Fake};
+
+const GATEWAY: &str = env!("CARGO_BIN_EXE_context-gateway");
+/// Runs its arguments on a terminal.
+const ON_A_TERMINAL: &str =
+    "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    fn text(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        &self.stdout
+    }
+
+    /// The sentence on stderr.
+    fn sentence(&self) -> &str {
+        assert_eq!(
+            (self.stdout.as_str(), self.stderr.lines().count()),
+            ("", 1),
+            "{}",
+            self.stderr
+        );
+        &self.stderr
+    }
+}
+
+fn run_command(mut command: Command, input: &str) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that takes no input may end before it is written.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    Ran {
+        code: status.code(),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+fn gateway(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = home.command_at(Path::new(GATEWAY));
+    command.args(arguments);
+    command
+}
+
+fn run(home: &Home, arguments: &[&str]) -> Ran {
+    run_command(gateway(home, arguments), "")
+}
+
+fn pipe(home: &Home, arguments: &[&str], input: &str) -> Ran {
+    run_command(gateway(home, arguments), input)
+}
+
+fn on_a_terminal(home: &Home, arguments: &[&str], input: &str, settings: &[(&str, &str)]) -> Ran {
+    let mut command = home.command_at(Path::new("python3"));
+    command
+        .args(["-c", ON_A_TERMINAL, GATEWAY])
+        .args(arguments)
+        .env("TERM", "xterm")
+        .envs(settings.iter().copied());
+    run_command(command, input)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_piped_in_is_found_shown_and_listed() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let stored = pipe(
+        &home,
+        &[
+            "add",
+            "-t",
+            "billing",
+            "--tag",
+            "Decision",
+            "-m",
+            "area=db",
+            "-m",
+            "priority:=5",
+        ],
+        "We chose PostgreSQL\nfor the billing service.\n",
+    );
+    assert_eq!(stored.text(), "stored entry 1 in thread billing\n");
+    let again = pipe(
+        &home,
+        &["add", "-", "--thread", "billing", "--json"],
+        "We chose PostgreSQL\nfor the billing service.",
+    );
+    assert_eq!(again.json()["context_id"], 1, "{}", again.stdout);
+    let mut by_variable = gateway(&home, &["add", "the second", "--source", "agent", "--json"]);
+    by_variable.env("CONTEXT_THREAD", "notes");
+    assert_eq!(run_command(by_variable, "").json()["thread_id"], "notes");
+
+    let found = run(&home, &["search", "which", "postgresql", "database?"]);
+    let lines: Vec<&str> = found.text().lines().collect();
+    assert!(lines[0].starts_with("ID"), "{lines:?}");
+    assert!(
+        lines[1].starts_with(" 1") && lines[1].contains("billing"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].ends_with("We chose PostgreSQL for the billing service."),
+        "{lines:?}"
+    );
+    let found = pipe(&home, &["search", "-", "--json"], "postgresql").json();
+    assert_eq!(found["results"][0]["id"], 1, "{found}");
+    let none = run(&home, &["search", "postgresql", "--thread", "nowhere"]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
+    assert!(none.stderr.ends_with("no entry\n"), "{}", none.stderr);
+
+    let shown = run(&home, &["show", "2", "1"]);
+    let expected = [
+        "entry 2  thread notes  agent",
+        "\n\nthe second\n\nentry 1  thread billing  user",
+        "\ntags: decision\nmetadata: {\"area\":\"db\",\"priority\":5}\n\nWe chose PostgreSQL\nfor the billing service.\n",
+    ];
+    for part in expected {
+        assert!(shown.text().contains(part), "{part}: {}", shown.stdout);
+    }
+    assert_eq!(
+        run(&home, &["show", "1", "--text"]).text(),
+        "We chose PostgreSQL\nfor the billing service."
+    );
+    let listed = |arguments: &[&str]| {
+        let mut all = vec!["list", "--json"];
+        all.extend(arguments);
+        let reply = run(&home, &all).json();
+        let ids = reply["results"].as_array().unwrap().iter();
+        ids.map(|entry| entry["id"].as_i64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&[]), [2, 1]);
+    assert_eq!(listed(&["-n", "1", "--offset", "1"]), [1]);
+    assert_eq!(listed(&["-m", "priority:=5", "-m", "area=db"]), [1]);
+    assert_eq!(listed(&["-m", "priority=5"]), [0; 0], "text is no number");
+    assert_eq!(listed(&["--tag", "decision", "--source", "user"]), [1]);
+    assert_eq!(listed(&["--since", "2999-01-01"]), [0; 0]);
+    assert!(run(&home, &["list"]).text().contains("decision"));
+    let threads = run(&home, &["threads"]);
+    assert_eq!(threads.text().lines().count(), 3, "{}", threads.stdout);
+    assert!(threads.stdout.contains("notes") && threads.stdout.contains("billing"));
+
+    let status = run(&home, &["status"]);
+    assert!(
+        status
+            .text()
+            .contains("entries   2 (1 of users, 1 of agents), 0 images\n"),
+        "{}",
+        status.stdout
+    );
+    assert_eq!(run(&home, &["status", "--json"]).json()["total_entries"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_is_changed_unless_it_changed_meanwhile_and_deleted_with_yes() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let _ = run(&home, &["add", "one", "-t", "t", "-m", "a=1", "-m", "b=2"]).text();
+    let edited = pipe(
+        &home,
+        &[
+            "edit",
+            "1",
+            "--text",
+            "-",
+            "-m",
+            "c:=true",
+            "--unset",
+            "a",
+            "--tag",
+            "x",
+            "--expected-version",
+            "1",
+        ],
+        "new\n",
+    );
+    assert_eq!(edited.text(), "entry 1 is now at version 2\n");
+    let entry = run(&home, &["show", "1", "--json"]).json()["result"][0].clone();
+    assert_eq!(
+        (&entry["text_content"], &entry["metadata"], &entry["tags"]),
+        (&json!("new"), &json!({"b": "2", "c": true}), &json!(["x"]))
+    );
+    let late = run(
+        &home,
+        &["edit", "1", "--no-tags", "--expected-version", "1"],
+    );
+    assert_eq!(late.code, Some(1));
+    assert!(
+        late.sentence().contains("is at version 2, not 1"),
+        "{}",
+        late.stderr
+    );
+    assert_eq!(
+        run(&home, &["edit", "1", "--no-tags", "--json"]).json()["version"],
+        3
+    );
+
+    let unasked = run(&home, &["delete", "1"]);
+    assert_eq!(unasked.code, Some(2));
+    assert!(unasked.sentence().contains("--yes"), "{}", unasked.stderr);
+    let declined = on_a_terminal(&home, &["delete", "1"], "n\n", &[]);
+    assert_eq!(declined.code, Some(1), "{}", declined.stdout);
+    assert!(
+        declined.stdout.contains("Delete entry 1?"),
+        "{}",
+        declined.stdout
+    );
+    assert!(declined.stdout.contains("nothing was deleted"));
+    assert_eq!(run(&home, &["show", "1"]).code, Some(0));
+    let agreed = on_a_terminal(&home, &["delete", "1"], "y\n", &[]);
+    assert_eq!(agreed.code, Some(0), "{}", agreed.stdout);
+    assert_eq!(run(&home, &["show", "1"]).code, Some(1));
+    let partly = {
+        let _ = run(&home, &["add", "two", "-t", "t"]).text();
+        run(&home, &["delete", "2", "99", "--yes"])
+    };
+    assert_eq!(
+        (partly.code, partly.stdout.as_str()),
+        (Some(1), "deleted 1 entry\n")
+    );
+    assert!(partly.stderr.contains("1 of 2 ids"), "{}", partly.stderr);
+    let _ = run(&home, &["add", "three", "-t", "t"]).text();
+    assert_eq!(
+        run(&home, &["delete", "--thread", "t", "-y", "--json"]).json()["deleted_count"],
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_text_cannot_drive_the_terminal() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let hostile = "needle \u{1b}]0;owned\u{7}\u{1b}[2J\r\u{9b}31m\u{202e}";
+    let thread = "t\u{1b}[31m";
+    let added = run(
+        &home,
+        &[
+            "add",
+            hostile,
+            "-t",
+            thread,
+            "--tag",
+            "\u{1b}[5m",
+            "-m",
+            "k=\u{9b}5m",
+        ],
+    );
+    let created = pipe(
+        &home,
+        &["artifact", "save", "-", "--title", "T\u{1b}[31m", "--json"],
+        hostile,
+    );
+    let artifact = created.json()["id"].as_str().unwrap().to_owned();
+    let is_active = |c: char| (c.is_control() && c != '\n' && c != '\r') || c == '\u{202e}';
+    assert!(!added.text().contains(is_active), "{:?}", added.stdout);
+    let artifact: &str = &artifact;
+    for arguments in [
+        &["show", "1"] as &[&str],
+        &["show", "1", "--text"],
+        &["show", "1", "--json"],
+        &["list"],
+        &["list", "--json"],
+        &["search", "needle"],
+        &["threads"],
+        &["changes"],
+        &["changes", "--json"],
+        &["artifact", "list"],
+        &["artifact", "show", artifact],
+        &["artifact", "show", artifact, "--content"],
+    ] {
+        let shown = on_a_terminal(&home, arguments, "", &[("NO_COLOR", "1")]);
+        assert_eq!(shown.code, Some(0), "{arguments:?}: {}", shown.stdout);
+        assert!(
+            !shown.stdout.contains(is_active),
+            "{arguments:?}: {:?}",
+            shown.stdout
+        );
+        // The terminal ends lines with CR LF.
+        let lines = shown.stdout.replace("\r\n", "\n");
+        assert!(!lines.contains('\r'), "{arguments:?}: {lines:?}");
+    }
+    // A pipe gets it as it is stored.
+    assert_eq!(run(&home, &["show", "1", "--text"]).text(), hostile);
+    assert_eq!(
+        run(&home, &["artifact", "show", artifact, "--content"]).text(),
+        hostile
+    );
+    let entry = run(&home, &["show", "1", "--json"]).json();
+    assert_eq!(entry["result"][0]["text_content"], hostile);
+    // An error repeats what was given.
+    let refused = run(&home, &["add", "x", "-t", "t", "--source", "\u{1b}[2J"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(!refused.stderr.contains('\u{1b}'), "{:?}", refused.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_are_for_terminals_that_want_them() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let _ = run(&home, &["add", "text", "-t", "t"]).text();
+    let bold = "\u{1b}[1m";
+    assert!(
+        on_a_terminal(&home, &["list"], "", &[])
+            .text()
+            .contains(bold)
+    );
+    for settings in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let plain = on_a_terminal(&home, &["list"], "", &[settings]);
+        assert!(!plain.text().contains('\u{1b}'), "{settings:?}");
+    }
+    assert!(!run(&home, &["list"]).text().contains('\u{1b}'));
+    assert!(
+        !on_a_terminal(&home, &["list", "--json"], "", &[])
+            .text()
+            .contains('\u{1b}')
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_is_saved_again_shown_and_deleted() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let file = home.path().join("plan.md");
+    std::fs::write(&file, "# Plan\n\nfirst\n").unwrap();
+    let file = file.to_str().unwrap();
+    let saved = run(
+        &home,
+        &["artifact", "save", file, "-m", "kind=plan", "--json"],
+    )
+    .json();
+    let id = saved["id"].as_str().unwrap();
+    let second = pipe(
+        &home,
+        &[
+            "artifact",
+            "save",
+            "-",
+            "--id",
+            id,
+            "--expected-version",
+            "1",
+        ],
+        "# Plan\n\nsecond\n",
+    );
+    assert_eq!(
+        second.text(),
+        format!("saved artifact {id}, version 2: Plan\n")
+    );
+    let late = pipe(
+        &home,
+        &[
+            "artifact",
+            "save",
+            "-",
+            "--id",
+            id,
+            "--expected-version",
+            "1",
+        ],
+        "third",
+    );
+    assert_eq!(late.code, Some(1), "{}", late.stderr);
+    let content = |version: &[&str]| {
+        let mut all = vec!["artifact", "show", id, "--content"];
+        all.extend(version);
+        run(&home, &all).text().to_owned()
+    };
+    assert_eq!(content(&[]), "# Plan\n\nsecond\n");
+    assert_eq!(content(&["--version", "1"]), "# Plan\n\nfirst\n");
+    let shown = run(&home, &["artifact", "show", id]);
+    assert!(
+        shown.text().starts_with("Plan  version 2  "),
+        "{}",
+        shown.stdout
+    );
+    assert!(
+        shown
+            .stdout
+            .contains("metadata: {\"kind\":\"plan\"}\n\n# Plan")
+    );
+    assert!(run(&home, &["artifact", "list"]).text().contains(id));
+    assert!(
+        run(&home, &["artifact", "list", "SECOND"])
+            .text()
+            .contains(id)
+    );
+    assert_eq!(run(&home, &["artifact", "list", "elsewhere"]).text(), "");
+    assert_eq!(run(&home, &["artifact", "delete", id]).code, Some(2));
+    assert_eq!(
+        run(&home, &["artifact", "delete", id, "--yes"]).text(),
+        format!("deleted artifact {id}\n")
+    );
+    assert_eq!(run(&home, &["artifact", "show", id]).code, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_listed_and_followed_one_line_each() {
+    let home = Home::new();
+    let _service = home.start().await;
+    let _ = run(&home, &["add", "before", "-t", "t"]).text();
+    let listed = run(&home, &["changes"]);
+    assert!(
+        listed.text().contains("  created   entry 1  t  before\n"),
+        "{}",
+        listed.stdout
+    );
+    let page = run(&home, &["changes", "--json"]).json();
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let mut follower = gateway(
+        &home,
+        &["changes", "--follow", "--json", "--cursor", cursor],
+    )
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let _ = run(&home, &["add", "after", "-t", "t"]).text();
+    let change = next();
+    assert_eq!(
+        (&change["operation"], &change["id"], &change["preview"]),
+        (&json!("created"), &json!("2"), &json!("after"))
+    );
+    assert!(change["next_cursor"].is_string(), "{change}");
+    let _ = run(&home, &["delete", "2", "--yes"]).text();
+    assert_eq!(next()["operation"], "deleted");
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_exit_code_says_who_can_help() {
+    let home = Home::new();
+    let _service = home.start().await;
+    for (arguments, code, said) in [
+        (&["show", "1"] as &[&str], 1, "not found: 1"),
+        (&["add", "x", "-t", "t", "-s", "nobody"], 1, "`source`"),
+        (&["add", " ", "-t", "t"], 1, "`text`"),
+        (&["edit", "1"], 1, "text"),
+        (&["changes", "--cursor", "garbled"], 1, "cursor"),
+        (&["artifact", "save", "/no/such/file"], 2, "/no/such/file"),
+        (&["artifact", "show", "no-id"], 1, "artifact ID"),
+    ] {
+        let ran = run(&home, arguments);
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
+        // A reply that is empty is no reply to print.
+        assert!(
+            ran.sentence().contains(said),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    for arguments in [
+        &["add", "x"] as &[&str],
+        &["add", "x", "-t", "t", "-m", "nonsense"],
+        &["show"],
+        &["show", "one"],
+        &["delete"],
+        &["search"],
+        &["status", "--no-such-flag"],
+    ] {
+        let ran = run(&home, arguments);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (Some(2), ""),
+            "{arguments:?}"
+        );
+    }
+    let mut not_text = gateway(&home, &["add", "-t", "t"]);
+    let mut child = not_text
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"\xff").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(2));
+    for setting in [
+        ("CONTEXT_BACKEND", "nonsense://x"),
+        ("CONTEXT_API_KEY_FILE", "/no/such/file"),
+    ] {
+        let mut command = gateway(&home, &["status"]);
+        command.envs([setting]);
+        let ran = run_command(command, "");
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(!ran.sentence().is_empty());
+    }
+    let mut unreachable = gateway(&home, &["status", "--json"]);
+    unreachable.env("CONTEXT_BACKEND", "unix:/no/such.sock");
+    let ran = run_command(unreachable, "");
+    assert_eq!(ran.code, Some(3));
+    assert!(
+        ran.sentence().contains("unix:/no/such.sock"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// The gateway has no behaviour of its own: what a command does is what one request does.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_is_one_request_with_the_key() {
+    let home = Home::new();
+    let fake = Fake::default();
+    let (socket, _server) = fake.serve(home.path());
+    let backend = format!("unix:{}", socket.display());
+    let key_file = home.path().join("key");
+    std::fs::write(&key_file, "ctx_secret\n").unwrap();
+    let key_file = key_file.to_str().unwrap();
+    let id = "0197a0b0-0000-7000-8000-000000000001";
+    let cases: &[(&[&str], &str)] = &[
+        (&["status"], "get_statistics"),
+        (&["add", "x", "-t", "t"], "store_context"),
+        (&["search", "x"], "hybrid_search_context"),
+        (&["list"], "search_context"),
+        (&["show", "42"], "get_context_by_ids"),
+        (&["threads"], "list_threads"),
+        (&["edit", "42", "--text", "x"], "update_context"),
+        (&["delete", "42", "-y"], "delete_context"),
+        (&["changes"], "changes_since"),
+        (&["artifact", "list"], "list_artifacts"),
+        (&["artifact", "list", "x"], "search_artifacts"),
+        (&["artifact", "show", id], "get_artifact"),
+        (
+            &["artifact", "show", id, "--version", "1"],
+            "get_artifact_version",
+        ),
+        (&["artifact", "save", key_file], "create_artifact"),
+        (
+            &["artifact", "save", key_file, "--id", id],
+            "update_artifact",
+        ),
+        (&["artifact", "delete", id, "-y"], "delete_artifact"),
+    ];
+    for (index, (arguments, operation)) in cases.iter().enumerate() {
+        let settings = ["--backend", &backend, "--api-key-file", key_file, "--json"];
+        let mut command = gateway(&home, arguments);
+        command.args(settings);
+        let _ = run_command(command, "").json();
+        let seen = fake.seen();
+        assert_eq!(seen.len(), index + 1, "{arguments:?}");
+        assert_eq!(seen[index].operation, *operation);
+        assert_eq!(
+            seen[index].metadata.get("authorization").unwrap(),
+            "Bearer ctx_secret"
+        );
+    }
+    fake.behave(Behaviour::Fail(tonic::Status::unavailable("")));
+    let mut command = gateway(&home, &["add", "x", "-t", "t", "--backend", &backend]);
+    command.env("LOG_LEVEL", "DEBUG");
+    let ran = run_command(command, "");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(!ran.sentence().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_command_starts_the_service() {
+    let home = Home::new().with("CONTEXT_IDLE_EXIT_SECONDS", "60");
+    let _sweep = Sweep(home.database());
+    let _ = context_test_support::binary("context-service");
+    let mut command = home.command("context-gateway");
+    command.args(["add", "x", "-t", "t"]);
+    assert_eq!(
+        run_command(command, "").text(),
+        "stored entry 1 in thread t\n"
+    );
+    assert_eq!(services_of(&home.database()).len(), 1);
+    let mut command = home.command("context-gateway");
+    command.args(["show", "1", "--text"]);
+    assert_eq!(run_command(command, "").text(), "x");
+    assert_eq!(services_of(&home.database()).len(), 1);
+}
