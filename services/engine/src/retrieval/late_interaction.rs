@@ -72,6 +72,8 @@ impl Retrieval {
         let Some(query_tokens) = query_tokens else {
             return Ok(None);
         };
+        // Two reads: an entry may have been deleted between them.
+        codes.retain(|id, _| excerpts.iter().any(|excerpt| excerpt.id == *id));
         let place: HashMap<i64, usize> = (0..)
             .zip(candidates)
             .map(|(place, candidate)| (candidate.id, place))
