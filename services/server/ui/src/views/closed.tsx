@@ -9,10 +9,14 @@ export function Closed() {
   useEffect(() => {
     document.title = "Closed · Context";
     heading.current?.focus();
+    // A new link, pasted into this tab, changes only what follows the #.
+    const begin = () => location.reload();
+    addEventListener("hashchange", begin);
+    return () => removeEventListener("hashchange", begin);
   }, []);
   return (
     <main class="signin" id="main">
-      <div class="panel">
+      <div class="box">
         <h1 ref={heading} tabIndex={-1}>
           This page is closed
         </h1>

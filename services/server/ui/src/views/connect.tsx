@@ -135,18 +135,18 @@ export function Connect() {
       {error && <Trouble error={error} />}
       <ul class="hints">
         {rights.keyed && <li>{hasKeyInIt ? (made?.client === client.id ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
-        {opened && (
-          <li>
-            This service has no port. For gRPC and REST from programs, or from other machines, start it yourself: <code>context-service</code>
-          </li>
-        )}
         {isGateway && new URL(address("").href).pathname !== "/" && <li>This page is served below a path. The gateway speaks gRPC, which needs the service itself: name its host and port.</li>}
-        {["claude", "cursor", "vscode"].includes(client.id) && !rights.keyed && (
+        {["claude", "cursor", "vscode"].includes(client.id) && !rights.keyed && Object.keys(opened?.gateway_environment ?? {}).length === 0 && (
           <li>
             Or let the gateway do it: <code>{`${quoted(given.program)} install ${client.id}${opened ? "" : ` --backend ${quoted(given.url)}`}`}</code>
           </li>
         )}
         {isGateway && <li>Then start the client again. What it stores appears under Activity at once.</li>}
+        {opened && (
+          <li>
+            This service has no port. For gRPC and REST from programs, or from other machines, start it yourself: <code>context-service</code>
+          </li>
+        )}
       </ul>
     </section>
   );
