@@ -287,7 +287,7 @@ fn serve(
     });
     let rest = rest::router().with_state(app.clone());
     let sessions = Arc::new(PageSessions::new(places));
-    let page = sessions.routes(rest.clone()).layer(catch_panic.clone());
+    let page = sessions.routes(rest.clone()).layer(catch_panic);
     // With authentication the page asks for a key.
     let required = app.authenticator.is_none().then(|| sessions.clone());
     let page = finish(page, &Some(AllowedHosts::new(&[])), required);
