@@ -45,7 +45,7 @@ const CLIENTS: Client[] = [
       return `claude mcp add --scope user context${env.join("")} \\\n  -- ${quoted(given.program)} stdio`;
     },
   },
-  { id: "desktop", name: "Claude Desktop", place: () => "claude_desktop_config.json (Settings, Developer, Edit Config)", text: file("mcpServers") },
+  { id: "claude-desktop", name: "Claude Desktop", place: () => "claude_desktop_config.json (Settings, Developer, Edit Config)", text: file("mcpServers") },
   { id: "cursor", name: "Cursor", place: () => "~/.cursor/mcp.json", text: file("mcpServers") },
   { id: "vscode", name: "VS Code", place: () => "mcp.json (command “MCP: Open User Configuration”)", text: file("servers", { type: "stdio" }) },
   {
@@ -136,7 +136,7 @@ export function Connect() {
       <ul class="hints">
         {rights.keyed && <li>{hasKeyInIt ? (made?.client === client.id ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
         {isGateway && new URL(address("").href).pathname !== "/" && <li>This page is served below a path. The gateway speaks gRPC, which needs the service itself: name its host and port.</li>}
-        {["claude", "cursor", "vscode"].includes(client.id) && !rights.keyed && Object.keys(opened?.gateway_environment ?? {}).length === 0 && (
+        {isGateway && client.id !== "http" && !rights.keyed && Object.keys(opened?.gateway_environment ?? {}).length === 0 && (
           <li>
             Or let the gateway do it: <code>{`${quoted(given.program)} install ${client.id}${opened ? "" : ` --backend ${quoted(given.url)}`}`}</code>
           </li>
