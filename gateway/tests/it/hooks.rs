@@ -660,8 +660,8 @@ async fn what_was_said_to_one_agent_is_recalled_for_another() {
         "BeforeAgent",
         gemini(1, json!({"prompt": question})),
     );
-    let answer: Value =
-        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("no recall: {error}: {answer}"));
+    let answer: Value = serde_json::from_str(&answer)
+        .unwrap_or_else(|error| panic!("no recall: {error}: {answer}"));
     assert_eq!(answer["hookSpecificOutput"]["hookEventName"], "BeforeAgent");
     let recalled = answer["hookSpecificOutput"]["additionalContext"]
         .as_str()
