@@ -1,4 +1,5 @@
-//! Runs a tool call. Each tool is one operation of the context service, and each call is one gRPC request.
+//! Runs a tool call. Each tool is one operation of the context service, and each call is one gRPC request,
+//! which is repeated only for a read whose connection failed.
 //!
 //! [`Call::run`] decodes the arguments to a request of `context-model`, converts it to a gRPC message, sends it, and
 //! converts the response to JSON for the client.
@@ -28,10 +29,10 @@ const RETRY_PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_factor(6.0)
     .with_max_times(2);
 
-/// Characters of each text that the tool `changes_since` shows unless the call says otherwise.
-const PREVIEW_CHARS: i64 = 120;
+/// Characters of each text that `ListChanges` (the tool `changes_since`) shows unless the call says otherwise.
+const DEFAULT_PREVIEW_CHARS: i64 = 120;
 /// Number of threads that list_threads returns by default. The default of the service is 1 000, which take 200 kB.
-const THREADS: i64 = 50;
+const DEFAULT_THREADS: i64 = 50;
 
 /// The operation behind the tool with this name. `None` for operations that are not tools.
 #[must_use]
@@ -65,7 +66,7 @@ pub fn too_late(operation: Operation) -> Error {
 /// The field of the reply that has the list, for operations whose tool is documented to return only a list. The text
 /// of such a result is this list. Its structured content is the whole reply.
 #[must_use]
-pub fn list_field(operation: Operation) -> Option<&'static str> {
+pub fn text_field(operation: Operation) -> Option<&'static str> {
     matches!(
         operation,
         Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts
@@ -87,7 +88,8 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs the operation. The arguments must already be repaired according to the tool's schema.
+    /// Runs the operation. Values must already have the declared types, and nulls must be removed
+    /// (`lenient::arguments`).
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
@@ -97,10 +99,10 @@ impl Call<'_> {
             // An agent should see what a change is about without a second call.
             arguments
                 .entry("preview_chars")
-                .or_insert_with(|| PREVIEW_CHARS.into());
+                .or_insert_with(|| DEFAULT_PREVIEW_CHARS.into());
         }
         if self.operation == Operation::ListThreads {
-            arguments.entry("limit").or_insert(THREADS.into());
+            arguments.entry("limit").or_insert(DEFAULT_THREADS.into());
         }
         /// One line for each operation: `$service.$method(request) -> reply`. A request has the same name in the model
         /// and in the protocol.
@@ -178,9 +180,9 @@ impl Call<'_> {
         F: Future<Output = Result<Response<R>, Status>>,
     {
         if self.operation.is_write() {
-            return method(self.envelope(message)).await;
+            return method(self.request(message)).await;
         }
-        let attempt = || method(self.envelope(message.clone()));
+        let attempt = || method(self.request(message.clone()));
         // When the lease refuses a reply, its body fails, which looks like a broken connection.
         let may_retry = |status: &Status| {
             connection_failure(status).is_some_and(|failure| failure != ConnectionFailure::Lasting)
@@ -191,7 +193,7 @@ impl Call<'_> {
 
     /// The request of one attempt: the message with the credentials, the deadline, and the lease that counts the reply.
     /// Each attempt gets the whole deadline; the caller of [`run`](Self::run) limits all attempts together.
-    fn envelope<P>(&self, message: P) -> Request<P> {
+    fn request<P>(&self, message: P) -> Request<P> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
         request.set_timeout(deadline(self.operation));
@@ -216,7 +218,7 @@ impl Call<'_> {
         brief::shorten(self.operation, &mut structured);
         Ok(Reply {
             structured,
-            text_key: list_field(self.operation),
+            text_field: text_field(self.operation),
         })
     }
 

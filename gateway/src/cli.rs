@@ -261,19 +261,88 @@ pub enum HookCommand {
         /// The event
         event: HookEvent,
     },
+    /// Handle an event of Codex, whose JSON is on stdin
+    Codex {
+        /// The event
+        event: HookEvent,
+    },
+    /// Handle an event of Gemini CLI, whose JSON is on stdin
+    Gemini {
+        /// The event
+        event: HookEvent,
+    },
     /// Show what is captured here, what waits for the service, and what was sent
     Status,
 }
 
-/// The moments at which Claude Code calls a hook. The names are Claude Code's.
+impl HookCommand {
+    /// The agent and the event. `None` for a command of a person.
+    #[must_use]
+    pub const fn event(self) -> Option<(HookAgent, HookEvent)> {
+        match self {
+            Self::Claude { event } => Some((HookAgent::Claude, event)),
+            Self::Codex { event } => Some((HookAgent::Codex, event)),
+            Self::Gemini { event } => Some((HookAgent::Gemini, event)),
+            Self::Status => None,
+        }
+    }
+}
+
+/// The agents that have hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookAgent {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+    /// Gemini CLI
+    Gemini,
+}
+
+impl HookAgent {
+    /// Its name on the command line and in metadata.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The events at which it calls hooks, in the order of a session.
+    #[must_use]
+    pub const fn events(self) -> &'static [HookEvent] {
+        match self {
+            Self::Claude => &HookEvent::ALL,
+            // Codex does not say when a session ends. The transcripts of these two are not read, so nothing is left to
+            // do before a compaction.
+            Self::Codex => &[
+                HookEvent::SessionStart,
+                HookEvent::UserPromptSubmit,
+                HookEvent::Stop,
+            ],
+            Self::Gemini => &[
+                HookEvent::SessionStart,
+                HookEvent::UserPromptSubmit,
+                HookEvent::Stop,
+                HookEvent::SessionEnd,
+            ],
+        }
+    }
+}
+
+/// The moments at which agents call a hook. The names are Claude Code's; Gemini CLI has names of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub enum HookEvent {
     /// A session starts, or continues: the agent gets a brief
     SessionStart,
     /// The person submitted a prompt: the agent gets what was remembered about it, and the prompt is captured
+    #[value(alias = "BeforeAgent")]
     UserPromptSubmit,
     /// The agent finished its answer: the answer is captured
+    #[value(alias = "AfterAgent")]
     Stop,
     /// The conversation will be compacted: what was not captured yet is captured
     PreCompact,
@@ -284,13 +353,15 @@ pub enum HookEvent {
 impl HookEvent {
     /// Its name in the agent's settings and in the hook's answer.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SessionStart => "SessionStart",
-            Self::UserPromptSubmit => "UserPromptSubmit",
-            Self::Stop => "Stop",
-            Self::PreCompact => "PreCompact",
-            Self::SessionEnd => "SessionEnd",
+    pub const fn name(self, agent: HookAgent) -> &'static str {
+        match (self, agent) {
+            (Self::UserPromptSubmit, HookAgent::Gemini) => "BeforeAgent",
+            (Self::Stop, HookAgent::Gemini) => "AfterAgent",
+            (Self::SessionStart, _) => "SessionStart",
+            (Self::UserPromptSubmit, _) => "UserPromptSubmit",
+            (Self::Stop, _) => "Stop",
+            (Self::PreCompact, _) => "PreCompact",
+            (Self::SessionEnd, _) => "SessionEnd",
         }
     }
 
@@ -374,17 +445,43 @@ fn project_names(value: &str) -> Result<ProjectNames, String> {
 pub enum Client {
     /// Claude Code
     Claude,
+    /// Claude Desktop
+    ClaudeDesktop,
+    /// Codex
+    Codex,
+    /// GitHub Copilot CLI
+    Copilot,
     /// Cursor
     Cursor,
+    /// Gemini CLI
+    Gemini,
     /// Visual Studio Code
     Vscode,
+    /// Windsurf
+    Windsurf,
+    /// Zed
+    Zed,
+}
+
+impl Client {
+    /// The argument that names it.
+    #[must_use]
+    pub fn argument(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
 }
 
 /// What to write into a client's configuration.
 #[derive(Debug, Clone, Args)]
 pub struct InstallArgs {
     /// The client
-    pub client: Client,
+    #[arg(required_unless_present = "detect")]
+    pub client: Option<Client>,
+    /// List the clients that are found here, and which of them have the gateway
+    #[arg(long, conflicts_with_all = ["client", "url", "backend", "db_path", "hooks", "uninstall", "print", "dry_run", "file"])]
+    pub detect: bool,
     /// Name of the server in the client; short, because it prefixes every tool name
     #[arg(long, default_value = "context", value_parser = server_name)]
     pub name: String,
@@ -397,7 +494,7 @@ pub struct InstallArgs {
     /// Database file for the local process
     #[arg(long, conflicts_with = "url")]
     pub db_path: Option<String>,
-    /// Also let the client's hooks capture and recall (docs/agents.md). Only for Claude Code
+    /// Also let the client's hooks capture and recall (docs/agents.md). For Claude Code, Codex and Gemini CLI
     #[arg(long)]
     pub hooks: bool,
     /// Remove the entry, and the hooks if there are any

@@ -11,6 +11,7 @@ pub mod failure;
 pub mod find;
 pub mod inert;
 pub mod input;
+pub mod open;
 pub mod screen;
 pub mod status;
 
@@ -24,6 +25,7 @@ use common::Common;
 use entries::{AddArgs, DeleteArgs, EditArgs, ShowArgs};
 use failure::Failure;
 use find::{ListArgs, SearchArgs, ThreadsArgs};
+use open::OpenArgs;
 use status::StatusArgs;
 
 /// The commands.
@@ -48,6 +50,8 @@ pub enum CommandLine {
     /// List, show, save and delete artifacts: documents that keep every version
     #[command(subcommand)]
     Artifact(ArtifactCommand),
+    /// Open the page that shows what is stored, in the browser
+    Open(OpenArgs),
     /// Show how many entries there are, and which kinds of search work
     Status(StatusArgs),
 }
@@ -65,6 +69,7 @@ impl CommandLine {
             Self::Delete(args) => &mut args.common,
             Self::Changes(args) => &mut args.common,
             Self::Artifact(command) => command.common(),
+            Self::Open(args) => &mut args.common,
             Self::Status(args) => &mut args.common,
         }
     }
@@ -104,6 +109,7 @@ async fn execute(line: CommandLine) -> Result<(), Failure> {
         CommandLine::Delete(args) => entries::delete(args).await,
         CommandLine::Changes(args) => changes::changes(args).await,
         CommandLine::Artifact(command) => artifacts::run(command).await,
+        CommandLine::Open(args) => open::open(args).await,
         CommandLine::Status(args) => status::status(args).await,
     }
 }

@@ -157,7 +157,7 @@ mod tests {
         Ok(Reply {
             structured: json!({"fts": {"enabled": fts}, "semantic_search": {"enabled": semantic},
                 "hybrid_search": {"enabled": fts || semantic}}),
-            text_key: None,
+            text_field: None,
         })
     }
 
@@ -237,7 +237,7 @@ mod tests {
             Operation::SemanticSearchContext,
             &Ok(Reply {
                 structured: json!({}),
-                text_key: None,
+                text_field: None,
             }),
         );
         assert!(names(&features).contains(&"semantic_search_context".to_owned()));

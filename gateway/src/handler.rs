@@ -20,7 +20,7 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
 use crate::brief::Told;
-use crate::call::{Call, deadline, list_field, too_late, tool_operation};
+use crate::call::{Call, deadline, text_field, too_late, tool_operation};
 use crate::catalogue::{Catalogue, Selection};
 use crate::features::Features;
 use crate::key_file::{self, KeyFile};
@@ -248,7 +248,7 @@ impl Gateway {
                     );
                 }
                 if operation.resource() == Resource::Artifact {
-                    reply::documented_failure(&error, list_field(operation).is_some())
+                    reply::documented_failure(&error, text_field(operation).is_some())
                 } else {
                     reply::failure(&error)
                 }

@@ -36,7 +36,7 @@ use serde_json::json;
 pub use status::status;
 
 use crate::backend::{Backend, Target};
-use crate::cli::{Cli, Command, HookArgs, HookCommand, HookEvent};
+use crate::cli::{Cli, Command, HookAgent, HookArgs, HookEvent};
 use capture::{Capture, Given};
 use digest::digest;
 use event::Input;
@@ -54,8 +54,6 @@ const DEFAULT_LIMIT_MS: u64 = 950;
 const RESERVE: Duration = Duration::from_millis(150);
 /// Largest input that is read, in bytes.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
-/// The agent's name in metadata.
-const CLAUDE: &str = "claude";
 
 /// Whether an agent made this call. A person calls `hook status`.
 #[must_use]
@@ -125,7 +123,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     let Command::Hook(args) = cli.command else {
         return Err("it was called with another command".to_owned());
     };
-    let HookCommand::Claude { event } = args.command else {
+    let Some((agent, event)) = args.command.event() else {
         return Err("it was called with another command".to_owned());
     };
     let limit_ms = args.settings.timeout_ms;
@@ -156,6 +154,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let outcome = runtime.block_on(
         Hook {
+            agent,
             event,
             input: &input,
             args: &args,
@@ -170,6 +169,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
 
 /// One event.
 struct Hook<'h> {
+    agent: HookAgent,
     event: HookEvent,
     input: &'h Input,
     args: &'h HookArgs,
@@ -208,7 +208,9 @@ impl Hook<'_> {
     }
 
     fn session(&self) -> Result<state::Held<state::Session>, String> {
-        let held = self.state.session(CLAUDE, &self.input.session_id);
+        let held = self
+            .state
+            .session(self.agent.name(), &self.input.session_id);
         held.map_err(|error| format!("the session cannot be remembered: {error}"))
     }
 
@@ -217,14 +219,14 @@ impl Hook<'_> {
         let input = self.input;
         let capture = Capture {
             state: self.state,
-            agent: CLAUDE,
+            agent: self.agent.name(),
             session_id: &input.session_id,
             project: &self.place.project,
             key: &self.place.key,
             ignored: &self.place.ignored,
         };
         let given = |is_user, text, model| Given {
-            prompt_id: &input.prompt_id,
+            prompt_id: input.turn(self.agent),
             is_user,
             text,
             model,
@@ -248,7 +250,7 @@ impl Hook<'_> {
                         session.value.scheduled.push(prompt);
                     }
                 }
-                let model = transcript::last_model(Path::new(&input.transcript_path));
+                let model = self.transcript().and_then(transcript::last_model);
                 let model = input
                     .model()
                     .map(str::to_owned)
@@ -258,20 +260,27 @@ impl Hook<'_> {
                 session.save().map_err(|error| error.to_string())?;
                 capture.keep(
                     &mut session,
-                    given(false, &input.last_assistant_message, model.as_deref()),
+                    given(false, input.answer(self.agent), model.as_deref()),
                 )
             }
-            HookEvent::PreCompact | HookEvent::SessionEnd => {
-                capture.fill_gaps(&mut session, Path::new(&input.transcript_path))
-            }
+            HookEvent::PreCompact | HookEvent::SessionEnd => match self.transcript() {
+                Some(transcript) => capture.fill_gaps(&mut session, transcript),
+                None => Ok(()),
+            },
         }
+    }
+
+    /// The file with the conversation, if its format is known.
+    fn transcript(&self) -> Option<&Path> {
+        let path = self.input.transcript_path.as_deref()?;
+        (self.agent == HookAgent::Claude).then(|| Path::new(path))
     }
 
     async fn brief(&self, service: &Service) -> Result<(), String> {
         self.state.clean_up();
         let last = self
             .state
-            .project(CLAUDE, &self.place.key)
+            .project(self.agent.name(), &self.place.key)
             .map_err(|error| error.to_string())?
             .value;
         let shown = self.session()?.value.shown.clone();
@@ -313,7 +322,7 @@ impl Hook<'_> {
         let failure = |error: io::Error| format!("the project cannot be remembered: {error}");
         let mut last = self
             .state
-            .project(CLAUDE, &self.place.key)
+            .project(self.agent.name(), &self.place.key)
             .map_err(failure)?;
         last.value.cursor = cursor.or(last.value.cursor.take());
         last.value.thread_id = Some(self.thread_id());
@@ -330,7 +339,7 @@ impl Hook<'_> {
         session.value.shown.extend(ids);
         session.save().map_err(|error| error.to_string())?;
         let answer = json!({
-            "hookSpecificOutput": {"hookEventName": self.event.name(), "additionalContext": text}
+            "hookSpecificOutput": {"hookEventName": self.event.name(self.agent), "additionalContext": text}
         });
         let mut line = answer.to_string();
         line.push('\n');

@@ -4,10 +4,12 @@
 //! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
 //! changed.
 
+mod clients;
 mod file;
 mod hooks;
 mod jsonc;
 mod text;
+mod tomlc;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,6 +17,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Client, InstallArgs};
+use clients::Server;
 use file::{difference, read, write};
 use text::{pretty, say, shell_line};
 
@@ -24,58 +27,108 @@ use text::{pretty, say, shell_line};
 /// A sentence if the configuration cannot be read, parsed or written, or if the client's own
 /// command fails.
 pub fn run(args: &InstallArgs) -> Result<(), String> {
-    if args.hooks && args.client != Client::Claude {
-        return Err("hooks can be installed for Claude Code only".to_owned());
+    let Some(client) = args.client else {
+        return say(&detected(&args.name)?);
+    };
+    let agent = client.agent();
+    if args.hooks && agent.is_none() {
+        return Err("hooks can be installed for claude, codex and gemini".to_owned());
     }
     if args.hooks && args.url.is_some() {
         return Err("hooks call the service and not the gateway; give its address with --backend instead of --url".to_owned());
     }
-    register(args)?;
-    if args.client == Client::Claude && (args.hooks || args.uninstall) {
-        return hooks::run(args);
+    register(client, args)?;
+    match agent {
+        Some(agent) if args.hooks || args.uninstall => hooks::run(agent, args),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// The clients of this user, and which of them have the server.
+fn detected(name: &str) -> Result<String, String> {
+    let mut lines = Vec::new();
+    for client in Client::ALL {
+        let file = client.file()?;
+        // `.claude.json` stands in HOME itself.
+        let has_configuration = match client {
+            Client::Claude => file.is_file(),
+            _ => file.parent().is_some_and(Path::is_dir),
+        };
+        if !has_configuration && on_path(client.program()).is_none() {
+            continue;
+        }
+        let is_registered = match client
+            .syntax()
+            .remove(&read(&file)?, &[client.servers(), name])
+        {
+            Ok(Some(_)) => "registered".to_owned(),
+            Ok(None) => format!(
+                "not registered; context-gateway install {}",
+                client.argument()
+            ),
+            Err(error) => format!("unknown: {error}"),
+        };
+        let title = client.title();
+        lines.push(format!("{title:14} {is_registered} ({})", file.display()));
+    }
+    if lines.is_empty() {
+        return Ok("none of the known clients was found".to_owned());
+    }
+    Ok(lines.join("\n"))
 }
 
 /// Adds or removes the server.
-fn register(args: &InstallArgs) -> Result<(), String> {
-    let entry = entry(args)?;
-    if args.client == Client::Claude
+fn register(client: Client, args: &InstallArgs) -> Result<(), String> {
+    let server = server(args)?;
+    if client == Client::Claude
         && args.file.is_none()
         && !args.print
         && !args.dry_run
         && let Some(claude) = on_path("claude")
     {
-        return with_claude(&claude, args, &entry);
+        return with_claude(&claude, args, &server);
     }
     let file = match &args.file {
         Some(file) => file.clone(),
-        None => default_file(args.client)?,
+        None => client.file()?,
     };
-    let servers = if args.client == Client::Vscode {
-        "servers"
-    } else {
-        "mcpServers"
-    };
-    if args.print {
-        return say(&planned(args, &entry, servers, &file));
-    }
-    let before = read(&file)?;
-    let path = [servers, args.name.as_str()];
-    let unreadable = |error: String| format!("{} was not changed: {error}", file.display());
-    let after = if args.uninstall {
-        match jsonc::remove(&before, &path).map_err(unreadable)? {
-            Some(after) => after,
-            None => {
-                return say(&format!(
-                    "`{}` is not in {}; nothing to remove",
-                    args.name,
-                    file.display()
-                ));
-            }
+    let path = [client.servers(), args.name.as_str()];
+    if args.uninstall {
+        if args.print {
+            return say(&format!(
+                "remove `{}` from `{}` in {}",
+                args.name,
+                client.servers(),
+                file.display()
+            ));
         }
-    } else {
-        jsonc::set(&before, &path, &entry).map_err(unreadable)?
+        return change(args, &file, |before| client.syntax().remove(before, &path));
+    }
+    let entry = client.entry(&server)?;
+    if args.print {
+        return say(&planned(client, args, &server, &entry, &file)?);
+    }
+    change(args, &file, |before| {
+        client.syntax().set(before, &path, &entry).map(Some)
+    })
+}
+
+/// Changes a configuration file and says what was done. `changed` gets its text and returns the new one, or none if there
+/// is nothing to remove.
+fn change(
+    args: &InstallArgs,
+    file: &Path,
+    changed: impl FnOnce(&str) -> Result<Option<String>, String>,
+) -> Result<(), String> {
+    let before = read(file)?;
+    let after =
+        changed(&before).map_err(|error| format!("{} was not changed: {error}", file.display()))?;
+    let Some(after) = after else {
+        return say(&format!(
+            "`{}` is not in {}; nothing to remove",
+            args.name,
+            file.display()
+        ));
     };
     if after == before {
         return say(&format!(
@@ -85,9 +138,9 @@ fn register(args: &InstallArgs) -> Result<(), String> {
         ));
     }
     if args.dry_run {
-        return say(&difference(&file, &before, &after));
+        return say(&difference(file, &before, &after));
     }
-    let saved = write(&file, &before, &after)?;
+    let saved = write(file, &before, &after)?;
     let did = if args.uninstall {
         "removed from"
     } else {
@@ -100,28 +153,29 @@ fn register(args: &InstallArgs) -> Result<(), String> {
     ))
 }
 
-/// What `--print` shows: the change that the command would make to the key `servers` of the file.
-fn planned(args: &InstallArgs, entry: &Value, servers: &str, file: &Path) -> String {
-    if args.uninstall {
-        return format!(
-            "remove `{}` from `{servers}` in {}",
-            args.name,
-            file.display()
-        );
+/// What `--print` shows: the entry as it stands in the file, and for Claude Code the command as well.
+fn planned(
+    client: Client,
+    args: &InstallArgs,
+    server: &Server,
+    entry: &Value,
+    file: &Path,
+) -> Result<String, String> {
+    let path = [client.servers(), args.name.as_str()];
+    let text = client.syntax().set("", &path, entry)?;
+    if client != Client::Claude {
+        return Ok(text.trim_end().to_owned());
     }
-    let mut text = String::new();
-    if args.client == Client::Claude {
-        text = format!(
-            "claude {}\n\nor, in {}:\n",
-            shell_line(&claude_arguments(args, entry)),
-            file.display()
-        );
-    }
-    text + &pretty(&json!({ servers: { &args.name: entry } }))
+    Ok(format!(
+        "claude {}\n\nor, in {}:\n{}",
+        shell_line(&claude_arguments(args, server)),
+        file.display(),
+        pretty(&json!({ path[0]: { path[1]: entry } }))
+    ))
 }
 
-/// The server entry in the form of the client's configuration.
-fn entry(args: &InstallArgs) -> Result<Value, String> {
+/// The server of these arguments.
+fn server(args: &InstallArgs) -> Result<Server, String> {
     if let Some(url) = &args.url {
         let uri = url
             .parse::<http::Uri>()
@@ -132,11 +186,10 @@ fn entry(args: &InstallArgs) -> Result<Value, String> {
                 "`{url}` is not a URL such as http://127.0.0.1:7421/mcp"
             ));
         }
-        return Ok(json!({"type": "http", "url": url}));
+        return Ok(Server::Url(url.clone()));
     }
-    let exe = std::env::current_exe()
+    let command = std::env::current_exe()
         .map_err(|error| format!("the path of this program is unknown: {error}"))?;
-    let mut entry = json!({"type": "stdio", "command": exe, "args": ["stdio"]});
     let mut env = Map::new();
     if let Some(backend) = &args.backend {
         crate::backend::Target::parse(backend)?;
@@ -150,34 +203,33 @@ fn entry(args: &InstallArgs) -> Result<Value, String> {
             )),
         );
     }
-    if !env.is_empty() {
-        entry["env"] = Value::Object(env);
-    }
-    Ok(entry)
+    Ok(Server::Process { command, env })
 }
 
-/// The arguments of `claude mcp …` for this entry. User scope makes it available in every project.
-fn claude_arguments(args: &InstallArgs, entry: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+/// The arguments of `claude mcp …` for this server. User scope makes it available in every project.
+fn claude_arguments(args: &InstallArgs, server: &Server) -> Vec<String> {
     let mut arguments: Vec<String> = ["mcp", "add", "--scope", "user"].map(String::from).into();
-    if let Some(url) = &args.url {
-        arguments.extend([
+    match server {
+        Server::Url(url) => arguments.extend([
             "--transport".into(),
             "http".into(),
             args.name.clone(),
             url.clone(),
-        ]);
-        return arguments;
+        ]),
+        Server::Process { command, env } => {
+            arguments.push(args.name.clone());
+            for (key, value) in env {
+                let value = value.as_str().unwrap_or_default();
+                arguments.extend(["--env".into(), format!("{key}={value}")]);
+            }
+            let command = command.to_string_lossy().into_owned();
+            arguments.extend(["--".into(), command, "stdio".into()]);
+        }
     }
-    arguments.push(args.name.clone());
-    for (key, value) in entry["env"].as_object().into_iter().flatten() {
-        arguments.extend(["--env".into(), format!("{key}={}", text(value))]);
-    }
-    arguments.extend(["--".into(), text(&entry["command"]), "stdio".into()]);
     arguments
 }
 
-fn with_claude(claude: &Path, args: &InstallArgs, entry: &Value) -> Result<(), String> {
+fn with_claude(claude: &Path, args: &InstallArgs, server: &Server) -> Result<(), String> {
     let remove = ["mcp", "remove", "--scope", "user", args.name.as_str()].map(String::from);
     let removed = claude_command(claude, &remove)?;
     if args.uninstall {
@@ -189,7 +241,7 @@ fn with_claude(claude: &Path, args: &InstallArgs, entry: &Value) -> Result<(), S
             Err(said) => Err(format!("claude mcp remove: {said}")),
         };
     }
-    match claude_command(claude, &claude_arguments(args, entry))? {
+    match claude_command(claude, &claude_arguments(args, server))? {
         Ok(said) => say(&format!(
             "{said}\nrestart Claude Code, or run /mcp in it, to use it"
         )),
@@ -224,25 +276,6 @@ fn on_path(program: &str) -> Option<PathBuf> {
             path.metadata()
                 .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         })
-}
-
-fn default_file(client: Client) -> Result<PathBuf, String> {
-    let home = std::env::var_os("HOME")
-        .filter(|home| !home.is_empty())
-        .map(PathBuf::from);
-    let home = home.ok_or("HOME is not set; name the configuration file with --file")?;
-    Ok(match client {
-        Client::Claude => home.join(".claude.json"),
-        Client::Cursor => home.join(".cursor").join("mcp.json"),
-        Client::Vscode if cfg!(target_os = "macos") => {
-            home.join("Library/Application Support/Code/User/mcp.json")
-        }
-        Client::Vscode => std::env::var_os("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .filter(|dir| dir.is_absolute())
-            .unwrap_or_else(|| home.join(".config"))
-            .join("Code/User/mcp.json"),
-    })
 }
 
 #[cfg(test)]
@@ -334,9 +367,61 @@ mod tests {
     }
 
     #[test]
+    fn each_client_gets_the_form_that_it_reads() {
+        let process = Server::Process {
+            command: "/opt/context-gateway".into(),
+            env: Map::from_iter([("DB_PATH".to_owned(), json!("/data/a.db"))]),
+        };
+        let url = Server::Url("http://127.0.0.1:7421/mcp".to_owned());
+        for client in Client::ALL {
+            let entry = client.entry(&process).unwrap();
+            assert_eq!(entry["command"], "/opt/context-gateway", "{client:?}");
+            assert_eq!(entry["args"], json!(["stdio"]), "{client:?}");
+            assert_eq!(entry["env"], json!({"DB_PATH": "/data/a.db"}), "{client:?}");
+            let key = match client {
+                Client::ClaudeDesktop => {
+                    assert!(client.entry(&url).unwrap_err().contains("Connectors"));
+                    continue;
+                }
+                Client::Gemini => "httpUrl",
+                Client::Windsurf => "serverUrl",
+                _ => "url",
+            };
+            let entry = client.entry(&url).unwrap();
+            assert_eq!(entry[key], "http://127.0.0.1:7421/mcp", "{client:?}");
+            assert!(entry.get("command").is_none(), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn every_client_is_registered_and_removed_without_a_trace() {
+        for client in Client::ALL {
+            let name = client.argument();
+            let original = match client {
+                Client::Codex => "model = \"m\" # mine\n\n[mcp_servers.other]\ncommand = \"x\"\n",
+                _ => {
+                    "{\n  \"theme\": \"dark\", // mine\n  \"SERVERS\": {\n    \"other\": {}\n  }\n}\n"
+                }
+            };
+            let original = original.replace("SERVERS", client.servers());
+            let (_dir, file) = scratch("configuration", &original);
+            run(&install(&[&name, "--file", &file, "--db-path", "/a.db"])).unwrap();
+            let installed = fs::read_to_string(&file).unwrap();
+            assert!(
+                installed.contains("/a.db") && installed.contains("mine"),
+                "{client:?}: {installed}"
+            );
+            run(&install(&[&name, "--file", &file, "--db-path", "/a.db"])).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), installed, "{client:?}");
+            run(&install(&[&name, "--file", &file, "--uninstall"])).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), original, "{client:?}");
+        }
+    }
+
+    #[test]
     fn the_printed_command_survives_a_shell() {
         let args = install(&["claude", "--db-path", "/data/it's here.db"]);
-        let line = shell_line(&claude_arguments(&args, &entry(&args).unwrap()));
+        let line = shell_line(&claude_arguments(&args, &server(&args).unwrap()));
         assert!(
             line.contains(r"--env 'DB_PATH=/data/it'\''s here.db' -- "),
             "{line}"

@@ -128,6 +128,12 @@ impl LocalService {
         *known == Some(peer(stream))
     }
 
+    /// The program that starts it, with the environment for it.
+    #[must_use]
+    pub const fn program(&self) -> &ServiceProgram {
+        &self.program
+    }
+
     /// The socket on which the service is found.
     #[must_use]
     pub fn socket(&self) -> &Path {

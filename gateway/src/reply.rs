@@ -13,7 +13,7 @@ pub struct Reply {
     pub structured: Value,
     /// The key whose value becomes the text, for the tool that is documented to return a bare list.
     /// `None`: the whole object.
-    pub text_key: Option<&'static str>,
+    pub text_field: Option<&'static str>,
 }
 
 impl Reply {
@@ -21,7 +21,7 @@ impl Reply {
     /// only text.
     #[must_use]
     pub fn into_result(self) -> CallToolResult {
-        let text = match self.text_key {
+        let text = match self.text_field {
             Some(key) => self.structured[key].to_string(),
             None => self.structured.to_string(),
         };
@@ -103,7 +103,7 @@ mod tests {
     fn a_documented_list_is_the_text_and_sits_under_result_in_the_structure() {
         let result = Reply {
             structured: json!({"result": [{"id": 1}], "revision": 4}),
-            text_key: Some("result"),
+            text_field: Some("result"),
         }
         .into_result();
         assert_eq!(text(&result), json!([{"id": 1}]));

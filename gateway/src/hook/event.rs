@@ -3,24 +3,33 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The input of a hook of Claude Code 2.1. Fields that are not used are ignored, so that a newer version works.
+use crate::cli::HookAgent;
+
+/// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so that a
+/// newer version works.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
     /// The session. It stays the same when the session is resumed.
     pub session_id: String,
     /// The file with the conversation so far. At `Stop` the last answer may be missing in it.
-    pub transcript_path: String,
+    pub transcript_path: Option<String>,
     /// The directory in which the agent works.
     pub cwd: String,
-    /// The prompt that this turn answers. Older versions may not name it.
+    /// Of Claude Code: the prompt that this turn answers. Older versions may not name it.
     pub prompt_id: String,
+    /// Of Codex: the turn.
+    pub turn_id: String,
+    /// Of Gemini CLI: when the event happened, the same for all hooks of the event.
+    pub timestamp: String,
     /// Set when a subagent caused the event.
     pub agent_id: String,
     /// Of `UserPromptSubmit`: the text of the prompt.
     pub prompt: String,
     /// Of `Stop`: the text of the answer.
     pub last_assistant_message: String,
+    /// Of `AfterAgent` of Gemini CLI: the text of the answer.
+    pub prompt_response: String,
     /// The model, in the events that have it.
     pub model: Value,
     /// Of `Stop`: the scheduled tasks of the session.
@@ -28,6 +37,25 @@ pub struct Input {
 }
 
 impl Input {
+    /// What tells one turn from another; empty if the agent names nothing of the kind.
+    #[must_use]
+    pub fn turn(&self, agent: HookAgent) -> &str {
+        match agent {
+            HookAgent::Claude => &self.prompt_id,
+            HookAgent::Codex => &self.turn_id,
+            HookAgent::Gemini => &self.timestamp,
+        }
+    }
+
+    /// The text of the answer.
+    #[must_use]
+    pub fn answer(&self, agent: HookAgent) -> &str {
+        match agent {
+            HookAgent::Claude | HookAgent::Codex => &self.last_assistant_message,
+            HookAgent::Gemini => &self.prompt_response,
+        }
+    }
+
     /// The model's name, if there is one.
     #[must_use]
     pub fn model(&self) -> Option<&str> {

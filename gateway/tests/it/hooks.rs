@@ -549,3 +549,156 @@ fn hooks_are_installed_beside_others_and_removed_without_a_trace() {
     assert_eq!(read(), original);
     assert!(install(&["--uninstall"]).contains("has no hooks"));
 }
+
+#[test]
+fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
+    for (client, file, events) in [
+        (
+            "codex",
+            ".codex/hooks.json",
+            &["SessionStart", "UserPromptSubmit", "Stop"][..],
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            &["SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd"],
+        ),
+    ] {
+        let home = Home::new();
+        let file = home.path().join(file);
+        let install = |more: &[&str]| {
+            let output = fire(&home, &[&["install", client], more].concat(), "", &[]);
+            assert!(output.status.success(), "{}", said(&output.stderr));
+        };
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let original = "{\n  \"hooks\": {\n    \"Stop\": [\n      { \"hooks\": [{ \"command\": \"x\" }] }\n    ]\n  },\n  \"mcpServers\": {\n    \"other\": {}\n  }\n}\n";
+        std::fs::write(&file, original).unwrap();
+        install(&["--hooks"]);
+        let installed: Value =
+            serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        for event in events {
+            let groups = installed["hooks"][event].as_array().unwrap();
+            let hook = &groups.last().unwrap()["hooks"][0];
+            let command = hook["command"].as_str().unwrap();
+            assert!(
+                command.ends_with(&format!(" hook {client} {event}")),
+                "{command}"
+            );
+            let timeout = if client == "gemini" { 5000 } else { 5 };
+            assert_eq!(hook["timeout"], timeout, "{client}");
+        }
+        install(&["--uninstall"]);
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            original,
+            "{client}"
+        );
+    }
+    let refused = fire(&Home::new(), &["install", "zed", "--hooks"], "", &[]);
+    assert!(said(&refused.stderr).contains("claude, codex and gemini"));
+}
+
+/// What Codex 0.169 and Gemini CLI 0.61 send. Each turn has an id of another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_said_to_one_agent_is_recalled_for_another() {
+    let home = Home::new();
+    let project = home.path().join("project");
+    std::fs::create_dir_all(&project).unwrap();
+    let send = |agent: &str, event: &str, mut input: Value| {
+        input["cwd"] = json!(project);
+        input["hook_event_name"] = json!(event);
+        let settings = [("CONTEXT_HOOK_TIMEOUT_MS", "60000")];
+        let output = fire(
+            &home,
+            &["hook", agent, event],
+            &input.to_string(),
+            &settings,
+        );
+        assert_eq!(said(&output.stderr), "", "{agent} {event}");
+        said(&output.stdout)
+    };
+    let codex = json!({"session_id": "c", "turn_id": "t1", "model": "gpt", "permission_mode": "default", "transcript_path": null});
+    let with = |base: &Value, more: Value| {
+        let mut all = base.clone();
+        for (name, value) in more.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        all
+    };
+    let fact = "The staging database listens on port 6543, behind the blue proxy.";
+    send(
+        "codex",
+        "SessionStart",
+        with(&codex, json!({"source": "startup"})),
+    );
+    send(
+        "codex",
+        "UserPromptSubmit",
+        with(&codex, json!({"prompt": fact})),
+    );
+    // Fired twice, as when a plugin and the settings both have the hook.
+    send(
+        "codex",
+        "UserPromptSubmit",
+        with(&codex, json!({"prompt": fact})),
+    );
+    send(
+        "codex",
+        "Stop",
+        with(
+            &codex,
+            json!({"last_assistant_message": "Noted.", "stop_hook_active": false}),
+        ),
+    );
+    let gemini = |seconds: u32, more: Value| {
+        let base = json!({"session_id": "g", "transcript_path": "/nowhere", "timestamp": format!("2026-11-24T10:00:{seconds:02}.000Z")});
+        with(&base, more)
+    };
+    let question = "On which port does the staging database listen?";
+    let answer = send(
+        "gemini",
+        "BeforeAgent",
+        gemini(1, json!({"prompt": question})),
+    );
+    let answer: Value = serde_json::from_str(&answer)
+        .unwrap_or_else(|error| panic!("no recall: {error}: {answer}"));
+    assert_eq!(answer["hookSpecificOutput"]["hookEventName"], "BeforeAgent");
+    let recalled = answer["hookSpecificOutput"]["additionalContext"]
+        .as_str()
+        .unwrap();
+    assert!(recalled.contains("6543"), "{recalled}");
+    send(
+        "gemini",
+        "AfterAgent",
+        gemini(
+            2,
+            json!({"prompt": question, "prompt_response": "On port 6543."}),
+        ),
+    );
+    send("gemini", "SessionEnd", gemini(3, json!({"reason": "exit"})));
+    let listed = fire(&home, &["list", "--json", "--limit", "50"], "", &[]);
+    assert_eq!(said(&listed.stderr), "");
+    let listed: Value = serde_json::from_str(&said(&listed.stdout)).unwrap();
+    let mut said: Vec<(String, String, String)> = listed["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (
+                text(&entry["metadata"]["agent"]),
+                text(&entry["source"]),
+                text(&entry["text_content"]),
+            )
+        })
+        .collect();
+    said.sort();
+    let expected = [
+        ("codex", "agent", "Noted."),
+        ("codex", "user", fact),
+        ("gemini", "agent", "On port 6543."),
+        ("gemini", "user", question),
+    ];
+    let expected = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
+    assert_eq!(said, expected);
+}

@@ -9,9 +9,11 @@
 // rules. The walk leaves a picture of each view, light, dark and narrow.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import http from "node:http";
-import { join } from "node:path";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 
 import { chromium } from "playwright-core";
 
@@ -641,6 +643,44 @@ async function surviveAnOutage() {
   step("below a path, an outage is said in one line and is over by itself");
 }
 
+/** The page of a service that a gateway started: it has a port only for the page. */
+async function openWithoutAPort() {
+  const folder = await mkdtemp(join(tmpdir(), "opened-"));
+  const env = { PATH: process.env.PATH, HOME: folder, XDG_RUNTIME_DIR: folder, DB_PATH: join(folder, "context.db") };
+  const gateway = (...given) => execFileSync(join(dirname(program), "context-gateway"), given, { env, encoding: "utf8" }).trim();
+  gateway("add", "--thread", "notes", "We chose SQLite for the first version.");
+  const url = new URL(gateway("open", "--print"));
+  assert.match(url.hash, /^#open=/);
+  const page = await visit(url.origin);
+  await page.goto(url.href);
+  await page.getByText("We chose SQLite").first().waitFor();
+  assert.equal(new URL(page.url()).hash.includes("open="), false);
+  assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie]), [0, 0, ""]);
+  gateway("add", "--thread", "notes", "And PostgreSQL for the second.");
+  await page.getByText("And PostgreSQL for the second.").first().waitFor();
+  await page.getByRole("link", { name: "Connect" }).click();
+  await heading(page, "Connect").waitFor();
+  await accessible(page, "connecting to a service without a port");
+  await page.screenshot({ path: join(pictures, "opened-connect-light.png") });
+  await page.getByLabel("curl", { exact: true }).check();
+  const command = await page.locator("pre").first().innerText();
+  const stored = execFileSync("sh", ["-c", command], { encoding: "utf8" });
+  assert.equal(JSON.parse(stored).thread_id, "hello", stored);
+  // What was opened is gone after a reload, and its link is used up.
+  page.expected.push("401");
+  for (const reopen of [() => page.reload(), () => page.goto(url.href)]) {
+    await reopen();
+    await heading(page, "This page is closed").waitFor();
+  }
+  await accessible(page, "a closed page");
+  await page.screenshot({ path: join(pictures, "closed-light.png") });
+  await page.goto(gateway("open", "--print"));
+  await heading(page, "Activity").waitFor();
+  await page.done();
+  await rm(folder, { recursive: true, force: true });
+  step("context-gateway open shows what a service without a port has stored, live, and only to whoever has the link");
+}
+
 async function signInAndManageKeys() {
   await seed(keyedService, key);
   const page = await visit(keyedService);
@@ -797,6 +837,7 @@ const STEPS = {
   artifacts: () => compareAndRestore(service),
   keyboard: () => keyboardOnly(service),
   outage: surviveAnOutage,
+  open: openWithoutAPort,
   keys: signInAndManageKeys,
   corpus: () => showTheCorpus(service),
 };

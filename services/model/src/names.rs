@@ -160,7 +160,7 @@ mod tests {
         let operators = crate::Operator::ALL.map(crate::Operator::as_str);
         assert_eq!(of::<crate::Operator>(), serde_json::json!(operators));
         let reasons = crate::Reason::ALL.map(crate::Reason::as_str);
-        assert_eq!(of::<crate::Reason>(), serde_json::json!(reasons));
+        assert_eq!(of::<crate::Reason>(), serde_json::json!(reasons.to_vec()));
         let scopes = crate::Scope::ALL.map(crate::Scope::as_str);
         assert_eq!(of::<crate::Scope>(), serde_json::json!(scopes));
     }

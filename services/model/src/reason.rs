@@ -53,6 +53,8 @@ pub enum Reason {
     Unauthenticated,
     /// The token cannot be checked now, because its issuer is unreachable.
     IssuerUnavailable,
+    /// The page that `context-gateway open` opened has no session, or its session is over.
+    PageClosed,
     /// The credentials do not carry the scope that the operation needs.
     ScopeMissing,
     /// A page of another site made a browser send the request.
@@ -73,7 +75,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -98,6 +100,7 @@ impl Reason {
         Self::Cancelled,
         Self::Unauthenticated,
         Self::IssuerUnavailable,
+        Self::PageClosed,
         Self::ScopeMissing,
         Self::CrossSite,
         Self::RateLimited,
@@ -136,6 +139,7 @@ impl Reason {
             Self::Cancelled => "CANCELLED",
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::IssuerUnavailable => "ISSUER_UNAVAILABLE",
+            Self::PageClosed => "PAGE_CLOSED",
             Self::ScopeMissing => "SCOPE_MISSING",
             Self::CrossSite => "CROSS_SITE",
             Self::RateLimited => "RATE_LIMITED",

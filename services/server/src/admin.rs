@@ -18,6 +18,7 @@ use context_store_postgres::PostgresStore;
 use context_store_sqlite::OpenError;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Limited};
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -46,21 +47,28 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        let body = Limited::new(request.into_body(), MAX_COMMAND_BYTES)
-            .collect()
-            .await;
-        let body = body
-            .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
-            .to_bytes();
-        app.engine
-            .access
-            .administer(context_model::decode_slice::<Admin>(&body)?)
-            .await
+        let command = posted(request, MAX_COMMAND_BYTES).await?;
+        app.engine.access.administer(command).await
     };
     match run.await {
         Ok(text) => (StatusCode::OK, text).into_response(),
         Err(error) => Problem::from(error).into_response(),
     }
+}
+
+/// The JSON body of a request, if it has at most `max_bytes`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if it is larger, ends early, or is not what was expected.
+pub(crate) async fn posted<T: DeserializeOwned>(
+    request: Request,
+    max_bytes: usize,
+) -> Result<T, Error> {
+    let body = Limited::new(request.into_body(), max_bytes).collect().await;
+    let body = body
+        .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
+        .to_bytes();
+    context_model::decode_slice(&body)
 }
 
 /// Runs a command on the configured database and returns the text to print.

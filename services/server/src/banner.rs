@@ -1,6 +1,7 @@
 //! The text that the service prints when it is ready: its addresses, and how to register the
 //! gateway.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -156,32 +157,42 @@ impl Places {
                 .any(|address| !address.ip().is_loopback())
     }
 
-    /// Settings for the gateway's registration. The gateway derives the socket from the database
-    /// file and needs only a path that is not the default. A service on PostgreSQL is registered by
-    /// address.
+    /// Settings for the gateway's registration, as flags of `claude mcp add`.
     fn gateway_settings(&self) -> String {
         let mut settings = String::new();
         if self.keyed {
             settings.push_str(" --env CONTEXT_API_KEY=sk_prod_…");
         }
+        for (name, value) in self.gateway_environment() {
+            let _ = write!(settings, " --env {name}={}", quoted(Path::new(&value)));
+        }
+        settings
+    }
+
+    /// The variables with which a gateway on this machine finds the service. The gateway derives the socket from the
+    /// database file and needs only a path that is not the default. A service on PostgreSQL is found by its address.
+    #[must_use]
+    pub fn gateway_environment(&self) -> BTreeMap<&'static str, String> {
         let database = match &self.database {
             Database::File(database) => database,
             Database::Server(_) => {
-                if let Some(address) = self.address {
-                    let _ = write!(settings, " --env CONTEXT_BACKEND=http://{address}");
-                }
-                return settings;
+                let address = match self.address {
+                    Some(address) => format!("http://{address}"),
+                    None => format!("unix:{}", self.socket.display()),
+                };
+                return BTreeMap::from([("CONTEXT_BACKEND", address)]);
             }
         };
+        let mut variables = BTreeMap::new();
         let default = context_model::local::absolute(&context_model::local::default_db_path());
         if *database != default {
-            let _ = write!(settings, " --env DB_PATH={}", quoted(database));
+            variables.insert("DB_PATH", database.display().to_string());
         }
         let uid = rustix::process::geteuid().as_raw();
         if self.socket != context_model::local::socket_path(database, uid) {
-            let _ = write!(settings, " --env CONTEXT_SOCKET={}", quoted(&self.socket));
+            variables.insert("CONTEXT_SOCKET", self.socket.display().to_string());
         }
-        settings
+        variables
     }
 }
 

@@ -41,6 +41,13 @@ pub enum Command {
     Config(PrintConfig),
     /// Succeed if the service of this database is running and ready; for health checks
     Ready,
+    /// Open the page of the running service in the browser, and print its URL. A service without a port opens one on
+    /// 127.0.0.1 until no page has been open for 30 minutes
+    Open {
+        /// Only print the URL
+        #[arg(long)]
+        print: bool,
+    },
     /// Create, list, revoke and rotate API keys
     #[command(subcommand)]
     Keys(Keys),
@@ -234,6 +241,7 @@ impl Command {
             Self::Audit { owner, from } => Admin::Audit { owner, from },
             Self::Config(_)
             | Self::Doctor
+            | Self::Open { .. }
             | Self::Ready
             | Self::FetchModel { .. }
             | Self::Reembed

@@ -15,7 +15,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use context_model::{Error, Reason};
 use http::StatusCode;
-use http_body_util::{BodyExt as _, Limited};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{POLL, ask};
+use crate::admin::{POLL, ask, posted};
 use crate::check_settings::check_settings;
 use crate::config::{Config, Difference, Predecessor, Settings, Stated, compare};
 use crate::connections::Connections;
@@ -83,13 +82,8 @@ pub async fn tell(State(served): State<Arc<Served>>, request: Request) -> Respon
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
-    let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect();
     let key = async {
-        let body = body
-            .await
-            .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
-            .to_bytes();
-        let Question { nonce } = context_model::decode_slice(&body)?;
+        let Question { nonce } = posted(request, MAX_REQUEST_BYTES).await?;
         key_of(&nonce)
             .ok_or_else(|| Error::invalid("nonce", "`nonce` must have 64 hexadecimal digits"))
     };

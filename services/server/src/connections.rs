@@ -141,6 +141,43 @@ impl Connections {
         self.open.subscribe()
     }
 
+    /// Connections of one more listener, which can be drained and counted alone. They are drained and cut with these,
+    /// too.
+    #[must_use]
+    pub fn of_one_listener(&self) -> Self {
+        Self {
+            open: watch::Sender::new(0),
+            drain: self.drain.child_token(),
+            ..self.clone()
+        }
+    }
+
+    /// Counts as an open connection until it is dropped.
+    #[must_use]
+    pub fn in_use(&self) -> InUse {
+        self.open.send_modify(|open| *open += 1);
+        InUse(self.open.clone())
+    }
+
+    /// Whether any connection is open.
+    #[must_use]
+    pub fn are_open(&self) -> bool {
+        *self.open.borrow() > 0
+    }
+
+    /// Waits until no connection has been open for `limit`.
+    pub async fn idle(&self, limit: Duration) {
+        let mut open = self.watch();
+        loop {
+            // The sender lives as long as this value, so waiting cannot fail.
+            let _ = open.wait_for(|open| *open == 0).await;
+            tokio::select! {
+                () = tokio::time::sleep(limit) => return,
+                _ = open.changed() => {}
+            }
+        }
+    }
+
     /// Starts draining if at most one connection is open. A connection that opens at the same time either counts, or
     /// finds a service that is draining.
     #[must_use]
@@ -305,19 +342,27 @@ async fn free_slot(slots: &Arc<Semaphore>, registry: &Registry) -> Option<OwnedS
     }
 }
 
+/// Counts as an open connection.
+pub struct InUse(watch::Sender<usize>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
+
 /// Counts a connection while it is open.
 struct Open {
     app: Arc<App>,
-    open: watch::Sender<usize>,
+    _in_use: InUse,
 }
 
 impl Open {
     fn new(connections: &Connections) -> Self {
         connections.app.metrics.connections.inc();
-        connections.open.send_modify(|open| *open += 1);
         Self {
             app: connections.app.clone(),
-            open: connections.open.clone(),
+            _in_use: connections.in_use(),
         }
     }
 }
@@ -325,6 +370,5 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.app.metrics.connections.dec();
-        self.open.send_modify(|open| *open -= 1);
     }
 }

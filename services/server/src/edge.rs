@@ -21,6 +21,7 @@ use crate::host::AllowedHosts;
 use crate::logging;
 use crate::memory::{Lease, Payer};
 use crate::origin::{Origin, Peer};
+use crate::page_session::PageSessions;
 use crate::problem::Problem;
 use crate::route::{self, is_guarded};
 use crate::transport::Transport;
@@ -38,6 +39,8 @@ pub struct Edge {
     /// Refuses requests from pages of other sites. `None` with authentication: other pages have no
     /// key.
     pub cross_site: Option<CrossSite>,
+    /// The sessions without which this port serves no operation. `None` on all other ports.
+    pub sessions: Option<Arc<PageSessions>>,
 }
 
 /// Memory of a request besides its headers and body, in bytes.
@@ -135,6 +138,9 @@ async fn admit(
         };
         request.extensions_mut().insert(lease.clone());
         return Ok(Held::public(lease, slot));
+    }
+    if let Some(sessions) = &edge.sessions {
+        sessions.check(request.headers())?;
     }
     #[expect(
         clippy::disallowed_methods,

@@ -41,7 +41,9 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
             Code::Cancelled,
             StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT),
         ),
-        Reason::Unauthenticated => (Code::Unauthenticated, StatusCode::UNAUTHORIZED),
+        Reason::Unauthenticated | Reason::PageClosed => {
+            (Code::Unauthenticated, StatusCode::UNAUTHORIZED)
+        }
         Reason::ScopeMissing | Reason::CrossSite => (Code::PermissionDenied, StatusCode::FORBIDDEN),
         Reason::RateLimited => (Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
         Reason::NotFound => (Code::Unimplemented, StatusCode::NOT_FOUND),
@@ -79,6 +81,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::Cancelled => "The caller disconnected",
         Reason::Unauthenticated => "Credentials are missing or not valid",
         Reason::IssuerUnavailable => "The token issuer is not available",
+        Reason::PageClosed => "The page has no session",
         Reason::ScopeMissing => "The credentials lack a scope",
         Reason::CrossSite => "The request comes from a page of another site",
         Reason::RateLimited => "The key exceeded its request rate",
@@ -133,6 +136,7 @@ const fn advice(reason: Reason) -> &'static str {
         }
         Reason::Cancelled => "Nothing; the caller has disconnected.",
         Reason::Unauthenticated => "Send a valid key or token.",
+        Reason::PageClosed => "Open the page again: `context-gateway open`.",
         Reason::ScopeMissing => "Use a key with the scope that the message names.",
         Reason::CrossSite => "Add the page's origin to CONTEXT_CORS_ORIGINS, if it may call.",
         Reason::RateLimited => "Retry after the given time.",

@@ -46,6 +46,8 @@ mod models;
 mod open;
 mod open_files;
 mod origin;
+mod page_port;
+mod page_session;
 mod problem;
 mod program;
 mod reembed;

@@ -19,7 +19,7 @@ use crate::reembed::command as reembed;
 use crate::rest::document;
 use crate::serve::{Started, start};
 use crate::verify::verify;
-use crate::{config, logging, models};
+use crate::{config, logging, models, page_port};
 
 /// Maximum number of threads that serve requests. The database has its own threads, so further ones
 /// would be idle.
@@ -102,6 +102,21 @@ pub fn main() -> ExitCode {
         Some(Command::Ready) => with_runtime(async {
             match ready(&cli.config).await {
                 Ok(()) => ExitCode::SUCCESS,
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::Open { print: only_print }) => with_runtime(async {
+            match page_port::command(&cli.config).await {
+                Ok(url) => {
+                    let printed = print(&format!("{url}\n"));
+                    if !only_print && !page_port::show(&url) {
+                        eprintln!("There is no browser here; open the URL in one on this machine.");
+                    }
+                    printed
+                }
                 Err(sentence) => {
                     eprintln!("error: {sentence}");
                     ExitCode::FAILURE

@@ -35,6 +35,8 @@ use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::open_files;
 use crate::origin::Origin;
+use crate::page_port::{OPEN_PAGE_ROUTE, PagePort, open_page};
+use crate::page_session::PageSessions;
 use crate::problem::Problem;
 use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
 use crate::rerankers;
@@ -214,8 +216,8 @@ async fn start_on(
         &connections,
         config,
         &app,
+        (&places, drain),
         grpc,
-        drain,
         (tcp, grpc_tcp, unix),
     );
     Ok(Running {
@@ -254,8 +256,8 @@ fn serve(
     connections: &Connections,
     config: &Config,
     app: &Arc<App>,
+    (places, drain): (&Places, Drain),
     grpc: Router,
-    drain: Drain,
     (tcp, grpc_tcp, unix): (Option<TcpListener>, Option<TcpListener>, UnixListener),
 ) {
     let hosts = config
@@ -271,19 +273,27 @@ fn serve(
         connections: connections.clone(),
         stop: drain.stop.clone(),
     });
-    let finish = |router: Router| {
-        finish(
-            router,
-            config,
-            Edge {
-                app: app.clone(),
-                hosts: hosts.clone(),
-                cross_site: cross_site.clone(),
-            },
-        )
+    let finish = |router, hosts: &Option<AllowedHosts>, sessions| {
+        let edge = Edge {
+            app: app.clone(),
+            hosts: hosts.clone(),
+            cross_site: cross_site.clone(),
+            sessions,
+        };
+        finish(router, config, edge)
     };
-    let rest = rest::router()
-        .with_state(app.clone())
+    let catch_panic = CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
+        Problem::from(defect(panic.as_ref())).into_response()
+    });
+    let rest = rest::router().with_state(app.clone());
+    let sessions = Arc::new(PageSessions::new(places));
+    let page = sessions.routes(rest.clone()).layer(catch_panic);
+    // With authentication the page asks for a key.
+    let required = app.authenticator.is_none().then(|| sessions.clone());
+    let page = finish(page, &Some(AllowedHosts::new(&[])), required);
+    let page_port = PagePort::new(connections, places.address, sessions, page);
+    let rest = rest
+        .route(OPEN_PAGE_ROUTE, post(open_page).with_state(page_port))
         .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
         .route(
             REEMBED_ROUTE,
@@ -292,15 +302,11 @@ fn serve(
         .route(SETTINGS_ROUTE, post(tell).with_state(served.clone()))
         .route(STOP_UNUSED_ROUTE, post(stop_unused).with_state(served))
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
-        .layer(CatchPanicLayer::custom(
-            |panic: Box<dyn std::any::Any + Send>| {
-                Problem::from(defect(panic.as_ref())).into_response()
-            },
-        ));
+        .layer(catch_panic);
     if let Some(listener) = grpc_tcp {
-        connections.serve(listener, finish(grpc.clone()));
+        connections.serve(listener, finish(grpc.clone(), &hosts, None));
     }
-    let both = finish(rest.merge(grpc));
+    let both = finish(rest.merge(grpc), &hosts, None);
     if let Some(listener) = tcp {
         connections.serve(listener, both.clone());
     }
@@ -436,7 +442,7 @@ impl Running {
     pub async fn run(self) {
         let idle = async {
             match self.idle_exit {
-                Some(limit) => idle(&self.connections, limit).await,
+                Some(limit) => self.connections.idle(limit).await,
                 None => std::future::pending().await,
             }
         };
@@ -453,18 +459,5 @@ impl Running {
         drop(self.in_background);
         self.engine.close().await;
         tracing::info!("Stopped");
-    }
-}
-
-/// Waits until no client has been connected for `limit`.
-async fn idle(connections: &Connections, limit: Duration) {
-    let mut open = connections.watch();
-    loop {
-        // The sender lives as long as the connections, so waiting cannot fail.
-        let _ = open.wait_for(|open| *open == 0).await;
-        tokio::select! {
-            () = tokio::time::sleep(limit) => return,
-            _ = open.wait_for(|open| *open > 0) => {}
-        }
     }
 }

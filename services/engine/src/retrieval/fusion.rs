@@ -32,7 +32,7 @@ const FTS_WEIGHT: f64 = 0.6;
 /// interaction, which follows, also compares words.
 const BLEND_FTS_WEIGHT: f64 = 0.35;
 /// How much the weight of full-text scores in [`Fused::blend`] rises with the fragmentation of the query. The model knows
-/// little of words that fall apart.
+/// little of words that its tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
@@ -75,7 +75,7 @@ pub(super) struct Fused {
 }
 
 /// The boundaries between the parts of a ranking. Each part is fused separately, and the fused parts are concatenated.
-/// The depth of a ranking is [`FIRST_PART`], [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a
+/// The depth of a ranking that is fused is [`FIRST_PART`], [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a
 /// page does not depend on the depth. An entry in two parts counts only in the first.
 const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 

@@ -6,8 +6,8 @@
 //! conversations and leaves recall for abstracts unchanged (docs/benchmarks.md).
 //!
 //! Candidates whose token vectors are neither stored nor in memory are encoded, best first, until the budget
-//! (RERANK_BUDGET_MS) is spent. If it does not suffice for whole texts, the best part of each is encoded. The others are
-//! not compared.
+//! (RERANK_BUDGET_MS) is spent. If it does not suffice for the whole excerpts, only the best part of each is encoded.
+//! Candidates for which even that is too much are not compared.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,10 +36,10 @@ const MIN_WORD_WEIGHT: f64 = 0.3;
 /// Number of tokens encoded at a time, except for a single longer text. After each time the remaining budget is known
 /// more precisely, and other searches take turns.
 const PIECE_TOKENS: usize = 256;
-/// Number of tokens encoded whatever the budget is, in at least one text. The pace must be measured again after the
-/// machine was busy.
+/// Texts of up to this many tokens together are encoded even without any time, and at least one text, however long.
+/// Otherwise the pace would never be measured again after the machine was busy.
 const MIN_TOKENS: usize = 128;
-/// Number of tokens of a text that are encoded if there is no time for whole texts. Many parts show more than few whole
+/// Number of tokens of an excerpt that are encoded if there is no time for whole excerpts. Many parts show more than few whole
 /// texts do (docs/benchmarks.md).
 const PART_TOKENS: usize = 64;
 /// How many tokens a second a model encodes, before it was measured.
@@ -72,6 +72,8 @@ impl Retrieval {
         let Some(query_tokens) = query_tokens else {
             return Ok(None);
         };
+        // Two reads: an entry may have been deleted between them.
+        codes.retain(|id, _| excerpts.iter().any(|excerpt| excerpt.id == *id));
         let place: HashMap<i64, usize> = (0..)
             .zip(candidates)
             .map(|(place, candidate)| (candidate.id, place))
@@ -161,8 +163,8 @@ impl Retrieval {
 /// The content words of a query, and which candidates contain them.
 struct QueryWords {
     words: Vec<ContentWord>,
-    /// For each candidate, the stems of the words in its text. Of an entry that only full-text search found, the text
-    /// is its start, although its stored token vectors are those of its first chunk.
+    /// For each candidate, the stems of the words in its excerpt. The excerpt of an entry that only full-text search
+    /// found is the start of its text, which may differ from the chunk whose stored token vectors are used.
     found: HashMap<i64, HashSet<String>>,
     /// The weight of each stem: high if few candidates contain it.
     weights: HashMap<String, f64>,

@@ -8,8 +8,8 @@ use super::Retrieval;
 use crate::access::Caller;
 use crate::error::store_error;
 
-/// The limits of two counts of the entries with a term. A term that reaches the first limit is common. Common terms are
-/// counted again, up to the second limit, if fewer than [`MAX_TERMS`] terms are rarer.
+/// Each term's entries are counted up to the first limit. Terms that reach it are counted again up to the second one,
+/// unless at least [`MAX_TERMS`] terms are rarer.
 const COUNT_LIMITS: [u32; 2] = [1_000, 16_000];
 
 impl Retrieval {

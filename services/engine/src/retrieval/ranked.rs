@@ -46,7 +46,8 @@ pub(super) struct RankedSearch<'r> {
     pub rank: RankSearch,
     pub filter: Filter,
     pub page: Page,
-    /// Entries with a lower relevance are dropped.
+    /// Entries with a lower relevance are dropped. So are all after the first [`MAX_CONSIDERED`], whose relevance is not
+    /// computed.
     pub min_relevance: Option<f64>,
     /// Whether results show their relevance and, of a long text, the part that matches, and a warning says when the
     /// relevance is low.

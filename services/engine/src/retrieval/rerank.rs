@@ -28,7 +28,8 @@ use crate::read;
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.4;
-/// How much it rises with the fragmentation of the query. Late interaction knows little of words that fall apart.
+/// How much it rises with the fragmentation of the query. Late interaction knows little of
+/// words that its tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.2;
 /// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of the
 /// query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
@@ -36,7 +37,7 @@ const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
 /// Weight of the usual slopes in the estimate: that of this many candidates whose features differ by 1.
 const PRIOR_WEIGHT: f64 = 1.0;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
-const START_CHARS: u32 = 1_000;
+const EXCERPT_CHARS: u32 = 1_000;
 
 /// An entry that may be reranked.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,7 +77,8 @@ pub(super) struct Excerpt {
 pub(super) struct Interaction {
     /// The scores, 0 to 1, of the candidates that were compared with the query.
     pub scores: HashMap<i64, f64>,
-    /// The share of the query's words that each candidate contains, 0 to 1. Rare words count more.
+    /// For each reranked candidate that was read, the share of the query's words that it contains, 0 to 1. Rare words
+    /// count more.
     pub coverage: HashMap<i64, f64>,
     /// Number of different content words of the query.
     pub query_words: usize,
@@ -276,7 +278,7 @@ impl Retrieval {
         let range = |candidate: &Candidate| {
             candidate
                 .best_chunk
-                .map_or((0, START_CHARS), |chunk| (chunk.start, chunk.end))
+                .map_or((0, EXCERPT_CHARS), |chunk| (chunk.start, chunk.end))
         };
         let ranges: HashMap<i64, (u32, u32)> = candidates
             .iter()
@@ -313,16 +315,17 @@ fn blended(
     let Interaction {
         scores, coverage, ..
     } = interaction;
-    let read: Vec<&Candidate> = candidates
+    // Those that still exist: late interaction read their texts.
+    let existing: Vec<&Candidate> = candidates
         .iter()
         .filter(|candidate| coverage.contains_key(&candidate.id))
         .collect();
-    let scaled_score = scale(read.iter().map(|candidate| candidate.score));
+    let scaled_score = scale(existing.iter().map(|candidate| candidate.score));
     let features = |candidate: &Candidate| {
         let coverage = coverage.get(&candidate.id).copied().unwrap_or(0.0);
         [scaled_score(candidate.score), coverage]
     };
-    let compared: Vec<([f64; 2], f64)> = read
+    let compared: Vec<([f64; 2], f64)> = existing
         .iter()
         .filter_map(|candidate| Some((features(candidate), *scores.get(&candidate.id)?)))
         .collect();
@@ -333,13 +336,13 @@ fn blended(
         Some(score) => *score,
         None => expected(features(candidate)),
     };
-    let scaled_interaction = scale(read.iter().map(|candidate| interaction(candidate)));
+    let scaled_interaction = scale(existing.iter().map(|candidate| interaction(candidate)));
     let blend = |candidate: &&Candidate| {
         let score = retrieval_weight * scaled_score(candidate.score)
             + (1.0 - retrieval_weight) * scaled_interaction(interaction(candidate));
         (candidate.id, score)
     };
-    read.iter().map(blend).collect()
+    existing.iter().map(blend).collect()
 }
 
 /// The score of late interaction that is expected of a candidate with these features, given the features and the scores

@@ -51,21 +51,44 @@ export class ApiError extends Error {
 }
 
 export const UNREACHABLE = "UNREACHABLE";
+export const PAGE_CLOSED = "PAGE_CLOSED";
 
 // The key is only in this variable, so that it is gone with the tab: it is in no cookie, storage or URL.
 let key: string | undefined;
-let whenRefused: () => void = () => {};
+let whenRefused: (reason: string) => void = () => {};
 
 export function useKey(given: string | undefined): void {
   key = given;
+}
+
+/** What a page knows that `context-gateway open` opened. Its port serves only the page; clients use the socket. */
+export interface Session {
+  token: string;
+  socket: string;
+  /** The variables with which a gateway on this machine finds the service. */
+  gateway_environment: Record<string, string>;
+}
+
+let opened: Session | undefined;
+
+/** The session of a page that `context-gateway open` opened. */
+export const session = (): Session | undefined => opened;
+
+/** Begins that session. The ticket in the page's URL is good for one. */
+export async function begin(): Promise<void> {
+  const ticket = /^#open=([0-9a-f]+)$/.exec(location.hash)?.[1];
+  if (ticket === undefined) return;
+  // Before the request, so that neither a reload nor the history has a ticket that is used up.
+  history.replaceState(null, "", location.pathname + location.search);
+  opened = await call<Session>("POST", "ui/session", { body: { ticket } });
 }
 
 export function hasKey(): boolean {
   return key !== undefined;
 }
 
-/** Sets what to do when the service no longer accepts the key. */
-export function onRefused(action: () => void): void {
+/** Sets what to do when the service does not accept the key or the session any more. */
+export function onRefused(action: (reason: string) => void): void {
   whenRefused = action;
 }
 
@@ -88,7 +111,8 @@ async function send(method: string, path: string, options: Options): Promise<Res
     if (value !== undefined) url.searchParams.set(name, String(value));
   }
   const headers = new Headers(options.headers);
-  if (key !== undefined) headers.set("authorization", `Bearer ${key}`);
+  const credentials = key ?? opened?.token;
+  if (credentials !== undefined) headers.set("authorization", `Bearer ${credentials}`);
   let body: string | undefined;
   if (options.body !== undefined) {
     headers.set("content-type", "application/json");
@@ -121,13 +145,13 @@ async function replyOf<T>(response: Response): Promise<T> {
   const problem = (reply ?? {}) as Partial<Schemas["Problem"]>;
   const message = problem.detail ?? `The service answered ${response.status}.`;
   const error = new ApiError(response.status, String(problem.reason ?? response.status), message);
-  if (response.status === 401) whenRefused();
+  if (response.status === 401) whenRefused(error.reason);
   throw error;
 }
 
-/** Ends the session, as a refused request does. */
+/** Signs out, as a refused request does. */
 export function refuse(): void {
-  whenRefused();
+  whenRefused("UNAUTHENTICATED");
 }
 
 /** The events of a stream, as they arrive. It uses fetch, because EventSource cannot send a key. */

@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { ApiError, hasKey, onRefused, UNREACHABLE, useKey } from "./api";
+import { ApiError, begin, hasKey, onRefused, PAGE_CLOSED, session as opened, UNREACHABLE, useKey } from "./api";
 import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
 import { type Change, follow } from "./feed";
@@ -13,6 +13,7 @@ import { askRights, type Rights } from "./rights";
 import { type Route, to, useRoute, type View } from "./route";
 import { Activity } from "./views/activity";
 import { Artifacts } from "./views/artifacts";
+import { Closed } from "./views/closed";
 import { Connect } from "./views/connect";
 import { EntryPage } from "./views/entry";
 import { Health } from "./views/health";
@@ -32,7 +33,7 @@ const TITLES: Record<View | "entry", string> = {
   entry: "Entry",
 };
 
-type Session = { state: "asking"; trouble?: ApiError } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
+type Session = { state: "asking"; trouble?: ApiError } | { state: "closed" } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
 
 const RETRY_MS = 3_000;
 /** While changes keep coming, views load again this often. */
@@ -43,6 +44,7 @@ export function Page() {
 
   const open = useCallback(async () => {
     try {
+      await begin();
       setSession({ state: "open", rights: await askRights() });
     } catch (error) {
       const known = asApiError(error);
@@ -50,10 +52,11 @@ export function Page() {
     }
   }, []);
   useEffect(() => {
-    onRefused(() => {
+    onRefused((reason) => {
       const had = hasKey();
       useKey(undefined);
       takeAllBack();
+      if (reason === PAGE_CLOSED) return setSession({ state: "closed" });
       setSession({ state: "key", busy: false, ...(had ? { why: "This key is not accepted: it is wrong, expired or deactivated." } : {}) });
     });
     void open();
@@ -75,6 +78,7 @@ export function Page() {
       </div>
     );
   }
+  if (session.state === "closed") return <Closed />;
   if (session.state === "key") {
     const enter = (key: string) => {
       useKey(key);
@@ -258,7 +262,15 @@ function ConnectionLine({ trouble }: { trouble: ApiError }) {
   return (
     <p class="trouble line" role="status">
       <Icon name="warn" />
-      <span>{trouble.reason === UNREACHABLE ? "The service does not answer." : trouble.message} Trying again…</span>
+      <span>
+        {trouble.reason === UNREACHABLE ? "The service does not answer." : trouble.message} Trying again…
+        {opened() && (
+          <>
+            {" "}
+            If it stays so, open the page again: <code>context-gateway open</code>
+          </>
+        )}
+      </span>
     </p>
   );
 }

@@ -1,6 +1,6 @@
 // The same search as a command for a terminal or an agent.
 
-import { address, searchPath, type SearchKind } from "./api";
+import { address, searchPath, session, type SearchKind } from "./api";
 
 const TOOLS: Record<SearchKind, { tool: string; rpc: string }> = {
   hybrid: { tool: "hybrid_search_context", rpc: "HybridSearchContext" },
@@ -14,17 +14,25 @@ export function quoted(text: string): string {
   return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
+/** The beginning of a curl command, up to the URL. Without a port of its own, the service is reached over its socket. */
+export function curlTo(path: string): string {
+  const socket = session()?.socket;
+  return socket === undefined ? `curl -s ${quoted(address(path).href)}` : `curl -s --unix-socket ${quoted(socket)} ${quoted(`http://localhost/${path}`)}`;
+}
+
 export function curl(kind: SearchKind, body: Record<string, unknown>, keyed: boolean): string {
   const key = keyed ? ' \\\n  -H "Authorization: Bearer $CONTEXT_API_KEY"' : "";
-  return `curl -s ${quoted(address(searchPath(kind)).href)}${key} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
+  return `${curlTo(searchPath(kind))}${key} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
 }
 
 export function grpcurl(kind: SearchKind, body: Record<string, unknown>, keyed: boolean): string {
   const base = address("");
   const plaintext = base.protocol === "http:" ? " -plaintext" : "";
   const key = keyed ? ' -H "Authorization: Bearer $CONTEXT_API_KEY"' : "";
+  const socket = session()?.socket;
   const host = base.port === "" ? `${base.hostname}:${base.protocol === "http:" ? 80 : 443}` : base.host;
-  return `grpcurl${plaintext}${key} \\\n  -d ${quoted(JSON.stringify(message(body)))} \\\n  ${host} context.v1.ContextService/${TOOLS[kind].rpc}`;
+  const to = socket === undefined ? host : `-unix ${quoted(socket)}`;
+  return `grpcurl${plaintext}${key} \\\n  -d ${quoted(JSON.stringify(message(body)))} \\\n  ${to} context.v1.ContextService/${TOOLS[kind].rpc}`;
 }
 
 export function mcp(kind: SearchKind, body: Record<string, unknown>): string {

@@ -14,10 +14,11 @@ use crate::open;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Number of vectors from which a set gets an index. It is compared with an approximate number.
+/// Number of vectors from which a set gets an index. It is compared with an approximate number: of rows of the table,
+/// or with Citus of entries.
 const INDEXED_FROM: i64 = 10_000;
 /// pgvector's limit for an HNSW index over halfvec.
-pub(super) const MAX_DIMENSIONS: u32 = 4_000;
+pub(super) const MAX_INDEXED_DIMENSIONS: u32 = 4_000;
 /// `maintenance_work_mem` of a build if the server's setting is lower. Building a graph that does not fit into it takes
 /// many times longer.
 const BUILD_MEMORY: &str = "512MB";
@@ -63,7 +64,7 @@ pub(super) async fn build_if_due(
     set_id: i64,
     dimensions: u32,
 ) -> diesel::QueryResult<Session> {
-    if dimensions > MAX_DIMENSIONS {
+    if dimensions > MAX_INDEXED_DIMENSIONS {
         return Ok(Session::Unchanged);
     }
     let name = format!("{PREFIX}{set_id}");
@@ -80,17 +81,17 @@ pub(super) async fn build_if_due(
     if valid || is_being_built {
         return Ok(Session::Unchanged);
     }
-    let about = if open::is_spread(conn, "context.chunks").await? {
+    let approximate = if open::is_spread(conn, "context.chunks").await? {
         count_up_to_due(conn, set_id).await?
     } else {
         // The table has the vectors of all sets, so during a change of the model this counts both models. A row takes
         // about 4 bytes for each dimension and 100 bytes for the rest.
         bytes / (i64::from(dimensions) * 4 + 100)
     };
-    if about < INDEXED_FROM {
+    if approximate < INDEXED_FROM {
         return Ok(Session::Unchanged);
     }
-    tracing::info!(set = set_id, vectors = about, "Building the HNSW index");
+    tracing::info!(set = set_id, vectors = approximate, "Building the HNSW index");
     let started = std::time::Instant::now();
     // The timeout is for requests, whose statements take milliseconds. A build takes minutes, and DROP INDEX
     // CONCURRENTLY waits for all transactions that use the table. Neither can run in a transaction, so the settings are
@@ -140,8 +141,9 @@ async fn state(conn: &mut AsyncPgConnection, name: &str) -> diesel::QueryResult<
         .pop())
 }
 
-/// Counts the entries with vectors of this set, up to the number that an index requires. The size of the coordinator's
-/// own table does not reflect the size of the distributed table.
+/// Counts the entries with vectors of this set, up to the number that an index requires. An entry may have several
+/// vectors, so the count is low. The size of the coordinator's own table does not reflect the size of the distributed
+/// table.
 async fn count_up_to_due(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
     let count = "SELECT count(*) FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
     let binds = vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)];

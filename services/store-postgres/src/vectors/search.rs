@@ -10,7 +10,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
 
 use super::Vector;
-use super::index::{self, MAX_DIMENSIONS};
+use super::index::{self, MAX_INDEXED_DIMENSIONS};
 use crate::filter;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
@@ -115,7 +115,7 @@ impl Search<'_> {
     fn by_index_is_faster(&self, matching: f64) -> bool {
         let break_even = (COMPARED_PER_VISITED * f64::from(self.depth) * self.total()).sqrt();
         self.set.has_index
-            && self.set.dimensions <= MAX_DIMENSIONS
+            && self.set.dimensions <= MAX_INDEXED_DIMENSIONS
             && matching > break_even.max(ALWAYS_COMPARED)
     }
 

@@ -13,12 +13,11 @@ use crate::schema::embedding_sets as table;
 /// The advisory lock of [`lock`]. The number is arbitrary, but no other code may lock it in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_6465;
 
-/// The state of a set that new vectors are written to. The database has two more states: `retired`, for a set that was
-/// current and is still searched by services that embed with its model, and `discarded`, for a set that will be
-/// deleted.
+/// The states in which a set can be created. The database has two more: `retired`, for a set that was current and that
+/// services with its model still search and write to, and `discarded`, for a set that will be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetState {
-    /// Used for new vectors and for searches.
+    /// The set that searches use.
     Current,
     /// It is being filled to become current.
     Building,
@@ -144,8 +143,8 @@ pub(super) async fn replace_current(
     Ok(())
 }
 
-/// Deletes a set without vectors. A write that runs at the same time may leave chunks of it, which no search finds and
-/// nothing deletes.
+/// Deletes a set without vectors. A write that runs at the same time may leave chunks of it. No search finds them, and
+/// they are deleted with the next change of their text or with their entry.
 pub(super) async fn delete(conn: &mut AsyncPgConnection, set_id: i64) -> Result<(), Failure> {
     let delete = diesel::delete(table::table.filter(table::set_id.eq(set_id)));
     fixed!(delete).execute(conn).await?;

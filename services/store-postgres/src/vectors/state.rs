@@ -27,8 +27,8 @@ impl VectorState {
     }
 
     /// Whether this service knows of tables for vectors. Without pgvector there are none. If another service creates
-    /// them later, this one must be restarted: until then its updates and deletes leave the old chunks of their
-    /// entries.
+    /// them later, this one learns of it when it selects a model, or at a restart. Until then its updates and deletes
+    /// leave the old chunks of their entries.
     pub fn has_tables(&self) -> bool {
         self.has_tables.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! pgvector's type in diesel. The bytes come from `pgvector::Vector`, whose own diesel support links libpq.
+//! pgvector's type in diesel. It is implemented here, because the diesel support of the crate `pgvector` links libpq. That
+//! crate still makes the bytes.
 
 use diesel::pg::Pg;
 use diesel::query_builder::QueryId;
@@ -24,6 +25,7 @@ impl Vector {
 impl ToSql<VectorType, Pg> for Vector {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         let mut bytes = bytes::BytesMut::with_capacity(4 + 4 * self.0.as_slice().len());
+        // The type is ignored.
         self.0.to_sql(&Type::BYTEA, &mut bytes)?;
         std::io::Write::write_all(out, &bytes)?;
         Ok(IsNull::No)

@@ -14,8 +14,8 @@ const CHUNKS_AT_ONCE: usize = 1_000;
 /// Maximum number for chunks with token vectors, which take some tens of kilobytes each.
 const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
-/// A transaction's changes of `chunks`. [`write`](Self::write) deletes before it inserts, so an entry that is added
-/// must not be removed in the same transaction.
+/// A transaction's changes of `chunks`. [`write`](Self::write) first deletes and then inserts. If one transaction added
+/// an entry and then removed it, its chunks would stay, so this must not happen.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkChanges<'v> {
     /// What to insert for each entry: the vectors of its last write. `None`: nothing.
@@ -115,7 +115,8 @@ fn fits(embedded: &Embedded) -> bool {
 }
 
 /// Inserts chunks into the set with this model's name, in any state. If there is none, the entries remain without
-/// vectors. The caller holds the locks of the entries' threads and has deleted old chunks, so there is no conflict.
+/// vectors. The caller holds the locks of the entries' threads, and has deleted old chunks or
+/// seen that there are none, so there is no conflict.
 async fn insert(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

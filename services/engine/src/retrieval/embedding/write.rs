@@ -17,7 +17,7 @@ use crate::config::OnFailure;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time that a write waits for the first response of a provider since the start of the service.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// One part in this many of a call's time is left for the write itself.
+/// The write itself keeps a tenth of the call's time: 1 / this.
 const WRITE_SHARE: u32 = 10;
 /// Maximum number of chunks of a text for which a write waits. A small model needs some seconds for this many. Longer
 /// texts are embedded in the background.
@@ -114,7 +114,8 @@ impl Embeddings {
                             embeddings.pending[index] = false;
                         }
                     }
-                    // Either the other pieces would fail in the same way, after a time, or the write fails anyway.
+                    // If the failure may pass, the other pieces would only wait and fail too. With
+                    // EMBEDDING_ON_FAILURE=fail the write fails anyway.
                     Err(error) if error.may_pass() || fails => return Err(error),
                     Err(error) => refused = Some(error),
                 }

@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 
-import { address, api, type ApiError } from "../api";
-import { quoted } from "../commands";
+import { address, api, type ApiError, session } from "../api";
+import { curlTo, quoted } from "../commands";
 import { useApp } from "../context";
 import { asApiError } from "../hooks";
 import { Button, Choices, Code, Field, Head, inputValue, Trouble } from "../parts/basics";
@@ -18,6 +18,8 @@ interface Client {
 
 interface Given {
   url: string;
+  /** The variables with which a gateway finds the service. */
+  service: Record<string, string>;
   /** The key or its placeholder; undefined when the service needs none. */
   key: string | undefined;
   program: string;
@@ -26,8 +28,8 @@ interface Given {
 const KEY = "sk_prod_…";
 
 /** The gateway as a process of the client. */
-function process({ url, key, program }: Given): { command: string; args: string[]; env: Record<string, string> } {
-  return { command: program, args: ["stdio"], env: { CONTEXT_BACKEND: url, ...(key === undefined ? {} : { CONTEXT_API_KEY: key }) } };
+function process({ service, key, program }: Given): { command: string; args: string[]; env: Record<string, string> } {
+  return { command: program, args: ["stdio"], env: { ...service, ...(key === undefined ? {} : { CONTEXT_API_KEY: key }) } };
 }
 
 const file = (servers: string, extra: Record<string, unknown> = {}) => (given: Given) =>
@@ -43,7 +45,7 @@ const CLIENTS: Client[] = [
       return `claude mcp add --scope user context${env.join("")} \\\n  -- ${quoted(given.program)} stdio`;
     },
   },
-  { id: "desktop", name: "Claude Desktop", place: () => "claude_desktop_config.json (Settings, Developer, Edit Config)", text: file("mcpServers") },
+  { id: "claude-desktop", name: "Claude Desktop", place: () => "claude_desktop_config.json (Settings, Developer, Edit Config)", text: file("mcpServers") },
   { id: "cursor", name: "Cursor", place: () => "~/.cursor/mcp.json", text: file("mcpServers") },
   { id: "vscode", name: "VS Code", place: () => "mcp.json (command “MCP: Open User Configuration”)", text: file("servers", { type: "stdio" }) },
   {
@@ -61,14 +63,15 @@ const CLIENTS: Client[] = [
     id: "http",
     name: "MCP over HTTP",
     place: () => "Run the gateway; clients then use http://127.0.0.1:7421/mcp",
-    text: ({ url, key, program }) => `CONTEXT_BACKEND=${quoted(url)}${key ? " AUTH=keys" : ""} ${quoted(program)} http`,
+    text: ({ service, key, program }) =>
+      [...Object.entries({ ...service, ...(key ? { AUTH: "keys" } : {}) }).map(([name, value]) => `${name}=${quoted(value)}`), quoted(program), "http"].join(" "),
   },
   {
     id: "curl",
     name: "curl",
     place: () => "Stores one entry",
     text: ({ url, key }) =>
-      `curl -s ${quoted(`${url}/v1/contexts`)}${key ? ' \\\n  -H "Authorization: Bearer $CONTEXT_API_KEY"' : ""} \\\n  -H 'Content-Type: application/json' \\\n  -d '{"thread_id": "hello", "source": "user", "text": "The first entry."}'`,
+      `${session() ? curlTo("v1/contexts") : `curl -s ${quoted(`${url}/v1/contexts`)}`}${key ? ' \\\n  -H "Authorization: Bearer $CONTEXT_API_KEY"' : ""} \\\n  -H 'Content-Type: application/json' \\\n  -d '{"thread_id": "hello", "source": "user", "text": "The first entry."}'`,
   },
   {
     id: "python",
@@ -86,12 +89,16 @@ export function Connect() {
   const [program, setProgram] = useState("context-gateway");
   const [made, setMade] = useState<{ client: string; key: string }>();
   const [error, setError] = useState<ApiError>();
-  const client = CLIENTS.find(({ id }) => id === chosen) ?? CLIENTS[0];
+  const opened = session();
+  // Python's standard library has no HTTP over a socket.
+  const clients = opened ? CLIENTS.filter(({ id }) => id !== "python") : CLIENTS;
+  const client = clients.find(({ id }) => id === chosen) ?? clients[0];
   if (client === undefined) return null;
   const isGateway = !["curl", "python"].includes(client.id);
   // These name the variable that holds the key, and the gateway for HTTP gets the keys of its clients.
   const hasKeyInIt = isGateway && client.id !== "http";
-  const given = { url: url.trim().replace(/\/$/, ""), key: rights.keyed ? (made?.client === client.id ? made.key : KEY) : undefined, program: program.trim() || "context-gateway" };
+  const base = url.trim().replace(/\/$/, "");
+  const given = { url: base, service: opened?.gateway_environment ?? { CONTEXT_BACKEND: base }, key: rights.keyed ? (made?.client === client.id ? made.key : KEY) : undefined, program: program.trim() || "context-gateway" };
   const makeKey = async () => {
     setError(undefined);
     try {
@@ -105,11 +112,13 @@ export function Connect() {
     <section class="view">
       <Head title="Connect" />
       <p class="lead">Give a client this service as its memory. Choose the client, and copy.</p>
-      <Choices name="client" label="Client" value={chosen} onChange={setChosen} choices={CLIENTS.map(({ id, name }) => ({ value: id, label: name }))} />
+      <Choices name="client" label="Client" value={chosen} onChange={setChosen} choices={clients.map(({ id, name }) => ({ value: id, label: name }))} />
       <div class="grid connect">
-        <Field label="Address of this service" hint="as the client reaches it">
-          <input type="url" value={url} spellcheck={false} onInput={(event) => setUrl(inputValue(event))} />
-        </Field>
+        {!opened && (
+          <Field label="Address of this service" hint="as the client reaches it">
+            <input type="url" value={url} spellcheck={false} onInput={(event) => setUrl(inputValue(event))} />
+          </Field>
+        )}
         {isGateway && (
           <Field label="Gateway program" hint="with its path, unless it is on the PATH">
             <input value={program} spellcheck={false} onInput={(event) => setProgram(inputValue(event))} />
@@ -127,12 +136,17 @@ export function Connect() {
       <ul class="hints">
         {rights.keyed && <li>{hasKeyInIt ? (made?.client === client.id ? `This is a new key, “${client.name}”. It is shown only now.` : `Put a key in place of ${KEY}.`) : client.id === "http" ? "Each client sends its own key." : "Set CONTEXT_API_KEY to a key."} Each client should have a key of its own.</li>}
         {isGateway && new URL(address("").href).pathname !== "/" && <li>This page is served below a path. The gateway speaks gRPC, which needs the service itself: name its host and port.</li>}
-        {["claude", "cursor", "vscode"].includes(client.id) && !rights.keyed && (
+        {isGateway && client.id !== "http" && !rights.keyed && Object.keys(opened?.gateway_environment ?? {}).length === 0 && (
           <li>
-            Or let the gateway do it: <code>{`${quoted(given.program)} install ${client.id} --backend ${quoted(given.url)}`}</code>
+            Or let the gateway do it: <code>{`${quoted(given.program)} install ${client.id}${opened ? "" : ` --backend ${quoted(given.url)}`}`}</code>
           </li>
         )}
         {isGateway && <li>Then start the client again. What it stores appears under Activity at once.</li>}
+        {opened && (
+          <li>
+            This service has no port. For gRPC and REST from programs, or from other machines, start it yourself: <code>context-service</code>
+          </li>
+        )}
       </ul>
     </section>
   );

@@ -1,0 +1,82 @@
+//! `open`.
+
+use std::io;
+use std::process::Stdio;
+
+use clap::Args;
+use serde_json::json;
+use tokio::process::Command;
+
+use super::common::Common;
+use super::failure::Failure;
+use super::screen::Screen;
+use crate::backend::Target;
+use crate::service_program::ServiceProgram;
+
+/// The arguments of `open`.
+#[derive(Debug, Clone, Args)]
+pub struct OpenArgs {
+    /// Only print the URL
+    #[arg(long)]
+    print: bool,
+    /// What all commands share.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Opens the page of the service in the browser and prints its URL. Starts the service if none runs.
+///
+/// # Errors
+/// Why the page cannot be opened.
+pub async fn open(args: OpenArgs) -> Result<(), Failure> {
+    let backend = &args.common.service.backend;
+    let mut service = match backend.target_as_it_runs().map_err(Failure::Usage)? {
+        // The page needs no other port, and a browser here may not reach that machine as this process does.
+        Target::Tcp(url) => return print(&args, &format!("{url}/")),
+        Target::Unix(socket) => ServiceProgram::beside()
+            .with([("CONTEXT_SOCKET", socket)])
+            .command(),
+        Target::Local(service) => {
+            // Starts it. Before it stops because no client is connected, the page is open.
+            drop(
+                service
+                    .connect()
+                    .await
+                    .map_err(|error| Failure::Incomplete(error.to_string()))?,
+            );
+            service.program().command()
+        }
+    };
+    service.arg("open");
+    if args.print || args.common.json {
+        service.arg("--print");
+    }
+    let url = url(service).await?;
+    print(&args, &url)
+}
+
+/// The URL that the service's program prints. Its messages are for the person.
+async fn url(mut service: Command) -> Result<String, Failure> {
+    let run = async {
+        let process = service.stdout(Stdio::piped()).spawn()?;
+        process.wait_with_output().await
+    };
+    let output = run.await.map_err(|error: io::Error| {
+        Failure::Incomplete(format!("the service's program cannot be run: {error}"))
+    })?;
+    let url = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() && !url.is_empty() {
+        Ok(url)
+    } else {
+        Err(Failure::Incomplete("the page was not opened".to_owned()))
+    }
+}
+
+fn print(args: &OpenArgs, url: &str) -> Result<(), Failure> {
+    let screen = Screen::new(args.common.json);
+    if screen.json {
+        screen.print_json(&json!({ "url": url }))
+    } else {
+        screen.print(url)
+    }
+}
