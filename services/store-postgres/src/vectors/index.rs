@@ -91,7 +91,11 @@ pub(super) async fn build_if_due(
     if approximate < INDEXED_FROM {
         return Ok(Session::Unchanged);
     }
-    tracing::info!(set = set_id, vectors = approximate, "Building the HNSW index");
+    tracing::info!(
+        set = set_id,
+        vectors = approximate,
+        "Building the HNSW index"
+    );
     let started = std::time::Instant::now();
     // The timeout is for requests, whose statements take milliseconds. A build takes minutes, and DROP INDEX
     // CONCURRENTLY waits for all transactions that use the table. Neither can run in a transaction, so the settings are
