@@ -325,6 +325,15 @@ expect "list artifacts" 200
 call GET '/v1/artifacts/search?query=CURL%20walk'
 expect "search artifacts" 200
 same "search: newest first" "$artifact" "$(json 'body["result"][0]["id"]')"
+call GET '/v1/artifacts/search?query=line%20of%20the%20curl&mode=ranked'
+expect "search artifacts by words and by meaning" 200
+same "ranked search: finds it first" "$artifact" "$(json 'body["result"][0]["id"]')"
+call GET '/v1/artifacts?metadata_filters=%5B%7B%22key%22%3A%22n%22%2C%22value%22%3A1%7D%5D'
+expect "list artifacts by metadata" 200
+same "list by metadata: the artifact" "$artifact" "$(json 'body["result"][0]["id"]')"
+send POST /v1/contexts/search/hybrid '{"query": "curl walk", "include": ["artifacts"]}'
+expect "hybrid over artifacts" 200
+same "hybrid over artifacts: finds it" "$artifact" "$(json 'body["results"][0]["artifact_id"]')"
 call GET "/v1/artifacts/$artifact/versions"
 expect "list versions" 200
 same "versions: one earlier" 1 "$(json 'body["recent_versions"][0]["version"]')"

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use context_model::{Error, JsonObject, Reason, Result, SearchHit, Source, decode};
+use context_model::{Error, HybridHit, JsonObject, Reason, Result, SearchHit, Source, decode};
 use context_proto::v1 as pb;
 use serde_json::Value;
 use tonic::metadata::MetadataMap;
@@ -108,7 +108,8 @@ impl Service {
             .within(client.hybrid_search_context(request), false)
             .await?;
         let reply = context_model::HybridSearchContextReply::try_from(reply)?;
-        Ok(reply.results.into_iter().map(Hit::from).collect())
+        let entries = reply.results.into_iter().filter_map(HybridHit::context);
+        Ok(entries.map(Hit::from).collect())
     }
 
     /// Changes after a cursor.

@@ -73,7 +73,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         (
             "hybrid_search_context",
             with(
-                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, "min_relevance": 0.5, "highlight": true}),
+                json!({"query": "q", "search_modes": ["fts"], "include": ["contexts", "artifacts"], "fusion_method": "rrf", "rrf_k": 60, "min_relevance": 0.5, "highlight": true}),
             ),
             json!({"query": "q"}),
         ),
@@ -90,12 +90,12 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ),
         (
             "list_artifacts",
-            json!({"limit": 50, "offset": 3, "cursor": "c"}),
+            json!({"limit": 50, "offset": 3, "cursor": "c", "metadata_filters": [{"key": "a"}]}),
             json!({}),
         ),
         (
             "search_artifacts",
-            json!({"query": "100%", "limit": 1}),
+            json!({"query": "100%", "limit": 1, "mode": "ranked", "metadata_filters": [{"key": "a", "value": 1}]}),
             json!({"query": "q"}),
         ),
         (

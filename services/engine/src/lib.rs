@@ -5,7 +5,7 @@
 //! and builds the reply. It does not use status codes or connections.
 //!
 //! [`Engine`] consists of six components. Each has only what it needs. They depend on each other in
-//! one direction: `contexts → background → retrieval → access`, `artifacts → access`, `changes → contexts, artifacts`.
+//! one direction: `contexts → background → retrieval → access`, `artifacts → retrieval`, `changes → contexts, artifacts`.
 //!
 //! | component | contents |
 //! |---|---|
@@ -65,7 +65,7 @@ pub struct Engine {
     /// The feed of changes.
     pub changes: Changes,
     /// The searches.
-    pub retrieval: Retrieval,
+    pub retrieval: Arc<Retrieval>,
     /// API keys, authentication, and the operator's commands.
     pub access: Access,
     /// Background work.
@@ -93,13 +93,13 @@ impl Engine {
             config.quotas,
             config.idempotency_bytes,
         ));
-        let retrieval = Retrieval::new(
+        let retrieval = Arc::new(Retrieval::new(
             store.clone(),
             config.search,
             config.rerank,
             config.embedding,
             max_reply_bytes,
-        );
+        ));
         let background = Background::new(
             store.clone(),
             retrieval.embeddings().clone(),
@@ -114,7 +114,12 @@ impl Engine {
         );
         Ok(Self {
             contexts,
-            artifacts: Artifacts::new(store.clone(), writes.clone(), max_reply_bytes),
+            artifacts: Artifacts::new(
+                store.clone(),
+                writes.clone(),
+                retrieval.clone(),
+                max_reply_bytes,
+            ),
             changes: Changes::new(store.clone()),
             retrieval,
             access,

@@ -12,6 +12,14 @@ use crate::{Error, JsonObject, Metadata, Reason, Result, Violations};
 pub struct ArtifactId(Uuid);
 
 impl ArtifactId {
+    /// An id for its document in searches: negative, so that it is no entry's. It is made of 62 random bits of the id, so
+    /// that no counter is needed.
+    #[must_use]
+    pub const fn document(&self) -> i64 {
+        let random = self.0.as_u128() as u64 & (u64::MAX >> 2);
+        -1 - random as i64
+    }
+
     /// The error sentence for a malformed id.
     pub const FORMAT: &str = "Invalid artifact ID format. Must be a valid UUID.";
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{JsonObject, Timestamp};
+use crate::{JsonObject, MetadataFilter, Timestamp};
 
 /// An artifact to create.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
@@ -51,7 +51,7 @@ pub struct CreateArtifactReply {
 }
 
 /// Which artifacts to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArtifactsRequest {
     /// Maximum number of artifacts, 1 to 50; default 10.
@@ -63,6 +63,9 @@ pub struct ListArtifactsRequest {
     /// `next_cursor` of the previous reply; not together with an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Conditions on metadata. All must hold. At most 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_filters: Option<Vec<MetadataFilter>>,
     /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
@@ -73,7 +76,7 @@ pub struct ListArtifactsRequest {
 pub struct ListArtifactsReply {
     /// The artifacts of this page.
     pub result: Vec<ArtifactSummary>,
-    /// Total number of artifacts.
+    /// Total number of artifacts that satisfy the filters.
     pub total: i64,
     /// Whether more artifacts follow this page.
     pub has_more: bool,
@@ -103,13 +106,20 @@ pub struct ArtifactSummary {
     pub updated_at: Timestamp,
 }
 
-/// A search for a substring of title or content.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+/// A search in titles and contents.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArtifactsRequest {
-    /// The substring to search for, ignoring case; `%` and `_` have no special function.
+    /// The substring to search for, ignoring case; `%` and `_` have no special function. With `mode: ranked`, a query
+    /// in natural language.
     #[serde(default)]
     pub query: String,
+    /// `substring` (newest first) or `ranked` (by words and by meaning, best first); default: `substring`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Conditions on metadata. All must hold. At most 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_filters: Option<Vec<MetadataFilter>>,
     /// Maximum number of artifacts, 1 to 50; default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
@@ -118,7 +128,7 @@ pub struct SearchArtifactsRequest {
     pub min_revision: Option<i64>,
 }
 
-/// Artifacts that match, newest first.
+/// Artifacts that match, newest first, or best first with `mode: ranked`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct SearchArtifactsReply {
     /// The artifacts.
@@ -144,6 +154,14 @@ pub struct ArtifactHit {
     pub metadata: JsonObject,
     /// Why it was found, as a sentence.
     pub relevance_context: String,
+    /// How likely it is about the query, 0 to 1, comparable between queries; only with `mode: ranked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub relevance: Option<f64>,
+    /// At most 300 characters of the content around what matches the query best, if it lies beyond the opening; only with
+    /// `mode: ranked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
 }

@@ -104,6 +104,26 @@ impl Filter {
         }
     }
 
+    /// Whether an artifact can satisfy the filter. Artifacts have no thread, source, tags or content type.
+    #[must_use]
+    pub fn admits_artifacts(&self) -> bool {
+        let Self {
+            within,
+            thread_id,
+            source,
+            tags,
+            content_type,
+            conditions: _,
+            created_from: _,
+            created_to: _,
+        } = self;
+        within.is_none()
+            && thread_id.is_none()
+            && source.is_none()
+            && tags.is_none()
+            && content_type.is_none()
+    }
+
     /// Number of filters that are set. Each metadata condition counts as one.
     #[must_use]
     pub fn count(&self) -> usize {

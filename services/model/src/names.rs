@@ -71,6 +71,26 @@ names! {
 }
 
 names! {
+    /// What a hybrid search searches.
+    Include {
+        /// Context entries.
+        Contexts "contexts",
+        /// Artifacts.
+        Artifacts "artifacts",
+    }
+}
+
+names! {
+    /// How artifacts are searched.
+    ArtifactSearchMode {
+        /// The query is a substring of the title or the content, ignoring case. Newest first.
+        Substring "substring",
+        /// By the words of the query and by meaning, as in hybrid search. Best first.
+        Ranked "ranked",
+    }
+}
+
+names! {
     /// The resource that a key is restricted to.
     Only {
         /// Context entries, threads and statistics.

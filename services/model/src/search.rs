@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     ContentType, FilterInput, FtsMode, FtsModeOrLater, FusionMethod, FusionMethodOrLater,
-    ImageInput, ObjectText, SearchMode, SearchModeOrLater, Source, Timestamp,
+    ImageInput, Include, ObjectText, SearchMode, SearchModeOrLater, Source, Timestamp,
 };
 
 /// Declares a search request: its own parameters, then the filters and options that all four searches share.
@@ -166,6 +166,10 @@ search_request!(
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<Vec<SearchMode>>, min_items = 1)]
         search_modes: Option<Vec<String>>,
+        /// What is searched; default: `contexts`. Filters by thread, source, tags or content type leave out artifacts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Vec<Include>>, min_items = 1)]
+        include: Option<Vec<String>>,
         /// How results are fused: `rrf` (by rank) or `convex` (by score); default: `rrf`.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<FusionMethod>)]
@@ -183,6 +187,64 @@ search_request!(
         highlight: Option<bool>,
     }
 );
+
+/// A result of a hybrid search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum HybridHit {
+    /// An entry.
+    Context(SearchHit),
+    /// An artifact, if `include` has `artifacts`.
+    Artifact(ArtifactSearchHit),
+}
+
+impl HybridHit {
+    /// The entry. `None` for an artifact.
+    #[must_use]
+    pub fn context(self) -> Option<SearchHit> {
+        match self {
+            Self::Context(hit) => Some(hit),
+            Self::Artifact(_) => None,
+        }
+    }
+}
+
+/// An artifact in a list of results: its current version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ArtifactSearchHit {
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub artifact_id: String,
+    /// Its title.
+    pub title: String,
+    /// The content, cut at SEARCH_TRUNCATION_LENGTH characters. get_artifact returns it in full.
+    pub text_content: String,
+    /// Whether `text_content` was cut.
+    pub is_text_content_truncated: bool,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: ObjectText,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its newest version was created.
+    pub updated_at: Timestamp,
+    /// The number of its newest version.
+    pub version: i64,
+    /// How well it matches the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scores: Option<Scores>,
+    /// How likely the artifact is about the query, 0 to 1, comparable between queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub relevance: Option<f64>,
+    /// A snippet with `<mark>` around the best hits; absent unless `highlight` is true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highlighted: Option<String>,
+    /// At most 300 characters of the content around what matches the query best, if `text_content` is cut and does not
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+}
 
 /// An entry in a list of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -397,11 +459,11 @@ pub struct HybridSearchContextReply {
     pub fts_count: i64,
     /// Number of candidates from the semantic search.
     pub semantic_count: i64,
-    /// The entries, best first.
-    pub results: Vec<SearchHit>,
-    /// Number of entries in `results`.
+    /// The entries and artifacts, best first.
+    pub results: Vec<HybridHit>,
+    /// Number of elements of `results`.
     pub count: i64,
-    /// Whether more entries follow this page. How many is not counted.
+    /// Whether more results follow this page. How many is not counted.
     pub has_more: bool,
     /// How the query ran; absent unless `explain_query` is true.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,12 +12,11 @@ use context_model::{
 
 use crate::object::Object;
 use crate::reply::{all, missing, timestamp_from_pb, timestamp_to_pb, try_all};
+use crate::request::{conditions_from_pb, conditions_to_pb};
 use crate::v1 as pb;
 use crate::value::object_from_pb;
 
 same_fields! {
-    ListArtifactsRequest = ListArtifactsRequest { limit, offset, cursor, min_revision }
-    SearchArtifactsRequest = SearchArtifactsRequest { query, limit, min_revision }
     GetArtifactRequest = GetArtifactRequest { artifact_id, min_revision }
     DeleteArtifactRequest = DeleteArtifactRequest { artifact_id }
     DeleteArtifactReply = DeleteArtifactResponse { message, artifact_id, revision }
@@ -28,6 +27,34 @@ same_fields! {
     DiffArtifactVersionsRequest = DiffArtifactVersionsRequest { artifact_id, from_version, to_version, min_revision }
     DiffArtifactVersionsReply = DiffArtifactVersionsResponse { artifact_id, from_version, to_version, changes, diff, revision }
     ArtifactEdit = ArtifactEdit { old_str, insert_line, new_str }
+}
+
+/// Converts a request with conditions on metadata, in both directions: its other fields by name.
+macro_rules! with_conditions {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl TryFrom<pb::$name> for $name {
+            type Error = Error;
+
+            fn try_from(request: pb::$name) -> Result<Self> {
+                let pb::$name { $($field,)* metadata_filters } = request;
+                let metadata_filters = conditions_from_pb(metadata_filters)?;
+                Ok(Self { $($field,)* metadata_filters })
+            }
+        }
+
+        impl From<$name> for pb::$name {
+            fn from(request: $name) -> Self {
+                let $name { $($field,)* metadata_filters } = request;
+                let metadata_filters = conditions_to_pb(metadata_filters);
+                Self { $($field,)* metadata_filters }
+            }
+        }
+    )*};
+}
+
+with_conditions! {
+    ListArtifactsRequest { limit, offset, cursor, min_revision }
+    SearchArtifactsRequest { query, mode, limit, min_revision }
 }
 
 impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
@@ -406,6 +433,8 @@ impl From<ArtifactHit> for pb::ArtifactHit {
             metadata,
             relevance_context,
             created_at,
+            relevance,
+            snippet,
         } = hit;
         let (metadata, created_at) = (
             Some(Object::from(&metadata)),
@@ -418,6 +447,8 @@ impl From<ArtifactHit> for pb::ArtifactHit {
             metadata,
             relevance_context,
             created_at,
+            relevance,
+            snippet,
         }
     }
 }
@@ -433,6 +464,8 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
             metadata,
             relevance_context,
             created_at,
+            relevance,
+            snippet,
         } = hit;
         let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
         Ok(Self {
@@ -442,6 +475,8 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
             metadata,
             relevance_context,
             created_at: timestamp_from_pb(created_at)?,
+            relevance,
+            snippet,
         })
     }
 }

@@ -1,14 +1,14 @@
 //! Conversions of replies: from the service's types, and back in a client such as the gateway.
 
 use context_model::{
-    BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts,
-    DeleteContextBatchReply, DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply,
-    FtsStatus, GetContextByIdsReply, GetThreadReply, GetThreadRequest, HybridScores,
-    HybridSearchContextReply, HybridSearchStatus, ListTagsReply, ListTagsRequest, ListThreadsReply,
-    QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
-    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts,
-    Statistics, StoreContextReply, SummaryStatus, TagCount, Thread, Timestamp, UpdateContextReply,
-    Violations,
+    ArtifactSearchHit, BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType,
+    ContentTypeCounts, DeleteContextBatchReply, DeleteContextReply, Entry, Error, FtsScores,
+    FtsSearchContextReply, FtsStatus, GetContextByIdsReply, GetThreadReply, GetThreadRequest,
+    HybridHit, HybridScores, HybridSearchContextReply, HybridSearchStatus, ListTagsReply,
+    ListTagsRequest, ListThreadsReply, QueryStats, Reason, RerankingStatus, Result, Scores,
+    SearchContextReply, SearchHit, SemanticScores, SemanticSearchContextReply,
+    SemanticSearchStatus, Source, SourceCounts, Statistics, StoreContextReply, SummaryStatus,
+    TagCount, Thread, Timestamp, UpdateContextReply, Violations,
 };
 
 use crate::request::{images_from_pb, images_to_pb};
@@ -211,15 +211,92 @@ impl TryFrom<SearchHit> for pb::ContextHit {
             updated_at: Some(timestamp_to_pb(updated_at)),
             version,
             images: images.map(images_to_pb),
-            scores: scores.map(|scores| match scores {
-                Scores::Fts(scores) => pb::context_hit::Scores::FtsScores(scores.into()),
-                Scores::Semantic(scores) => pb::context_hit::Scores::SemanticScores(scores.into()),
-                Scores::Hybrid(scores) => pb::context_hit::Scores::HybridScores(scores.into()),
-            }),
+            scores: scores.map(scores_to_pb),
             highlighted,
             relevance,
             snippet,
+            artifact_id: None,
+            title: None,
         })
+    }
+}
+
+impl TryFrom<HybridHit> for pb::ContextHit {
+    type Error = Error;
+
+    fn try_from(hit: HybridHit) -> Result<Self> {
+        let ArtifactSearchHit {
+            artifact_id,
+            title,
+            text_content,
+            is_text_content_truncated,
+            metadata,
+            created_at,
+            updated_at,
+            version,
+            scores,
+            relevance,
+            highlighted,
+            snippet,
+        } = match hit {
+            HybridHit::Context(hit) => return hit.try_into(),
+            HybridHit::Artifact(hit) => hit,
+        };
+        Ok(Self {
+            artifact_id: Some(artifact_id),
+            title: Some(title),
+            text_content,
+            is_text_content_truncated,
+            metadata: Some(text_to_pb(&metadata)?),
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            version,
+            scores: scores.map(scores_to_pb),
+            relevance,
+            highlighted,
+            snippet,
+            ..Self::default()
+        })
+    }
+}
+
+impl TryFrom<pb::ContextHit> for HybridHit {
+    type Error = Error;
+
+    fn try_from(hit: pb::ContextHit) -> Result<Self> {
+        let Some(artifact_id) = hit.artifact_id else {
+            return hit.try_into().map(Self::Context);
+        };
+        Ok(Self::Artifact(ArtifactSearchHit {
+            artifact_id,
+            title: hit.title.unwrap_or_default(),
+            text_content: hit.text_content,
+            is_text_content_truncated: hit.is_text_content_truncated,
+            metadata: text_from_pb(hit.metadata)?,
+            created_at: timestamp_from_pb(hit.created_at)?,
+            updated_at: timestamp_from_pb(hit.updated_at)?,
+            version: hit.version,
+            scores: hit.scores.map(scores_from_pb),
+            relevance: hit.relevance,
+            highlighted: hit.highlighted,
+            snippet: hit.snippet,
+        }))
+    }
+}
+
+fn scores_to_pb(scores: Scores) -> pb::context_hit::Scores {
+    match scores {
+        Scores::Fts(scores) => pb::context_hit::Scores::FtsScores(scores.into()),
+        Scores::Semantic(scores) => pb::context_hit::Scores::SemanticScores(scores.into()),
+        Scores::Hybrid(scores) => pb::context_hit::Scores::HybridScores(scores.into()),
+    }
+}
+
+fn scores_from_pb(scores: pb::context_hit::Scores) -> Scores {
+    match scores {
+        pb::context_hit::Scores::FtsScores(scores) => Scores::Fts(scores.into()),
+        pb::context_hit::Scores::SemanticScores(scores) => Scores::Semantic(scores.into()),
+        pb::context_hit::Scores::HybridScores(scores) => Scores::Hybrid(scores.into()),
     }
 }
 
@@ -245,6 +322,8 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             highlighted,
             relevance,
             snippet,
+            artifact_id: _,
+            title: _,
         } = hit;
         Ok(Self {
             id,
@@ -260,11 +339,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             updated_at: timestamp_from_pb(updated_at)?,
             version,
             images: images.map(images_from_pb).transpose()?,
-            scores: scores.map(|scores| match scores {
-                pb::context_hit::Scores::FtsScores(scores) => Scores::Fts(scores.into()),
-                pb::context_hit::Scores::SemanticScores(scores) => Scores::Semantic(scores.into()),
-                pb::context_hit::Scores::HybridScores(scores) => Scores::Hybrid(scores.into()),
-            }),
+            scores: scores.map(scores_from_pb),
             highlighted,
             relevance,
             snippet,

@@ -317,27 +317,6 @@ pub(crate) fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
         start_date,
         end_date,
     } = filter;
-    let metadata_filters = metadata_filters
-        .into_iter()
-        .enumerate()
-        .map(|(i, filter)| {
-            let pb::MetadataFilter {
-                key,
-                operator,
-                value,
-                case_sensitive,
-            } = filter;
-            let value = value
-                .map(|v| value_from_pb(v, &|| format!("metadata_filters[{i}].value")))
-                .transpose()?;
-            Ok(MetadataFilter {
-                key,
-                operator,
-                value,
-                case_sensitive,
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
     Ok(FilterInput {
         thread_id,
         source,
@@ -346,10 +325,58 @@ pub(crate) fn filters_from_pb(filter: pb::Filter) -> Result<FilterInput> {
         metadata: metadata
             .map(|m| object_from_pb(m, "metadata"))
             .transpose()?,
-        metadata_filters: (!metadata_filters.is_empty()).then_some(metadata_filters),
+        metadata_filters: conditions_from_pb(metadata_filters)?,
         start_date,
         end_date,
     })
+}
+
+/// `None` if there are no conditions.
+pub(crate) fn conditions_from_pb(
+    conditions: Vec<pb::MetadataFilter>,
+) -> Result<Option<Vec<MetadataFilter>>> {
+    let condition = |(i, condition): (usize, pb::MetadataFilter)| {
+        let pb::MetadataFilter {
+            key,
+            operator,
+            value,
+            case_sensitive,
+        } = condition;
+        let value = value
+            .map(|v| value_from_pb(v, &|| format!("metadata_filters[{i}].value")))
+            .transpose()?;
+        Ok(MetadataFilter {
+            key,
+            operator,
+            value,
+            case_sensitive,
+        })
+    };
+    let conditions: Vec<MetadataFilter> = conditions
+        .into_iter()
+        .enumerate()
+        .map(condition)
+        .collect::<Result<_>>()?;
+    Ok((!conditions.is_empty()).then_some(conditions))
+}
+
+pub(crate) fn conditions_to_pb(conditions: Option<Vec<MetadataFilter>>) -> Vec<pb::MetadataFilter> {
+    let condition = |condition: MetadataFilter| {
+        let MetadataFilter {
+            key,
+            operator,
+            value,
+            case_sensitive,
+        } = condition;
+        pb::MetadataFilter {
+            key,
+            operator,
+            value: value.map(value_to_pb),
+            case_sensitive,
+        }
+    };
+    let conditions = conditions.unwrap_or_default().into_iter();
+    conditions.map(condition).collect()
 }
 
 pub(crate) fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
@@ -366,31 +393,13 @@ pub(crate) fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
         start_date,
         end_date,
     } = filters;
-    let metadata_filters = metadata_filters
-        .unwrap_or_default()
-        .into_iter()
-        .map(|filter| {
-            let MetadataFilter {
-                key,
-                operator,
-                value,
-                case_sensitive,
-            } = filter;
-            pb::MetadataFilter {
-                key,
-                operator,
-                value: value.map(value_to_pb),
-                case_sensitive,
-            }
-        })
-        .collect();
     Some(pb::Filter {
         thread_id,
         source,
         tags: tags.map(string_list),
         content_type,
         metadata: metadata.as_ref().map(Object::from),
-        metadata_filters,
+        metadata_filters: conditions_to_pb(metadata_filters),
         start_date,
         end_date,
     })
@@ -424,7 +433,7 @@ macro_rules! search_request {
 search_request!(SearchContextRequest, {});
 search_request!(SemanticSearchContextRequest, { query, min_relevance });
 search_request!(FtsSearchContextRequest, { query, mode, highlight });
-search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, fusion_method, rrf_k, min_relevance, highlight });
+search_request!(HybridSearchContextRequest, { query, search_modes: strings, string_list, include: strings, string_list, fusion_method, rrf_k, min_relevance, highlight });
 
 impl From<pb::ListThreadsRequest> for ListThreadsRequest {
     fn from(request: pb::ListThreadsRequest) -> Self {

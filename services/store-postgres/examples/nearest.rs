@@ -167,6 +167,7 @@ impl Case<'_> {
                 vector: query.clone(),
             });
             let search = RankSearch {
+                kind: context_store::DocumentKind::Context,
                 fts: None,
                 semantic,
                 depth: DEPTH,

@@ -13,4 +13,4 @@ mod rebuild;
 pub(crate) use document::{Document, Words, words};
 pub(crate) use expression::{query, terms};
 pub(crate) use language::Language;
-pub(crate) use rebuild::{rebuild, rebuild_contexts};
+pub(crate) use rebuild::{made_with, rebuild, rebuild_contexts};

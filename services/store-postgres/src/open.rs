@@ -32,6 +32,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-22-000009_checksums/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-23-000010_feed/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-23-000011_audited_changes/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-24-000012_artifact_documents/up.sql"),
 ];
 
 /// The version of this program's schema.

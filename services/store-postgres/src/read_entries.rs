@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
 use context_store::bm25::{B, CONTEXT_WORDS, K1, PADDING};
-use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
+use context_store::{
+    DocumentKind, FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage,
+};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
@@ -312,15 +314,14 @@ impl Reading for Ranked {
 
 impl Ranked {
     fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
-        let ranked = ranked(
-            &self.search,
-            query,
-            &self.filter,
-            owner.as_str(),
-            self.page.and_one(),
-            &self.indexed,
-            &self.language,
-        );
+        let rows = Rows {
+            kind: DocumentKind::Context,
+            filter: &self.filter,
+            owner: owner.as_str(),
+            indexed: &self.indexed,
+        };
+        let page = self.page.and_one();
+        let ranked = ranked(rows, &self.search, query, page, &self.language);
         // Raw SQL for the ranking.
         fragment!(
             "{ranked} SELECT (SELECT count(*) FROM matched) AS matches, p.score, {columns} \
@@ -375,21 +376,40 @@ impl Reading for Frequencies {
     }
 }
 
+/// What a full-text search ranks: the rows of one kind and one owner that satisfy a filter.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'v> {
+    pub kind: DocumentKind,
+    pub filter: &'v Filter,
+    pub owner: &'v str,
+    /// The metadata fields with an index.
+    pub indexed: &'v [MetadataPath],
+}
+
 /// The common table expressions `matched` and `page` of a full-text search.
 ///
 /// Ranks only the newest matches up to the cap: reading and ranking all matches of a common word would take seconds.
 /// One match beyond the cap shows that there are more.
 pub(crate) fn ranked<'v>(
+    rows: Rows<'v>,
     search: &FtsSearch,
     query: &context_text::Query,
-    filter: &'v Filter,
-    owner: &'v str,
     page: Page,
-    indexed: &[MetadataPath],
     language: &Language,
 ) -> Fragment<'v> {
+    let Rows {
+        kind,
+        filter,
+        owner,
+        indexed,
+    } = rows;
     let words = fts::query(query, language);
-    let matches = if search.context_weight > 0.0 {
+    // Artifacts have no context window.
+    let (table, context, context_weight) = match kind {
+        DocumentKind::Context => ("entries", "entries.context", search.context_weight),
+        DocumentKind::Artifact => ("artifact_documents", "''::tsvector AS context", 0.0),
+    };
+    let matches = if context_weight > 0.0 {
         let (of_entry, of_context) = (words.clone(), words);
         fragment!(
             "(entries.words @@ {words} OR entries.context @@ {words})",
@@ -401,17 +421,19 @@ pub(crate) fn ranked<'v>(
     };
     let cap = i64::from(search.ranking_cap);
     fragment!(
-        "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
-         FROM context.entries AS entries WHERE {filter} AND {of_owner} AND {matches} \
+        "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, {context} \
+         FROM context.{table} AS entries WHERE {filter} AND {of_owner} AND {matches} \
          ORDER BY entries.created_at DESC, entries.id DESC LIMIT {cap_and_one}), \
          newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), {bm25}, \
          page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC {limits})",
+        Fragment::new(context),
+        Fragment::new(table),
         filter::compile(filter, owner, indexed),
         filter::of_owner(owner),
         matches,
         Fragment::new((cap + 1).to_string()),
         Fragment::new(cap.to_string()),
-        bm25(search.context_weight, fts::terms(query, language), owner),
+        bm25(kind, context_weight, fts::terms(query, language), owner),
         limits(page),
     )
     .cached()
@@ -423,7 +445,12 @@ pub(crate) fn ranked<'v>(
 /// The server's own ranking functions do not know how rare a word is, so common words of a query would outweigh the
 /// rare one that matters. Here the word frequencies and the average length are computed from the matches. `ts_rank` of
 /// one word is 1/1.645 for one occurrence, and grows as slowly as BM25 with each further one (`calc_rank_or`).
-fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fragment<'v> {
+fn bm25<'v>(
+    kind: DocumentKind,
+    context_weight: f64,
+    terms: Fragment<'static>,
+    owner: &'v str,
+) -> Fragment<'v> {
     let (entries, weighted, or_of_context) = if context_weight > 0.0 {
         // The words of context windows make most of a thread match. The defaults of hybrid search were tuned with this.
         // As `context_store::bm25::context_weight`.
@@ -437,10 +464,17 @@ fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fr
             Fragment::new("OR m.context @@ t.term"),
         )
     } else {
-        let entries = fragment!(
-            "greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?))",
-            Bind::text(owner),
-        );
+        let owner = Bind::text(owner);
+        let entries = match kind {
+            DocumentKind::Context => fragment!(
+                "greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?))",
+                owner,
+            ),
+            DocumentKind::Artifact => fragment!(
+                "(SELECT count(*) FROM context.artifact_documents AS d WHERE d.owner_id = ?)",
+                owner,
+            ),
+        };
         (entries, Fragment::new(""), Fragment::new(""))
     };
     let score = format!(

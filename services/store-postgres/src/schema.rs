@@ -146,6 +146,17 @@ diesel::table! {
 }
 
 diesel::table! {
+    context.artifact_documents (owner_id, id) {
+        owner_id -> Text,
+        id -> BigInt,
+        artifact_id -> Text,
+        version -> BigInt,
+        created_at -> BigInt,
+        metadata_folded -> Jsonb,
+    }
+}
+
+diesel::table! {
     context.api_keys (owner_id, key_id) {
         owner_id -> Text,
         key_id -> Text,

@@ -21,6 +21,7 @@ use context_text::Query;
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::{Semaphore, watch};
 
+use crate::artifacts::documents;
 use crate::config::Config;
 use crate::delete_entries::DeleteEntries;
 use crate::fts::{self, Language};
@@ -139,6 +140,9 @@ impl PostgresStore {
         fts::rebuild(lease.conn(), &inner.language, inner.context_window)
             .await
             .map_err(|error| schema(error.into()))?;
+        documents::complete(lease.conn(), &inner.language)
+            .await
+            .map_err(|failure| schema(StoreError::from(failure).into()))?;
         lease.give_back();
         let inner = Arc::new(inner);
         let of_task = Arc::clone(&inner);

@@ -5,6 +5,8 @@
 //! intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds the context keywords of the
 //! preceding entries (`context_window.rs`). Only hybrid search uses it. Its length is always 1.
 //!
+//! `fts_artifacts_<owner>` holds the documents of artifacts in the same way, without scope and context.
+//!
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 
 mod expression;
@@ -18,4 +20,6 @@ mod tests;
 
 pub(crate) use frequencies::frequencies;
 pub(crate) use search::{Found, search};
-pub(crate) use table::{Document, create_table, delete, forget, insert, rebuild};
+pub(crate) use table::{
+    Document, create_table, delete, forget, insert, insert_artifact, made_with, rebuild,
+};

@@ -5,6 +5,7 @@ use context_text::Language;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::collection::Collection;
 use crate::context_window::{ContextWindows, EntryPosition};
 use crate::entries;
 use crate::fts::{self, Document};
@@ -23,15 +24,16 @@ pub(crate) enum FullTextChange {
         content_type: ContentType,
         tags: Vec<String>,
     },
-    Delete {
+    /// The document of an artifact.
+    InsertArtifact {
         owner: i64,
         row_id: i64,
+        text: Indexable,
     },
+    /// An entry, or the document of an artifact.
+    Delete { owner: i64, row_id: i64 },
     /// The preceding entries changed. The entry may have been deleted since.
-    Reindex {
-        owner: i64,
-        row_id: i64,
-    },
+    Reindex { owner: i64, row_id: i64 },
 }
 
 /// The owners' full-text tables.
@@ -41,9 +43,9 @@ pub(crate) struct FullText {
 }
 
 impl FullText {
-    /// Creates the table of an owner that has none.
-    pub fn create(self, conn: &mut SqliteConnection, owner: i64) -> QueryResult<()> {
-        fts::create_table(conn, owner, self.language)
+    /// Creates the table of a collection that has none.
+    pub fn create(self, conn: &mut SqliteConnection, collection: Collection) -> QueryResult<()> {
+        fts::create_table(conn, collection, self.language)
     }
 }
 
@@ -57,6 +59,7 @@ impl FullTextChange {
     const fn row(&self) -> (i64, i64) {
         match self {
             Self::Insert { owner, row_id, .. }
+            | Self::InsertArtifact { owner, row_id, .. }
             | Self::Delete { owner, row_id }
             | Self::Reindex { owner, row_id } => (*owner, *row_id),
         }
@@ -68,7 +71,14 @@ impl FullTextChange {
         context_windows: &ContextWindows,
     ) -> QueryResult<()> {
         match self {
-            Self::Delete { owner, row_id } => fts::delete(conn, owner, row_id),
+            Self::Delete { owner, row_id } => {
+                fts::delete(conn, Collection::of_row(owner, row_id), row_id)
+            }
+            Self::InsertArtifact {
+                owner,
+                row_id,
+                text,
+            } => fts::insert_artifact(conn, owner, row_id, &text),
             Self::Reindex { owner, row_id } => reindex(conn, owner, row_id, context_windows),
             Self::Insert {
                 owner,
@@ -123,7 +133,7 @@ fn reindex(
         content_type: ContentType::of(usize::from(row.image_count > 0)),
         tags: &entries::parse_tags(&row.tags).map_err(unreadable)?,
     };
-    fts::delete(conn, owner, row_id)?;
+    fts::delete(conn, Collection::entries(owner), row_id)?;
     fts::insert(conn, owner, &document)
 }
 

@@ -17,6 +17,7 @@ mod batch;
 mod bm25;
 mod cancel;
 mod changes;
+mod collection;
 mod columns;
 mod compaction;
 mod config;

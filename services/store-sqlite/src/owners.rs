@@ -63,16 +63,24 @@ impl Owner {
         self.image_count += images;
     }
 
-    /// The row id of this owner's entry. `None` for an id that no entry can have.
+    /// The row id of this owner's entry. `None` for an id that no entry can have. The id of an artifact's document, which
+    /// is negative, is its row id.
     pub fn row_id(&self, id: i64) -> Option<i64> {
+        if id < 0 {
+            return Some(id);
+        }
         ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS)
             .then_some(self.owner << ID_BITS | id)
     }
 }
 
-/// The entry's id in a row id.
+/// The id in the row id of an entry or a document.
 pub(crate) const fn id_of_row(row_id: i64) -> i64 {
-    row_id & ((1 << ID_BITS) - 1)
+    if row_id < 0 {
+        row_id
+    } else {
+        row_id & ((1 << ID_BITS) - 1)
+    }
 }
 
 /// The owner's row. `None` if the owner has never written.
@@ -235,8 +243,9 @@ mod tests {
         assert_ne!(first.row_id(7), second.row_id(7));
         assert_eq!(second.row_id(7).map(id_of_row), Some(7));
         assert_eq!(
-            [0, -1, 1 << ID_BITS, i64::MAX].map(|id| first.row_id(id)),
-            [None; 4]
+            [0, 1 << ID_BITS, i64::MAX].map(|id| first.row_id(id)),
+            [None; 3]
         );
+        assert_eq!((first.row_id(-7), id_of_row(-7)), (Some(-7), -7));
     }
 }

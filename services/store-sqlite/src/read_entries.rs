@@ -8,6 +8,7 @@ use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchP
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::collection::Collection;
 use crate::entries;
 use crate::failure::store_error;
 use crate::filter;
@@ -133,8 +134,15 @@ pub(crate) fn ranked(
         used_fallback,
         capped_at,
         statement,
-    } = fts::search(conn, search, filter, owner.owner, page.and_one(), indexed)
-        .map_err(store_error)?;
+    } = fts::search(
+        conn,
+        search,
+        filter,
+        Collection::entries(owner.owner),
+        page.and_one(),
+        indexed,
+    )
+    .map_err(store_error)?;
     let has_more = page.cut(&mut rows);
     let row_ids: Vec<i64> = rows.iter().map(|(row_id, _)| *row_id).collect();
     let scores: HashMap<i64, f64> = rows

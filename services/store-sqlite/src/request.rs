@@ -6,6 +6,7 @@ use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
+use crate::collection::Collection;
 use crate::failure::Failure;
 use crate::idempotency;
 use crate::owners::Owners;
@@ -50,7 +51,8 @@ where
         self.outcome = None;
         if open.owners.find(conn, &self.owner)?.is_none() {
             let owner = Owners::create(conn, &self.owner)?;
-            open.full_text.create(conn, owner.owner)?;
+            open.full_text
+                .create(conn, Collection::entries(owner.owner))?;
         }
         Ok(())
     }
@@ -70,6 +72,7 @@ where
             conn,
             owner,
             &self.options,
+            open.full_text,
             &mut open.pending,
             &mut open.context_windows,
             &mut open.vectors,

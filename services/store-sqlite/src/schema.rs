@@ -203,6 +203,18 @@ diesel::table! {
 }
 
 diesel::table! {
+    artifact_documents (row_id) {
+        row_id -> BigInt,
+        owner -> BigInt,
+        artifact_id -> Text,
+        version -> BigInt,
+        created_at -> BigInt,
+        metadata -> Text,
+        metadata_folded -> Text,
+    }
+}
+
+diesel::table! {
     embedding_sets (set_id) {
         set_id -> BigInt,
         model -> Text,

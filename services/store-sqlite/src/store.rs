@@ -17,6 +17,7 @@ use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::{oneshot, watch};
 
+use crate::artifacts::documents;
 use crate::config::Config;
 use crate::connection::{self, pragma_int};
 use crate::context_window::ContextWindows;
@@ -108,6 +109,8 @@ impl SqliteStore {
                 "Full-text index built"
             );
         }
+        documents::complete(&mut conn, language)
+            .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let open_vectors = vectors::load(&mut conn, config.vector_precision)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);

@@ -7,8 +7,9 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::changes;
+use crate::collection::Collection;
 use crate::context_window::{ContextWindows, EntryPosition};
-use crate::full_text::FullTextChange;
+use crate::full_text::{FullText, FullTextChange};
 use crate::owners::Owner;
 use crate::vectors::OpenVectors;
 
@@ -21,6 +22,7 @@ pub(crate) struct Transaction<'c> {
     pub now: Timestamp,
     /// The API key that made the request.
     pub key_id: Option<String>,
+    full_text_tables: FullText,
     full_text: &'c mut Vec<FullTextChange>,
     /// The context windows of entries.
     pub context_windows: &'c mut ContextWindows,
@@ -37,6 +39,7 @@ impl<'c> Transaction<'c> {
         conn: &'c mut SqliteConnection,
         owner: Owner,
         options: &WriteOptions,
+        full_text_tables: FullText,
         full_text: &'c mut Vec<FullTextChange>,
         context_windows: &'c mut ContextWindows,
         vectors: &'c mut OpenVectors,
@@ -46,6 +49,7 @@ impl<'c> Transaction<'c> {
             owner,
             now: options.now,
             key_id: options.key_id.clone(),
+            full_text_tables,
             full_text,
             context_windows,
             vectors,
@@ -141,6 +145,11 @@ impl<'c> Transaction<'c> {
                 .map(|&(_, row_id)| FullTextChange::Reindex { owner, row_id }),
         );
         Ok(after.first().copied())
+    }
+
+    /// Creates the full-text table of a collection unless it exists.
+    pub fn create_full_text_table(&mut self, collection: Collection) -> QueryResult<()> {
+        self.full_text_tables.create(self.conn, collection)
     }
 
     /// Schedules a change of the full-text index for the end of the transaction.

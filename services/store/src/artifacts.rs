@@ -1,7 +1,7 @@
 //! What a database must implement for artifacts.
 
 use async_trait::async_trait;
-use context_model::{ArtifactId, ArtifactUpdate, JsonObject, NewArtifact, Timestamp};
+use context_model::{ArtifactId, ArtifactUpdate, Condition, JsonObject, NewArtifact, Timestamp};
 
 use crate::{OwnerId, Read, Result, WriteOptions, Written};
 
@@ -12,6 +12,8 @@ pub struct StoredArtifact {
     pub id: ArtifactId,
     /// The title.
     pub title: String,
+    /// Whether a caller gave the title. Otherwise it follows the content.
+    pub title_given: bool,
     /// The content.
     pub content: String,
     /// The metadata.
@@ -33,6 +35,34 @@ pub struct ArtifactRestore {
     pub version: i64,
     /// If set, the write is rejected when the artifact is at another version.
     pub expected_version: Option<i64>,
+}
+
+/// Which artifacts to list. Every condition that is present must hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ArtifactSelection {
+    /// Only artifacts whose title or content contains this text literally, ignoring case.
+    pub substring: Option<String>,
+    /// Conditions on metadata.
+    pub conditions: Vec<Condition>,
+}
+
+impl ArtifactSelection {
+    /// Whether it has no condition.
+    #[must_use]
+    pub fn selects_all(&self) -> bool {
+        self.substring.is_none() && self.conditions.is_empty()
+    }
+}
+
+/// An artifact as a document of ranked searches: its current version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArtifactDocument {
+    /// The document's id in rankings. It is negative, so that it is no entry's.
+    pub document: i64,
+    /// The artifact.
+    pub artifact: StoredArtifact,
+    /// Whether it does not match its checksum. Such an artifact must not be shown.
+    pub damaged: bool,
 }
 
 /// The page of a list to read.
@@ -88,7 +118,7 @@ pub struct ListedArtifact {
 pub struct ArtifactsPage {
     /// The artifacts, in order.
     pub artifacts: Vec<ListedArtifact>,
-    /// Number of all artifacts of the owner, whatever the query.
+    /// Number of all artifacts of the owner that satisfy the conditions on metadata, whatever the substring.
     pub total: i64,
     /// The owner's revision when the page was read.
     pub revision: i64,
@@ -156,7 +186,9 @@ pub enum VersionLookup {
     NoArtifact,
 }
 
-/// A database of artifacts. The guarantees of [`Store`](crate::Store) about writes and futures apply here too.
+/// A database of artifacts. The title and content of each are also indexed, so that
+/// [`VectorStore::rank`](crate::VectorStore::rank) finds artifacts. `options.embeddings` of a write has the embedding
+/// of [`document_text`](crate::rules::artifact::document_text) after the write. The guarantees of [`Store`](crate::Store) about writes and futures apply here too.
 ///
 /// Each change of title, content or metadata creates a version and a row in `changes` and increments the owner's
 /// revision by one. The times of an artifact's versions increase with their numbers.
@@ -218,28 +250,29 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<AtRevision<Option<StoredArtifact>>>;
 
-    /// A page of artifacts, newest first (created_at, then id, descending).
+    /// A page of the selected artifacts, newest first (created_at, then id, descending).
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn list_artifacts(
         &self,
         owner: &OwnerId,
+        selection: ArtifactSelection,
         page: ArtifactPage,
         read: Read,
     ) -> Result<ArtifactsPage>;
 
-    /// A page of the artifacts whose title or content contains `query` literally, ignoring case. Newest first.
+    /// The documents with these ids, which a ranking returned, in any order. Artifacts that no longer exist are left
+    /// out, and so are those that changed after the revision `read.as_of`.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn search_artifacts(
+    async fn artifact_documents(
         &self,
         owner: &OwnerId,
-        query: String,
-        page: ArtifactPage,
+        ids: Vec<i64>,
         read: Read,
-    ) -> Result<ArtifactsPage>;
+    ) -> Result<Vec<ArtifactDocument>>;
 
     /// The newest `limit` versions of an artifact, without the current one.
     ///

@@ -30,8 +30,9 @@ mod vectors;
 mod write;
 
 pub use artifacts::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
-    ListedArtifact, ListedVersion, PageStart, StoredArtifact, StoredVersion, VersionLookup,
+    ArtifactDocument, ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactSelection,
+    ArtifactStore, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, PageStart,
+    StoredArtifact, StoredVersion, VersionLookup,
 };
 pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed, Retention};
 pub use context_window::ContextWindow;
@@ -50,9 +51,9 @@ pub use shares::{Sharer, Shares};
 pub use store::Store;
 pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
-    ChunkKey, ChunkRange, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsHit,
-    LateEmbedding, ModelUse, MoveState, Moved, RankSearch, Ranking, ScanCursor, SemanticHit,
-    SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+    ChunkKey, ChunkRange, ChunkTokens, DocumentKind, Embedded, EmbeddedChunk, Embedding,
+    EmbeddingModel, FtsHit, LateEmbedding, ModelUse, MoveState, Moved, RankSearch, Ranking,
+    ScanCursor, SemanticHit, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
 };
 pub use write::{
     DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions,

@@ -85,7 +85,7 @@ pub enum Moved {
     NotBegun,
 }
 
-/// An entry without vectors.
+/// An entry or the document of an artifact without vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unembedded {
     /// The owner of the entry.
@@ -145,9 +145,21 @@ pub struct SemanticSearch {
     pub vector: Vec<f32>,
 }
 
+/// What is ranked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum DocumentKind {
+    /// Entries.
+    #[default]
+    Context,
+    /// Artifacts. The ids in the ranking are those of [`ArtifactDocument`](crate::ArtifactDocument), which are negative.
+    Artifact,
+}
+
 /// A full-text ranking, a semantic ranking, or both. At least one is requested.
 #[derive(Debug, Clone)]
 pub struct RankSearch {
+    /// What is ranked.
+    pub kind: DocumentKind,
     /// The full-text search.
     pub fts: Option<FtsSearch>,
     /// The semantic search.
@@ -274,7 +286,7 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64>;
 
-    /// Ranks the entries that satisfy the filter.
+    /// Ranks the entries or artifacts that satisfy the filter. A filter that does not admit artifacts finds none.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError). `FEATURE_UNAVAILABLE` for a semantic search with a model whose vectors are

@@ -7,7 +7,7 @@ const ENTRY_BITS: u32 = 40;
 const MAX_CHECKED_WORDS: usize = 16;
 
 /// The entries that a search may return, as a bitmap over their numbers. An owner's entries are numbered from 1 without
-/// large gaps.
+/// large gaps. All of them may be negative: then their absolute values count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     bits: Vec<u64>,
@@ -36,8 +36,9 @@ impl Allowed {
 
     /// Whether an entry from `first` to `last` may be allowed. For a wide range it returns true without checking.
     pub(crate) fn may_contain(&self, first: i64, last: i64) -> bool {
-        let (first, last) = (place(first).0, place(last).0);
-        last.saturating_sub(first) >= MAX_CHECKED_WORDS
+        let (one, other) = (place(first).0, place(last).0);
+        let (first, last) = (one.min(other), one.max(other));
+        last - first >= MAX_CHECKED_WORDS
             || self
                 .bits
                 .iter()
@@ -57,7 +58,7 @@ impl Allowed {
 }
 
 fn place(entry: i64) -> (usize, u32) {
-    let number = entry as u64 & ((1 << ENTRY_BITS) - 1);
+    let number = entry.unsigned_abs() & ((1 << ENTRY_BITS) - 1);
     ((number / 64) as usize, (number % 64) as u32)
 }
 
@@ -84,6 +85,20 @@ mod tests {
             allowed.contains(owner | 64)
                 && !allowed.contains(owner | 65)
                 && !allowed.contains(owner | 100_000)
+        );
+    }
+
+    #[test]
+    fn negative_numbers_take_as_little_room() {
+        let owner = 3 << ENTRY_BITS;
+        let allowed: Allowed = [-(owner | 1), -(owner | 130)].into_iter().collect();
+        assert_eq!((allowed.len(), allowed.bits.len()), (2, 3));
+        assert!(allowed.contains(-(owner | 130)) && !allowed.contains(-(owner | 129)));
+        assert!(allowed.may_contain(-(owner | 190), -(owner | 128)));
+        assert!(!allowed.may_contain(-(owner | 127), -(owner | 64)));
+        assert!(
+            allowed.may_contain(-(owner | 5_000), -(owner | 1_000)),
+            "a wide range is not checked"
         );
     }
 }

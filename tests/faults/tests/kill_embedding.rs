@@ -152,6 +152,7 @@ async fn index_equals_the_database(database: &Path) {
             .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
             .collect();
         let search = RankSearch {
+            kind: context_store::DocumentKind::Context,
             fts: None,
             semantic: Some(SemanticSearch {
                 model: of(chunk),

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use context_engine::{
     Caller, EmbeddingConfig, Engine, EngineConfig, OnFailure, RerankConfig, SearchConfig, Switch,
 };
-use context_model::SearchHit;
+use context_model::{HybridHit, SearchHit};
 use context_providers::Embedder;
 use context_store::Store;
 
@@ -210,7 +210,11 @@ impl Backend {
                         .retrieval
                         .hybrid_search_context(&caller, request)
                         .await
-                        .map(|reply| (reply.results, reply.stats)),
+                        .map(|reply| {
+                            let entries = reply.results.into_iter();
+                            let entries = entries.filter_map(HybridHit::context).collect();
+                            (entries, reply.stats)
+                        }),
                 };
                 let (results, stats) = found.map_err(|error| error.message)?;
                 let hit = |hit: SearchHit| Hit {

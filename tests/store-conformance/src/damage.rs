@@ -321,7 +321,12 @@ async fn a_changed_version_of_an_artifact_is_refused_alone(store: &dyn Store, ta
             .await;
         assert_eq!(reason(versions), Reason::StorageCorrupt, "{change}");
         let listed = store_of
-            .list_artifacts(&me(), list_page(), now())
+            .list_artifacts(
+                &me(),
+                context_store::ArtifactSelection::default(),
+                list_page(),
+                now(),
+            )
             .await
             .expect("the list is read")
             .artifacts;

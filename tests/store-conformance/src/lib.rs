@@ -32,6 +32,7 @@ mod batches;
 mod context;
 mod damage;
 mod deletes;
+mod documents;
 mod feed;
 mod filters;
 mod full_text;

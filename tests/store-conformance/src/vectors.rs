@@ -14,7 +14,7 @@ use crate::suite::behaviour;
 
 const DIMENSIONS: u32 = 8;
 
-fn model() -> EmbeddingModel {
+pub(crate) fn model() -> EmbeddingModel {
     EmbeddingModel {
         identity: "test@1".to_owned(),
         dimensions: DIMENSIONS,
@@ -22,13 +22,13 @@ fn model() -> EmbeddingModel {
 }
 
 /// A vector at this angle to the first axis, in degrees.
-fn vector(degrees: f32) -> Vec<f32> {
+pub(crate) fn vector(degrees: f32) -> Vec<f32> {
     let mut vector = vec![0.0; DIMENSIONS as usize];
     (vector[0], vector[1]) = (degrees.to_radians().cos(), degrees.to_radians().sin());
     vector
 }
 
-fn at_angles(degrees: &[f32]) -> Embedding {
+pub(crate) fn at_angles(degrees: &[f32]) -> Embedding {
     let chunk = |(place, angle): (usize, &f32)| EmbeddedChunk {
         start: place as u32 * 10,
         end: place as u32 * 10 + 10,
@@ -78,7 +78,7 @@ async fn tokens_of(
     found
 }
 
-async fn ready(store: &dyn Store) -> &dyn VectorStore {
+pub(crate) async fn ready(store: &dyn Store) -> &dyn VectorStore {
     let vectors = store.vectors();
     assert_eq!(
         vectors
@@ -106,12 +106,13 @@ async fn store_at(store: &dyn Store, text: &str, degrees: &[f32]) -> i64 {
     put(store, entry(text), &me(), at_angles(degrees)).await
 }
 
-fn near_angle(degrees: f32, depth: u32) -> RankSearch {
+pub(crate) fn near_angle(degrees: f32, depth: u32) -> RankSearch {
     let semantic = Some(SemanticSearch {
         model: model(),
         vector: vector(degrees),
     });
     RankSearch {
+        kind: context_store::DocumentKind::Context,
         fts: None,
         semantic,
         depth,
@@ -120,7 +121,11 @@ fn near_angle(degrees: f32, depth: u32) -> RankSearch {
     }
 }
 
-async fn ranking(vectors: &dyn VectorStore, search: RankSearch, filter: Filter) -> Ranking {
+pub(crate) async fn ranking(
+    vectors: &dyn VectorStore,
+    search: RankSearch,
+    filter: Filter,
+) -> Ranking {
     vectors
         .rank(&me(), search, filter, now())
         .await
@@ -432,6 +437,7 @@ async fn another_model_never_mixes(store: &dyn Store) {
     );
     let stale = store_at(store, "made with the other model", &[0.0]).await;
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         semantic: Some(SemanticSearch {
             model: newer.clone(),
             vector: vector(0.0),
@@ -572,6 +578,7 @@ async fn both_rankings_show_one_state(store: &dyn Store) {
         .expect("parses")
         .expect("has words");
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         fts: Some(FtsSearch {
             query,
             ranking_cap: 100,
@@ -721,6 +728,7 @@ async fn with_model(
     degrees: f32,
 ) -> Vec<(i64, f64)> {
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         semantic: Some(SemanticSearch {
             model: model.clone(),
             vector: vector(degrees),
@@ -768,6 +776,7 @@ async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn St
         ModelUse::Other(model())
     );
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         semantic: Some(SemanticSearch {
             model: newer(),
             vector: vector(0.0),

@@ -1,8 +1,8 @@
 //! Creating artifacts.
 
 use context_model::{
-    CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact, Operation, Result,
-    TitleChange, Violations, check_content, invalid_input,
+    ArtifactState, CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact, Operation,
+    Result, TitleChange, Violations, check_content, invalid_input,
 };
 use context_store::{StoredArtifact, Usage};
 
@@ -22,7 +22,7 @@ impl Artifacts {
         write: WriteContext,
     ) -> Result<CreateArtifactReply> {
         caller.require(Operation::CreateArtifact)?;
-        let options = self
+        let mut options = self
             .writes
             .options(caller, "create_artifact", &request, &write)?;
         let CreateArtifactRequest {
@@ -50,7 +50,12 @@ impl Artifacts {
             artifacts: 1,
             bytes: stored_bytes(&new.content, Some(new.metadata.as_object()), None),
         };
-        self.writes.admit(caller, &options, 1, usage).await?;
+        let admitted = self.writes.admit(caller, &options, 1, usage).await?;
+        let embeddings = self
+            .embed_state(admitted, &ArtifactState::first(new.clone()))
+            .await?;
+        let pending = embeddings.is_pending();
+        options.embeddings = embeddings.items;
         let written = self
             .store
             .artifacts()
@@ -65,7 +70,11 @@ impl Artifacts {
             created_at,
             updated_at: _,
             version,
+            title_given: _,
         } = written.outcome;
+        if pending {
+            self.retrieval.embeddings().wake_worker();
+        }
         let message = format!("Created artifact: {title}");
         Ok(CreateArtifactReply {
             id: id.to_string(),

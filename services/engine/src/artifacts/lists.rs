@@ -1,11 +1,12 @@
 //! Listing and searching artifacts.
 
 use context_model::{
-    ArtifactHit, ArtifactId, ArtifactSummary, Error, ListArtifactsReply, ListArtifactsRequest,
-    Operation, Result, SearchArtifactsReply, SearchArtifactsRequest, Timestamp, Violations,
-    invalid_input,
+    ArtifactHit, ArtifactId, ArtifactSearchMode, ArtifactSummary, Condition, Error, Filter,
+    FilterInput, HybridHit, HybridSearchContextRequest, Include, ListArtifactsReply,
+    ListArtifactsRequest, MetadataFilter, Operation, Result, SearchArtifactsReply,
+    SearchArtifactsRequest, Timestamp, Violations, invalid_input,
 };
-use context_store::{ArtifactPage, ListedArtifact, Page, PageStart, seal};
+use context_store::{ArtifactPage, ArtifactSelection, ListedArtifact, Page, PageStart, seal};
 
 use super::{Artifacts, failed};
 use crate::access::Caller;
@@ -34,9 +35,11 @@ impl Artifacts {
             limit,
             offset,
             cursor,
+            metadata_filters,
             min_revision,
         } = request;
         let mut violations = Violations::default();
+        let conditions = conditions(metadata_filters, &mut violations);
         let page = validate::page(
             limit,
             offset,
@@ -65,11 +68,14 @@ impl Artifacts {
         };
         violations.finish(()).map_err(invalid_input)?;
         let wanted = self.artifact_page(page.and_one(), start);
-        let read = read::at(min_revision);
+        let selection = ArtifactSelection {
+            substring: None,
+            conditions,
+        };
         let found = self
             .store
             .artifacts()
-            .list_artifacts(&caller.owner, wanted, read)
+            .list_artifacts(&caller.owner, selection, wanted, read::at(min_revision))
             .await
             .map_err(|error| failed(error, "list artifacts"))?;
         let mut artifacts = found.artifacts;
@@ -103,10 +109,12 @@ impl Artifacts {
         })
     }
 
-    /// Artifacts whose title or content contains the query, ignoring case; newest first.
+    /// Artifacts whose title or content contains the query, ignoring case; newest first. With `mode: ranked` those that
+    /// match the query best by words and by meaning, best first.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors; with `mode: ranked`
+    /// those of a hybrid search.
     pub async fn search_artifacts(
         &self,
         caller: &Caller,
@@ -115,6 +123,8 @@ impl Artifacts {
         caller.require(Operation::SearchArtifacts)?;
         let SearchArtifactsRequest {
             query,
+            mode,
+            metadata_filters,
             limit,
             min_revision,
         } = request;
@@ -133,15 +143,30 @@ impl Artifacts {
                 format!("`query` has more than {MAX_QUERY_CHARS} characters"),
             );
         }
+        let mode = parse_mode(mode.as_deref(), &mut violations);
         let page = validate::page(limit, None, DEFAULT_LIMIT, MAX_LIMIT, 0, &mut violations);
-        let min_revision = validate::min_revision(min_revision, &mut violations);
+        let conditions = conditions(metadata_filters.clone(), &mut violations);
+        let min = validate::min_revision(min_revision, &mut violations);
         violations.finish(()).map_err(invalid_input)?;
+        if mode == ArtifactSearchMode::Ranked {
+            let filters = FilterInput {
+                metadata_filters,
+                ..FilterInput::default()
+            };
+            return self
+                .ranked(caller, query, page.limit, filters, min_revision)
+                .await;
+        }
         let wanted = self.artifact_page(page.and_one(), PageStart::Offset(0));
-        let relevance_context = format!("Matched query: '{query}'");
+        let relevance_context = relevance_context(&query);
+        let selection = ArtifactSelection {
+            substring: Some(query),
+            conditions,
+        };
         let found = self
             .store
             .artifacts()
-            .search_artifacts(&caller.owner, query, wanted, read::at(min_revision))
+            .list_artifacts(&caller.owner, selection, wanted, read::at(min))
             .await;
         let mut found = found.map_err(|error| failed(error, "search artifacts"))?;
         let has_more = page.cut(&mut found.artifacts);
@@ -168,11 +193,52 @@ impl Artifacts {
                     metadata,
                     relevance_context,
                     created_at,
+                    relevance: None,
+                    snippet: None,
                 }
             });
         Ok(SearchArtifactsReply {
             result: result.collect(),
             has_more,
+            revision: found.revision,
+        })
+    }
+
+    /// Artifacts by hybrid search.
+    async fn ranked(
+        &self,
+        caller: &Caller,
+        query: String,
+        limit: u32,
+        filters: FilterInput,
+        min_revision: Option<i64>,
+    ) -> Result<SearchArtifactsReply> {
+        let relevance_context = relevance_context(&query);
+        let request = HybridSearchContextRequest {
+            query,
+            include: Some(vec![Include::Artifacts.as_str().to_owned()]),
+            limit: Some(limit.into()),
+            filters,
+            min_revision,
+            ..HybridSearchContextRequest::default()
+        };
+        let found = self.retrieval.hybrid_search(caller, request).await?;
+        let hit = |hit: HybridHit| match hit {
+            HybridHit::Context(_) => None,
+            HybridHit::Artifact(hit) => Some(ArtifactHit {
+                id: hit.artifact_id,
+                title: hit.title,
+                content_preview: cut(hit.text_content),
+                metadata: hit.metadata.to_object().unwrap_or_default(),
+                relevance_context: relevance_context.clone(),
+                created_at: hit.created_at,
+                relevance: hit.relevance,
+                snippet: hit.snippet,
+            }),
+        };
+        Ok(SearchArtifactsReply {
+            result: found.results.into_iter().filter_map(hit).collect(),
+            has_more: found.has_more,
             revision: found.revision,
         })
     }
@@ -186,6 +252,34 @@ impl Artifacts {
             max_bytes: self.max_reply_bytes,
         }
     }
+}
+
+/// The documented reason of a result.
+fn relevance_context(query: &str) -> String {
+    format!("Matched query: '{query}'")
+}
+
+fn conditions(given: Option<Vec<MetadataFilter>>, violations: &mut Violations) -> Vec<Condition> {
+    let filters = FilterInput {
+        metadata_filters: given,
+        ..FilterInput::default()
+    };
+    Filter::parse(filters, violations).conditions
+}
+
+fn parse_mode(given: Option<&str>, violations: &mut Violations) -> ArtifactSearchMode {
+    let mode = given.map_or(
+        Some(ArtifactSearchMode::Substring),
+        ArtifactSearchMode::parse,
+    );
+    mode.unwrap_or_else(|| {
+        let shown: String = given.unwrap_or_default().chars().take(40).collect();
+        violations.push(
+            "mode",
+            format!("`mode` is `{shown}`; it must be `substring` or `ranked`"),
+        );
+        ArtifactSearchMode::Substring
+    })
 }
 
 /// Whether an artifact passes its checksum. A damaged one is counted, logged and left out.

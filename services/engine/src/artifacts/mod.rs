@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod diff;
+mod embed;
 mod get;
 mod lists;
 mod update;
@@ -15,12 +16,14 @@ use context_store::{Read, Store, StoreError, StoredArtifact};
 
 use crate::access::Writes;
 use crate::error::store_error;
+use crate::retrieval::Retrieval;
 use crate::{read, validate};
 
 /// The operations on artifacts and their versions.
 pub struct Artifacts {
     store: Arc<dyn Store>,
     writes: Arc<Writes>,
+    retrieval: Arc<Retrieval>,
     max_reply_bytes: u64,
 }
 
@@ -28,11 +31,13 @@ impl Artifacts {
     pub(crate) const fn new(
         store: Arc<dyn Store>,
         writes: Arc<Writes>,
+        retrieval: Arc<Retrieval>,
         max_reply_bytes: u64,
     ) -> Self {
         Self {
             store,
             writes,
+            retrieval,
             max_reply_bytes,
         }
     }
@@ -69,6 +74,7 @@ pub(crate) fn full(artifact: StoredArtifact) -> Artifact {
         created_at,
         updated_at,
         version,
+        title_given: _,
     } = artifact;
     Artifact {
         id: id.to_string(),

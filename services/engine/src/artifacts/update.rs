@@ -2,14 +2,17 @@
 
 use context_model::{
     Artifact, ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, Operation,
-    Result, TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content,
-    invalid_input,
+    Reason, Result, TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations,
+    check_content, invalid_input,
 };
-use context_store::Usage;
+use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
 use super::{Artifacts, VERSION_BYTES, failed, full};
-use crate::access::{Caller, WriteContext};
+use crate::access::{Admitted, Caller, WriteContext};
 use crate::validate;
+
+/// How often an update is tried with the embedding of its new text.
+const MAX_EMBEDDED_ATTEMPTS: u32 = 3;
 
 impl Artifacts {
     /// Changes an artifact. Any difference creates a new version.
@@ -37,12 +40,8 @@ impl Artifacts {
             bytes,
             ..Usage::default()
         };
-        self.writes.admit(caller, &options, 1, usage).await?;
-        let written = self
-            .store
-            .artifacts()
-            .update_artifact(&caller.owner, update, options)
-            .await;
+        let admitted = self.writes.admit(caller, &options, 1, usage).await?;
+        let written = self.update(caller, admitted, update, options).await;
         let written = written.map_err(|error| failed(error, "update artifact"))?;
         let Artifact {
             id,
@@ -65,6 +64,52 @@ impl Artifacts {
             message,
             revision: written.revision,
         })
+    }
+
+    /// Updates an artifact, with the embedding of its new text. The embedding is computed from the current version, so
+    /// the update is tried again if another one comes between. The last attempt stores the artifact without an
+    /// embedding, which the background worker creates.
+    async fn update(
+        &self,
+        caller: &Caller,
+        admitted: Admitted,
+        update: ArtifactUpdate,
+        options: WriteOptions,
+    ) -> std::result::Result<Written<StoredArtifact>, StoreError> {
+        let artifacts = self.store.artifacts();
+        for _ in 0..MAX_EMBEDDED_ATTEMPTS {
+            let embedded = self.embed_update(caller, admitted, &update).await?;
+            let Some((embeddings, version)) = embedded else {
+                break;
+            };
+            let mut with_embedding = options.clone();
+            let pending = embeddings.is_pending();
+            with_embedding.embeddings = embeddings.items;
+            let attempt = ArtifactUpdate {
+                expected_version: update.expected_version.or(Some(version)),
+                ..update.clone()
+            };
+            if attempt.expected_version != Some(version) {
+                break;
+            }
+            let written = artifacts
+                .update_artifact(&caller.owner, attempt, with_embedding)
+                .await;
+            if pending {
+                self.retrieval.embeddings().wake_worker();
+            }
+            match written {
+                Err(StoreError::Rejected(error))
+                    if error.reason == Reason::VersionMismatch
+                        && update.expected_version.is_none() => {}
+                written => return written,
+            }
+        }
+        let written = artifacts
+            .update_artifact(&caller.owner, update, options)
+            .await;
+        self.retrieval.embeddings().wake_worker();
+        written
     }
 }
 

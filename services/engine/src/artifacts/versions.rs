@@ -127,9 +127,9 @@ impl Artifacts {
         write: WriteContext,
     ) -> Result<RestoreArtifactVersionReply> {
         caller.require(Operation::RestoreArtifactVersion)?;
-        let options = self
-            .writes
-            .options(caller, "restore_artifact_version", &request, &write)?;
+        let mut options =
+            self.writes
+                .options(caller, "restore_artifact_version", &request, &write)?;
         let RestoreArtifactVersionRequest {
             artifact_id,
             version_number,
@@ -149,12 +149,18 @@ impl Artifacts {
             bytes: VERSION_BYTES,
             ..Usage::default()
         };
-        self.writes.admit(caller, &options, 1, usage).await?;
+        let admitted = self.writes.admit(caller, &options, 1, usage).await?;
+        let embeddings = self.embed_restored(caller, admitted, id, version).await?;
+        let pending = embeddings.is_pending();
+        options.embeddings = embeddings.items;
         let written = self
             .store
             .artifacts()
             .restore_artifact(&caller.owner, restore, options)
             .await;
+        if pending {
+            self.retrieval.embeddings().wake_worker();
+        }
         let written = written.map_err(|error| failed(error, "restore artifact version"))?;
         Ok(RestoreArtifactVersionReply {
             success: true,

@@ -5,8 +5,8 @@ use context_model::{
     WatchEvent, WatchFrame, WatchRequest,
 };
 use context_store::{
-    ArtifactPage, Change as Row, ChangeKind, Changed, Page as StorePage, PageStart, Read,
-    RowSelection,
+    ArtifactPage, ArtifactSelection, Change as Row, ChangeKind, Changed, Page as StorePage,
+    PageStart, Read, RowSelection,
 };
 
 use super::cursor::Cursor;
@@ -308,7 +308,12 @@ impl Changes {
             let found = self
                 .store
                 .artifacts()
-                .list_artifacts(&caller.owner, page, Read::default())
+                .list_artifacts(
+                    &caller.owner,
+                    ArtifactSelection::default(),
+                    page,
+                    Read::default(),
+                )
                 .await
                 .map_err(store_error);
             match found {

@@ -13,7 +13,9 @@ use context_model::{
     Error, Filter, FtsMode, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Operation,
     Reason, Result, Scores, SearchHit, Violations,
 };
-use context_store::{FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry, SemanticHit};
+use context_store::{
+    DocumentKind, FtsHit, FtsPage, FtsSearch, Page, RankSearch, ScoredEntry, SemanticHit,
+};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
@@ -136,12 +138,14 @@ impl Retrieval {
             query: &query,
             encoded: None,
             rank: RankSearch {
+                kind: DocumentKind::Context,
                 fts: Some(fts),
                 semantic: None,
                 depth: depth(page, self.rerank_candidates()),
                 exact: 0,
                 explain,
             },
+            kinds: vec![DocumentKind::Context],
             filter,
             page,
             min_relevance: None,

@@ -8,6 +8,7 @@ use context_store::{RowSelection, StoredEntry, seal};
 use context_text::Query;
 
 use super::Retrieval;
+use super::documents::shown_text;
 use super::evidence::{Evidence, SNIPPET_CHARS};
 use super::truncate::{shown_bytes, truncate};
 use crate::access::Caller;
@@ -117,12 +118,14 @@ impl Retrieval {
             highlighted,
             snippet,
         } = extracts;
+        let mut entry = entry;
+        let text = shown_text(&mut entry);
         let StoredEntry {
             id,
             thread_id,
             source,
             content_type,
-            text,
+            text: _,
             summary,
             metadata,
             tags,

@@ -10,13 +10,16 @@ use std::time::Instant;
 use context_model::warnings::{ONLY_FULL_TEXT_RAN, ONLY_SEMANTIC_RAN};
 use context_model::{
     Error, FusionMethod, HybridScores, HybridSearchContextReply, HybridSearchContextRequest,
-    Operation, Reason, Result, Scores, SearchMode, Violations,
+    Include, Operation, Reason, Result, Scores, SearchMode, Violations,
 };
 use context_providers::Reading;
-use context_store::{FtsSearch, RankSearch, Ranking, Read, SemanticHit, SemanticSearch};
+use context_store::{
+    DocumentKind, FtsSearch, RankSearch, Ranking, Read, SemanticHit, SemanticSearch,
+};
 use context_text::{Mode, Parsed};
 
 use super::Retrieval;
+use super::documents::hybrid_hit;
 use super::embedding::unavailable;
 use super::fusion::{FIRST_PART, Fused, Fusion, fuse};
 use super::hits::milliseconds;
@@ -44,6 +47,15 @@ impl Retrieval {
         request: HybridSearchContextRequest,
     ) -> Result<HybridSearchContextReply> {
         caller.require(Operation::HybridSearchContext)?;
+        self.hybrid_search(caller, request).await
+    }
+
+    /// Like [`hybrid_search_context`](Self::hybrid_search_context), for a caller that may search contexts or artifacts.
+    pub(crate) async fn hybrid_search(
+        &self,
+        caller: &Caller,
+        request: HybridSearchContextRequest,
+    ) -> Result<HybridSearchContextReply> {
         let started = Instant::now();
         if self.search.hybrid == Switch::False {
             return Err(Error::new(
@@ -54,6 +66,7 @@ impl Retrieval {
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
         let wanted = parse_retrievers(request.search_modes, &mut violations);
+        let kinds = parse_include(request.include, &mut violations);
         let k = request
             .rrf_k
             .map_or(i64::from(self.search.hybrid_rrf_k), |k| {
@@ -69,6 +82,9 @@ impl Retrieval {
         let min_relevance = validate::min_relevance(request.min_relevance, &mut violations);
         let (filter, filters) = caller.filter(request.filters, &mut violations);
         violations.finish(())?;
+        if kinds.contains(&DocumentKind::Artifact) {
+            caller.require(Operation::SearchArtifacts)?;
+        }
 
         let explain = request.explain_query.unwrap_or(false);
         let Retrievers {
@@ -91,12 +107,14 @@ impl Retrieval {
             highlight: highlight.flatten(),
             encoded,
             rank: RankSearch {
+                kind: DocumentKind::Context,
                 fts,
                 semantic,
                 depth: depth(page, FIRST_PART as u32),
                 exact: EXACT_RANKS,
                 explain,
             },
+            kinds,
             filter,
             page,
             min_relevance,
@@ -154,7 +172,7 @@ impl Retrieval {
             semantic_count: semantic_count as i64,
             count: results.len() as i64,
             has_more,
-            results,
+            results: results.into_iter().map(hybrid_hit).collect(),
             stats,
             warnings,
             revision: ranking.revision,
@@ -354,6 +372,37 @@ fn parse_fusion(given: Option<&str>, rrf: Fusion, violations: &mut Violations) -
             rrf
         }
     }
+}
+
+fn parse_include(given: Option<Vec<String>>, violations: &mut Violations) -> Vec<DocumentKind> {
+    let Some(given) = given else {
+        return vec![DocumentKind::Context];
+    };
+    if given.is_empty() {
+        violations.push(
+            "include",
+            "`include` is empty; it must hold `contexts`, `artifacts` or both",
+        );
+    }
+    let mut kinds = Vec::new();
+    for (i, name) in given.iter().enumerate() {
+        let kind = match Include::parse(name) {
+            Some(Include::Contexts) => DocumentKind::Context,
+            Some(Include::Artifacts) => DocumentKind::Artifact,
+            None => {
+                let shown: String = name.chars().take(40).collect();
+                violations.push(
+                    format!("include[{i}]"),
+                    format!("`include[{i}]` is `{shown}`; it must be `contexts` or `artifacts`"),
+                );
+                continue;
+            }
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
 }
 
 fn parse_retrievers(modes: Option<Vec<String>>, violations: &mut Violations) -> Wanted {

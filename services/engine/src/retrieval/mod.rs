@@ -12,11 +12,13 @@
 //! - `relevance` says how likely an entry is about the query at all.
 //! - `evidence` finds the part of a long text that answers the query.
 //! - `long_query` selects the terms of a query that has too many for the full-text retriever.
+//! - `documents` reads artifacts, which ranked searches treat as entries.
 //! - `hits` converts entries to results, and `truncate` shortens their texts.
 //! - `status` says which searches work, for `get_statistics`.
 //! - `embedding` holds the embedding model in use and creates the vectors of stored texts. `reranker` holds the
 //!   configured reranker.
 
+mod documents;
 mod embedding;
 mod evidence;
 mod filter_search;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use context_model::{Filter, Limits, Reason, Result, Scores, SearchHit, Violations};
 use context_providers::Reading;
-use context_store::{Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
+use context_store::{DocumentKind, Page, RankSearch, Ranking, Read, SemanticHit, StoredEntry};
 use context_text::Parsed;
 
 use super::Retrieval;
@@ -42,8 +42,10 @@ pub(super) struct RankedSearch<'r> {
     pub query: &'r str,
     /// The query's token vectors for reranking, if the semantic retriever created them.
     pub encoded: Option<EncodedQuery>,
-    /// The query of each retriever, and the depth of the ranking.
+    /// The query of each retriever, and the depth of the ranking. Its kind is ignored.
     pub rank: RankSearch,
+    /// What is ranked. Not empty.
+    pub kinds: Vec<DocumentKind>,
     pub filter: Filter,
     pub page: Page,
     /// Entries with a lower relevance are dropped. So are all after the first [`MAX_CONSIDERED`], whose relevance is not
@@ -307,16 +309,24 @@ impl Retrieval {
                 ..Ranking::default()
             });
         }
-        self.store
-            .vectors()
-            .rank(
-                &caller.owner,
-                search.rank.clone(),
-                search.filter.clone(),
-                read,
-            )
-            .await
-            .map_err(store_error)
+        let mut ranking: Option<Ranking> = None;
+        for kind in &search.kinds {
+            let rank = RankSearch {
+                kind: *kind,
+                ..search.rank.clone()
+            };
+            let of_kind = self
+                .store
+                .vectors()
+                .rank(&caller.owner, rank, search.filter.clone(), read)
+                .await
+                .map_err(store_error)?;
+            ranking = Some(match ranking {
+                None => of_kind,
+                Some(others) => merged(others, of_kind, search.rank.depth as usize),
+            });
+        }
+        Ok(ranking.unwrap_or_default())
     }
 
     /// The owner's revision, for a search that reads nothing else. The store has no cheaper read of it.
@@ -366,10 +376,7 @@ impl Retrieval {
                 as_of: Some(revision),
                 ..read::at(Some(revision))
             };
-            let found = self
-                .store
-                .get_contexts(&caller.owner, ids.clone(), selection, read)
-                .await;
+            let found = self.read_ids(caller, ids.clone(), selection, read).await;
             found.map_err(store_error)
         };
         let shown = self.text_chars_to_read(search.highlight.is_some());
@@ -377,15 +384,32 @@ impl Retrieval {
             (Some(shown), Some(evidence)) => Some(shown.max(evidence.text_chars())),
             _ => shown,
         };
-        let (found, evidence) = match get(wanted).await {
+        let (mut found, evidence) = match get(wanted).await {
             Err(error) if error.reason == Reason::ResultTooLarge && wanted != shown => {
                 (get(shown).await?, None)
             }
             found => (found?, evidence),
         };
-        let mut found = found.entries;
         found.sort_by_key(|entry| ids.iter().position(|id| *id == entry.id));
         Ok((found, evidence))
+    }
+}
+
+/// Two rankings as one, best first. Entries that changed after the earlier of the two reads count as changed.
+fn merged(one: Ranking, other: Ranking, depth: usize) -> Ranking {
+    let mut fts = [one.fts, other.fts].concat();
+    fts.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
+    fts.truncate(depth);
+    let mut semantic = [one.semantic, other.semantic].concat();
+    semantic.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(b.id.cmp(&a.id)));
+    semantic.truncate(depth);
+    Ranking {
+        fts,
+        semantic,
+        used_fallback: one.used_fallback || other.used_fallback,
+        capped_at: one.capped_at.max(other.capped_at),
+        revision: one.revision.min(other.revision),
+        plan: [one.plan, other.plan].concat(),
     }
 }
 

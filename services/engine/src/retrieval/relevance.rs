@@ -330,8 +330,7 @@ impl Retrieval {
         let selection = self.selection(caller, None, false, Some(last));
         let ids = candidates.iter().map(|candidate| candidate.id).collect();
         let found = self
-            .store
-            .get_contexts(&caller.owner, ids, selection, read::at(None))
+            .read_ids(caller, ids, selection, read::at(None))
             .await
             .map_err(store_error)?;
         let words = context_text::content_words(query, &self.analyzer);
@@ -344,7 +343,7 @@ impl Retrieval {
             });
             seen.len() as f64 / stems.len().max(1) as f64
         };
-        let entries = found.entries.into_iter();
+        let entries = found.into_iter();
         let coverages = entries
             .filter_map(|entry| {
                 let range = ranges.get(&entry.id)?;
@@ -364,6 +363,7 @@ mod tests {
 
     fn search(identity: &str) -> RankSearch {
         RankSearch {
+            kind: context_store::DocumentKind::Context,
             fts: None,
             semantic: Some(SemanticSearch {
                 model: EmbeddingModel {

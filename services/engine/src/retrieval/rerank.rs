@@ -288,8 +288,7 @@ impl Retrieval {
         let selection = self.selection(caller, None, false, Some(last));
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
         let found = self
-            .store
-            .get_contexts(&caller.owner, ids, selection, read::at(None))
+            .read_ids(caller, ids, selection, read::at(None))
             .await
             .map_err(unreadable)?;
         let excerpt = |entry: StoredEntry| {
@@ -301,7 +300,7 @@ impl Retrieval {
                 created_at: entry.created_at,
             })
         };
-        Ok(found.entries.into_iter().filter_map(excerpt).collect())
+        Ok(found.into_iter().filter_map(excerpt).collect())
     }
 }
 

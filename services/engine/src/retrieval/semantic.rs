@@ -13,7 +13,7 @@ use context_model::{
     SemanticSearchContextRequest, Violations,
 };
 use context_providers::QueryVectors;
-use context_store::{RankSearch, SemanticHit, SemanticSearch};
+use context_store::{DocumentKind, RankSearch, SemanticHit, SemanticSearch};
 
 use super::Retrieval;
 use super::embedding::{ActiveModel, awaited, unavailable};
@@ -57,12 +57,14 @@ impl Retrieval {
             query: &request.query,
             encoded: embedded.encoded,
             rank: RankSearch {
+                kind: DocumentKind::Context,
                 fts: None,
                 semantic: Some(embedded.search),
                 depth,
                 exact: depth,
                 explain,
             },
+            kinds: vec![DocumentKind::Context],
             filter,
             page,
             min_relevance,

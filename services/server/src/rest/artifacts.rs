@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{
-    CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest, Error,
-    GetArtifactReply, GetArtifactRequest, ListArtifactsReply, ListArtifactsRequest, Operation,
-    SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody, UpdateArtifactReply,
+    ArtifactSearchMode, CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply,
+    DeleteArtifactRequest, Error, GetArtifactReply, GetArtifactRequest, ListArtifactsReply,
+    ListArtifactsRequest, Operation, SearchArtifactsReply, SearchArtifactsRequest,
+    UpdateArtifactBody, UpdateArtifactReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -73,6 +74,7 @@ pub async fn create_artifact(
         ("limit" = Option<i64>, Query, description = "Maximum number of artifacts, 1 to 50; default 10.", minimum = 1, maximum = 50),
         ("offset" = Option<i64>, Query, description = "Number of artifacts to skip; default 0.", minimum = 0, maximum = 4294967295i64),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous reply; not together with an offset."),
+        ("metadata_filters" = Option<String>, Query, description = "A JSON array of conditions on metadata, as in search."),
         ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
@@ -86,6 +88,7 @@ pub async fn list_artifacts(
         limit: query.integer("limit"),
         offset: query.integer("offset"),
         cursor: query.one("cursor"),
+        metadata_filters: query.json("metadata_filters"),
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
@@ -99,14 +102,17 @@ pub async fn list_artifacts(
 /// Search artifacts
 ///
 /// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%`
-/// and `_` have no special function.
+/// and `_` have no special function. With `mode=ranked` it returns those that match the query best by their words and by
+/// meaning, best first.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/search",
     operation_id = "search_artifacts",
     tag = "artifacts",
     params(
-        ("query" = String, Query, description = "The substring to search for, 1 to 1000 characters. Case is ignored.", min_length = 1, max_length = 1000, example = "release"),
+        ("query" = String, Query, description = "The substring to search for, 1 to 1000 characters. Case is ignored. With `mode=ranked`, a query in natural language.", min_length = 1, max_length = 1000, example = "release"),
+        ("mode" = Option<ArtifactSearchMode>, Query, description = "`substring` (newest first) or `ranked` (by words and by meaning, best first); default `substring`."),
+        ("metadata_filters" = Option<String>, Query, description = "A JSON array of conditions on metadata, as in search."),
         ("limit" = Option<i64>, Query, description = "Maximum number of artifacts, 1 to 50; default 10.", minimum = 1, maximum = 50),
         ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
@@ -119,6 +125,8 @@ pub async fn search_artifacts(
 ) -> Result<Response, Problem> {
     let request = SearchArtifactsRequest {
         query: query.one("query").unwrap_or_default(),
+        mode: query.one("mode"),
+        metadata_filters: query.json("metadata_filters"),
         limit: query.integer("limit"),
         min_revision: query.integer("min_revision"),
     };

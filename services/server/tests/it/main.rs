@@ -23,6 +23,7 @@ mod quotas;
 mod ranked;
 mod request_log;
 mod rerankers;
+mod searched_artifacts;
 mod semantic;
 mod service;
 mod summaries;

@@ -29,7 +29,7 @@ pub fn model() -> String {
     .to_owned()
 }
 
-fn with_model() -> Vec<String> {
+pub fn with_model() -> Vec<String> {
     vec![
         "--embedding-provider=auto".to_owned(),
         "--embedding-model-path".to_owned(),
@@ -40,14 +40,14 @@ fn with_model() -> Vec<String> {
 }
 
 /// A database for the services of a test, which run one after the other or at the same time.
-struct Database {
-    flags: Vec<String>,
+pub struct Database {
+    pub flags: Vec<String>,
     _file: TempDir,
     server: Option<TestDatabase>,
 }
 
 impl Database {
-    fn sqlite() -> Self {
+    pub fn sqlite() -> Self {
         let directory = TempDir::new().unwrap();
         let flags = vec![
             "--db-path".to_owned(),
@@ -76,14 +76,14 @@ impl Database {
     }
 
     /// All databases. Without a PostgreSQL server, only SQLite.
-    async fn all() -> Vec<Self> {
+    pub async fn all() -> Vec<Self> {
         [Some(Self::sqlite()), Self::postgres().await]
             .into_iter()
             .flatten()
             .collect()
     }
 
-    async fn start(&self, flags: &[String]) -> Service {
+    pub async fn start(&self, flags: &[String]) -> Service {
         start(&[flags, &self.flags].concat()).await
     }
 }
@@ -101,7 +101,7 @@ async fn until_embedded(service: &Service, entries: u64) {
     .await;
 }
 
-async fn search(service: &Service, kind: &str, body: Value) -> Value {
+pub async fn search(service: &Service, kind: &str, body: Value) -> Value {
     let reply = service
         .post(&format!("/v1/contexts/search/{kind}"), body)
         .send()
@@ -1139,7 +1139,7 @@ async fn what_one_service_embeds_another_one_finds_at_once() {
 }
 
 /// The same network under another name, which the service treats as another model.
-fn named(name: &str) -> Vec<String> {
+pub fn named(name: &str) -> Vec<String> {
     [with_model(), vec![format!("--embedding-model={name}")]].concat()
 }
 

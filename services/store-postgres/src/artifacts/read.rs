@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_model::{ArtifactId, Error, Reason, Timestamp, fold};
+use context_model::{ArtifactId, Error, Filter, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
@@ -14,6 +14,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
 use crate::columns::{LossyText, MetadataColumn};
+use crate::filter;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::{Failure, unreadable};
 use crate::pg::sql::{self, Bind, Fragment, fragment};
@@ -281,9 +282,12 @@ impl Reading for Versions {
     }
 }
 
-/// A page of artifacts, newest first. With a query, only those whose title or content contains it.
+/// A page of artifacts, newest first.
 pub(crate) struct List {
-    pub query: Option<String>,
+    /// Only artifacts whose metadata satisfies its conditions. It has no other parts.
+    pub filter: Filter,
+    /// Only artifacts whose title or content contains this text.
+    pub substring: Option<String>,
     pub page: ArtifactPage,
     pub statement_timeout: Duration,
 }
@@ -329,11 +333,7 @@ impl Reading for List {
             return commit(conn).await.map(|()| None);
         };
         let rows: Vec<ListRow> = sql::query(conn, self.statement(owner)).await?;
-        let total = artifacts::table
-            .filter(artifacts::owner_id.eq(owner.as_str()))
-            .count()
-            .get_result(conn)
-            .await?;
+        let total = self.total(conn, owner).await?;
         commit(conn).await?;
         let bytes: usize = rows.iter().map(|row| row.metadata.json.len()).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
@@ -395,6 +395,28 @@ impl Reading for List {
 }
 
 impl List {
+    /// The number of artifacts that satisfy the filter.
+    async fn total(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<i64, Failure> {
+        let count = fragment!(
+            "SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = ? {satisfying}",
+            Bind::text(owner.as_str()),
+            self.satisfying(owner),
+        );
+        Ok(sql::number(conn, count.cached()).await?)
+    }
+
+    /// The condition on artifacts `a` that their metadata satisfies the filter. Empty without a filter.
+    fn satisfying<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
+        if self.filter.count() == 0 {
+            return Fragment::new("");
+        }
+        // The metadata of artifacts has no index.
+        fragment!(
+            "AND EXISTS (SELECT 1 FROM context.artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND {filter})",
+            filter::compile(&self.filter, owner.as_str(), &[]),
+        )
+    }
+
     /// The small table alone selects the rows of the page, so that skipped artifacts' texts are not read.
     fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
         let ArtifactPage {
@@ -413,7 +435,8 @@ impl List {
                 (after, 0)
             }
         };
-        let holding = self.query.as_deref().map_or_else(nothing, |query| {
+        let satisfying = self.satisfying(owner);
+        let holding = self.substring.as_deref().map_or_else(nothing, |query| {
             let folded = || Bind::text(fold(query));
             fragment!(
                 "AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.owner_id = ? AND t.artifact_id = a.artifact_id \
@@ -427,12 +450,13 @@ impl List {
         fragment!(
             "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ?::int) AS preview, \
              v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a \
-             WHERE a.owner_id = ? {after} {holding} ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ? OFFSET ?) AS p \
+             WHERE a.owner_id = ? {after} {satisfying} {holding} ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ? OFFSET ?) AS p \
              JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
              AND v.version = p.version AND v.owner_id = ? ORDER BY p.created_at DESC, p.artifact_id DESC",
             Bind::Int(preview_chars.into()),
             of_owner(),
             after,
+            satisfying,
             holding,
             Bind::Int(limit.into()),
             Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)),

@@ -1,13 +1,17 @@
 //! The artifacts of [`PostgresStore`].
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact};
+use context_model::{ArtifactId, ArtifactUpdate, Error, Filter, NewArtifact};
 use context_store::rules::artifact::ArtifactOutcome;
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
-    OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
+    ArtifactDocument, ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactSelection,
+    ArtifactStore, ArtifactsPage, AtRevision, OwnerId, Read, Result, StoreError, StoredArtifact,
+    VersionLookup, WriteOptions, Written,
 };
 
+use super::documents::GetDocuments;
 use super::read::{Get, History, List, Versions};
 use super::write::{Create, Delete, Restore, Update};
 use crate::store::PostgresStore;
@@ -21,7 +25,17 @@ impl ArtifactStore for PostgresStore {
         new: NewArtifact,
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let written = self.write(owner, options, Create { id, new }).await?;
+        let written = self
+            .write(
+                owner,
+                options,
+                Create {
+                    id,
+                    new,
+                    language: Arc::clone(&self.inner.language),
+                },
+            )
+            .await?;
         self.with_artifact(owner, written).await
     }
 
@@ -31,7 +45,16 @@ impl ArtifactStore for PostgresStore {
         update: ArtifactUpdate,
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let written = self.write(owner, options, Update(update)).await?;
+        let written = self
+            .write(
+                owner,
+                options,
+                Update {
+                    update,
+                    language: Arc::clone(&self.inner.language),
+                },
+            )
+            .await?;
         self.with_artifact(owner, written).await
     }
 
@@ -41,7 +64,16 @@ impl ArtifactStore for PostgresStore {
         restore: ArtifactRestore,
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let written = self.write(owner, options, Restore(restore)).await?;
+        let written = self
+            .write(
+                owner,
+                options,
+                Restore {
+                    restore,
+                    language: Arc::clone(&self.inner.language),
+                },
+            )
+            .await?;
         self.with_artifact(owner, written).await
     }
 
@@ -82,38 +114,34 @@ impl ArtifactStore for PostgresStore {
     async fn list_artifacts(
         &self,
         owner: &OwnerId,
+        selection: ArtifactSelection,
         page: ArtifactPage,
         read: Read,
     ) -> Result<ArtifactsPage> {
-        self.read(
-            owner,
-            read,
-            List {
-                query: None,
-                page,
-                statement_timeout: self.statement_timeout(),
+        let list = List {
+            filter: Filter {
+                conditions: selection.conditions,
+                ..Filter::default()
             },
-        )
-        .await
+            substring: selection.substring,
+            page,
+            statement_timeout: self.statement_timeout(),
+        };
+        self.read(owner, read, list).await
     }
 
-    async fn search_artifacts(
+    async fn artifact_documents(
         &self,
         owner: &OwnerId,
-        query: String,
-        page: ArtifactPage,
+        ids: Vec<i64>,
         read: Read,
-    ) -> Result<ArtifactsPage> {
-        self.read(
-            owner,
-            read,
-            List {
-                query: Some(query),
-                page,
-                statement_timeout: self.statement_timeout(),
-            },
-        )
-        .await
+    ) -> Result<Vec<ArtifactDocument>> {
+        let get = GetDocuments {
+            ids,
+            as_of: read.as_of,
+            statement_timeout: self.statement_timeout(),
+        };
+        self.read(owner, read, get).await
     }
 
     async fn artifact_history(

@@ -1,12 +1,15 @@
 //! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
 
+use std::sync::Arc;
+
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
 use context_store::{ArtifactRestore, ChangeKind};
 use diesel::prelude::*;
 
-use super::read;
+use super::{documents, read};
 use crate::columns::JsonText;
+use crate::fts::Language;
 use crate::pg::dsl::{PipelineDsl as _, fixed};
 use crate::pg::failure::Failure;
 use crate::schema::{artifact_texts, artifact_versions, artifacts};
@@ -16,6 +19,7 @@ use crate::transaction::{Transaction, Writing};
 pub(crate) struct Create {
     pub id: ArtifactId,
     pub new: NewArtifact,
+    pub language: Arc<Language>,
 }
 
 impl Writing for Create {
@@ -43,23 +47,29 @@ impl Writing for Create {
             .send(transaction.conn)
             .await?;
         insert_version(transaction, &key, &first).await?;
+        documents::write(transaction, &first, &self.language).await?;
         transaction.changed_artifact(ChangeKind::Create, key, first.version);
         Ok(first.into_outcome())
     }
 }
 
 /// A change of an artifact.
-pub(crate) struct Update(pub ArtifactUpdate);
+pub(crate) struct Update {
+    pub update: ArtifactUpdate,
+    pub language: Arc<Language>,
+}
 
 impl Writing for Update {
     type Outcome = ArtifactOutcome;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
-        let Self(update) = self;
+        let Self { update, language } = self;
         let current = current(transaction, &update.id, update.expected_version).await?;
         let version = current.version;
         match artifact::update(current, update, transaction.now)? {
-            Updated::Version(next) => store_next(transaction, next, ChangeKind::Update).await,
+            Updated::Version(next) => {
+                store_next(transaction, next, ChangeKind::Update, language).await
+            }
             Updated::Unchanged {
                 outcome,
                 title_given,
@@ -79,7 +89,10 @@ impl Writing for Update {
 }
 
 /// Restores an earlier version as a new one.
-pub(crate) struct Restore(pub ArtifactRestore);
+pub(crate) struct Restore {
+    pub restore: ArtifactRestore,
+    pub language: Arc<Language>,
+}
 
 impl Writing for Restore {
     type Outcome = ArtifactOutcome;
@@ -89,12 +102,12 @@ impl Writing for Restore {
             id,
             version,
             expected_version,
-        } = &self.0;
+        } = &self.restore;
         let current = current(transaction, id, *expected_version).await?;
         let owner = transaction.owner;
         let wanted = read::unchecked_version(transaction.conn, owner, id, Some(*version)).await?;
-        let next = artifact::restore(&current, wanted, &self.0, transaction.now)?;
-        store_next(transaction, next, ChangeKind::Restore).await
+        let next = artifact::restore(&current, wanted, &self.restore, transaction.now)?;
+        store_next(transaction, next, ChangeKind::Restore, &self.language).await
     }
 }
 
@@ -118,6 +131,7 @@ impl Writing for Delete {
         diesel::delete(artifacts::table.find((owner, &key)))
             .send(conn)
             .await?;
+        documents::remove(transaction, &self.0).await?;
         transaction.changed_artifact(ChangeKind::Delete, key, current.version);
         Ok(1)
     }
@@ -143,6 +157,7 @@ async fn store_next(
     transaction: &mut Transaction<'_>,
     next: NewVersion,
     operation: ChangeKind,
+    language: &Language,
 ) -> Result<ArtifactOutcome, Failure> {
     let (owner, key) = (transaction.owner.as_str(), next.id.to_string());
     let version = diesel::update(artifacts::table.find((owner, &key)))
@@ -156,6 +171,7 @@ async fn store_next(
         fixed!(texts).send(transaction.conn).await?;
     }
     insert_version(transaction, &key, &next).await?;
+    documents::write(transaction, &next, language).await?;
     transaction.changed_artifact(operation, key, next.version);
     Ok(next.into_outcome())
 }

@@ -22,6 +22,11 @@ const ANALYZER_VERSION: u32 = 2;
 /// only rows of one owner can be locked together.
 const BATCH: i64 = 500;
 
+/// What decides how the words of a text are stored: the language and the version of the analyzer.
+pub(crate) fn made_with(language: &Language) -> String {
+    format!("{} {ANALYZER_VERSION}", language.name())
+}
+
 /// Rebuilds the index of every entry if it was built with another language, analyzer or context window. An interrupted
 /// rebuild starts again from the beginning at the next start.
 pub(crate) async fn rebuild(
@@ -29,11 +34,7 @@ pub(crate) async fn rebuild(
     language: &Language,
     context_window: ContextWindow,
 ) -> QueryResult<()> {
-    let wanted = format!(
-        "{} {ANALYZER_VERSION} {}",
-        language.name(),
-        context_window.note()
-    );
+    let wanted = format!("{} {}", made_with(language), context_window.note());
     if settings::read(conn, SETTING).await?.as_ref() == Some(&wanted) {
         return Ok(());
     }

@@ -242,7 +242,8 @@ async fn of_set(conn: &mut AsyncPgConnection, table: &Table) -> Result<Fragment<
         return Ok(Fragment::new(""));
     }
     let set = Bind::Int(vectors::set(conn).await?);
-    Ok(fragment!("AND set_id = ?", set))
+    // The target indexes artifacts itself.
+    Ok(fragment!("AND set_id = ? AND id > 0", set))
 }
 
 /// The condition that compares rows' keys with this key, if there is one.

@@ -3,13 +3,14 @@
 use crate::pg::connection::AsyncPgConnection;
 use async_trait::async_trait;
 use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{ContextWindow, EmbeddingModel, OwnerId};
+use context_store::{ContextWindow, EmbeddingModel, OwnerId, StoreError};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
 use super::source::PostgresSource;
 use super::{Link, write};
+use crate::artifacts::documents;
 use crate::config::Config;
 use crate::fts::{self, Language};
 use crate::open::{self, OpenError, Opened};
@@ -179,9 +180,12 @@ impl Target for PostgresTarget {
         fts::rebuild_contexts(conn, self.context_window)
             .await
             .map_err(Link::failed(shown))?;
+        documents::complete(conn, &self.language)
+            .await
+            .map_err(|failure| TransferError::database(shown, StoreError::from(failure)))?;
         // The planner has no statistics of the migrated rows.
         let tables = "ANALYZE context.entries, context.entry_tags, context.threads, context.images, context.artifacts, \
-                      context.artifact_versions, context.changes";
+                      context.artifact_versions, context.artifact_documents, context.changes";
         conn.batch_execute(tables)
             .await
             .map_err(Link::failed(shown))?;

@@ -47,7 +47,7 @@ impl Reading for CountEmbedded {
 impl CountEmbedded {
     // `position = 0` must be in the text: the planner does not use the partial index of first chunks for a bound value.
     fn all<'a>(&'a self, owner: &'a OwnerId) -> Fragment<'a> {
-        let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
+        let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND id > 0 AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
         let binds = vec![
             Bind::text(owner.as_str()),

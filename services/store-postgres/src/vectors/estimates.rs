@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use context_model::Filter;
-use context_store::OwnerId;
+use context_store::{DocumentKind, OwnerId};
 
 /// Maximum number of estimates in memory.
 const CAPACITY: usize = 64;
@@ -38,12 +38,12 @@ struct Estimate {
 }
 
 impl Estimates {
-    /// The key of this owner and filter.
-    pub fn key(&self, owner: &OwnerId, filter: &Filter) -> Key {
+    /// The key of this owner, kind and filter.
+    pub fn key(&self, owner: &OwnerId, kind: DocumentKind, filter: &Filter) -> Key {
         let mut hashing = Hashing(self.hasher.build_hasher());
         // The debug form contains every part of a filter. If it left something out, two filters would share an
         // estimate.
-        let _ = write!(hashing, "{:?} {filter:?}", owner.as_str());
+        let _ = write!(hashing, "{:?} {kind:?} {filter:?}", owner.as_str());
         Key(hashing.0.finish())
     }
 
@@ -95,10 +95,17 @@ mod tests {
         };
         let (estimates, owner) = (Estimates::default(), OwnerId::new("a"));
         let of = |owner: &str, thread| {
-            estimates.get(estimates.key(&OwnerId::new(owner), &filter(thread)))
+            estimates.get(estimates.key(
+                &OwnerId::new(owner),
+                DocumentKind::Context,
+                &filter(thread),
+            ))
         };
         for thread in 0..=CAPACITY {
-            estimates.put(estimates.key(&owner, &filter(thread)), thread as f64);
+            estimates.put(
+                estimates.key(&owner, DocumentKind::Context, &filter(thread)),
+                thread as f64,
+            );
         }
         assert_eq!(
             (of("a", CAPACITY), of("a", 1)),

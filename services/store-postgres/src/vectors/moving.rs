@@ -85,7 +85,8 @@ impl Writing for Finish {
             }
         };
         let may_be_missing = i64::try_from(*may_be_missing).unwrap_or(i64::MAX);
-        let missing = "SELECT count(*) FROM (SELECT 1 FROM context.entries AS e WHERE NOT EXISTS (SELECT 1 FROM context.chunks AS c \
+        let missing = "SELECT count(*) FROM (SELECT 1 FROM (SELECT owner_id, id FROM context.entries \
+                       UNION ALL SELECT owner_id, id FROM context.artifact_documents) AS e WHERE NOT EXISTS (SELECT 1 FROM context.chunks AS c \
                        WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) LIMIT ?) AS waiting";
         let binds = vec![
             Bind::Int(set_id),

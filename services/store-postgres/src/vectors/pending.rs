@@ -1,11 +1,12 @@
 //! Entries that have no vectors of a model yet. A service claims some of them for two minutes, embeds their texts and
 //! adds the vectors.
 
+use context_store::rules::artifact::document_text;
 use context_store::{
     EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
 };
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::RunQueryDsl;
 
 use super::ChunkChanges;
@@ -53,9 +54,16 @@ struct Waiting {
     id: i64,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Text)]
-    text: String,
-    /// False if another service claimed the entry first. `text` is then empty.
+    /// The text of an entry.
+    #[diesel(sql_type = Nullable<Text>)]
+    text: Option<String>,
+    /// The title of an artifact.
+    #[diesel(sql_type = Nullable<Text>)]
+    title: Option<String>,
+    /// Its content.
+    #[diesel(sql_type = Nullable<Text>)]
+    content: Option<String>,
+    /// False if another service claimed the entry first. There is no text then.
     #[diesel(sql_type = Bool)]
     claimed: bool,
 }
@@ -93,10 +101,13 @@ impl Writing for Claim {
             .into_iter()
             .filter(|row| row.claimed)
             .map(|row| Unembedded {
+                text: match (row.text, row.title, row.content) {
+                    (None, Some(title), Some(content)) => document_text(&title, &content),
+                    (text, ..) => text.unwrap_or_default(),
+                },
                 owner: OwnerId::new(row.owner_id),
                 id: row.id,
                 version: row.version,
-                text: row.text,
             })
             .collect();
         Ok(Once(UnembeddedPage { entries, next }))
@@ -110,8 +121,12 @@ impl Claim {
         transaction: &mut Transaction<'_>,
     ) -> Result<Option<EntryKey>, Failure> {
         let (owner, id) = (self.after.0.as_str(), self.after.1);
-        let end = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
+        let end = "SELECT d.owner_id, d.id FROM (SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) \
+                   UNION ALL SELECT owner_id, id FROM context.artifact_documents WHERE (owner_id, id) > (?, ?)) AS d \
+                   ORDER BY d.owner_id, d.id LIMIT 1 OFFSET ?";
         let binds = vec![
+            Bind::text(owner),
+            Bind::Int(id),
             Bind::text(owner),
             Bind::Int(id),
             Bind::Int(ENTRIES_AT_ONCE - 1),
@@ -144,8 +159,10 @@ impl Claim {
         // Raw SQL for the CTEs and ON CONFLICT. It is planned each time, because the best plan depends on how many
         // entries after the cursor already have vectors.
         let claim = fragment!(
-            "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e \
-             WHERE (e.owner_id, e.id) > (?, ?){through} AND NOT EXISTS (SELECT 1 FROM context.chunks AS c \
+            "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM \
+             (SELECT owner_id, id, version FROM context.entries WHERE (owner_id, id) > (?, ?) \
+             UNION ALL SELECT owner_id, id, version FROM context.artifact_documents WHERE (owner_id, id) > (?, ?)) AS e \
+             WHERE true{through} AND NOT EXISTS (SELECT 1 FROM context.chunks AS c \
               WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?) \
              AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k \
               WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ? AND k.version = e.version \
@@ -157,10 +174,14 @@ impl Claim {
              SET version = excluded.version, holder = excluded.holder, until = excluded.until \
              WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ? \
              RETURNING k.owner_id, k.id) \
-             SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, \
-             k.id IS NOT NULL AS claimed \
-             FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
-             LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id ORDER BY e.owner_id, e.id",
+             SELECT w.owner_id, w.id, w.version, e.text, v.title, v.content, k.id IS NOT NULL AS claimed \
+             FROM waiting AS w LEFT JOIN claimed AS k ON k.owner_id = w.owner_id AND k.id = w.id \
+             LEFT JOIN context.entries AS e ON e.owner_id = k.owner_id AND e.id = k.id \
+             LEFT JOIN context.artifact_documents AS d ON d.owner_id = k.owner_id AND d.id = k.id \
+             LEFT JOIN context.artifact_versions AS v ON v.owner_id = d.owner_id AND v.artifact_id = d.artifact_id \
+             AND v.version = d.version ORDER BY w.owner_id, w.id",
+            Bind::text(self.after.0.as_str()),
+            Bind::Int(self.after.1),
             Bind::text(self.after.0.as_str()),
             Bind::Int(self.after.1),
             through,
@@ -195,16 +216,16 @@ impl Writing for CountWaiting {
     }
 }
 
-/// Number of entries of all owners.
+/// Number of entries and artifacts of all owners.
 pub(super) async fn entries(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
     let entries = Fragment::prepared(
-        "SELECT coalesce(sum(entry_count), 0)::bigint FROM context.owners",
+        "SELECT coalesce(sum(entry_count), 0)::bigint + (SELECT count(*) FROM context.artifact_documents) FROM context.owners",
         Vec::new(),
     );
     Ok(sql::number(conn, entries).await?)
 }
 
-/// Number of entries of all owners that have vectors of the set.
+/// Number of entries and artifacts of all owners that have vectors of the set.
 pub(super) async fn embedded(conn: &mut AsyncPgConnection, set_id: i64) -> Result<i64, Failure> {
     let embedded = "SELECT count(*) FROM context.chunks WHERE set_id = ? AND position = 0";
     let embedded = Fragment::prepared(embedded, vec![Bind::Int(set_id)]);
@@ -226,6 +247,7 @@ impl Writing for Add {
         };
         // Locks the threads, like every write. From here on, no entry can change.
         transaction.lock_threads_of(self.ids()).await?;
+        lock_artifacts(transaction, self.ids()).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;
         let mut added = 0;
         // Not `transaction.vectors`, which is absent if this service does not know of the tables. They exist, because
@@ -261,6 +283,19 @@ impl Writing for Add {
     }
 }
 
+/// Locks the artifacts with these documents, as a write to them does.
+async fn lock_artifacts(transaction: &mut Transaction<'_>, ids: Vec<i64>) -> Result<(), Failure> {
+    if ids.iter().all(|id| *id > 0) {
+        return Ok(());
+    }
+    // Raw SQL for FOR UPDATE OF one table.
+    let lock = "SELECT a.version FROM context.artifacts AS a JOIN context.artifact_documents AS d ON d.owner_id = a.owner_id \
+                AND d.artifact_id = a.artifact_id WHERE a.owner_id = ? AND d.id = ANY(?) ORDER BY a.artifact_id FOR UPDATE OF a";
+    let binds = vec![Bind::text(transaction.owner.as_str()), Bind::ints(ids)];
+    sql::execute(transaction.conn, Fragment::prepared(lock, binds)).await?;
+    Ok(())
+}
+
 #[derive(QueryableByName)]
 struct Version {
     #[diesel(sql_type = BigInt)]
@@ -281,11 +316,16 @@ impl Add {
         transaction: &mut Transaction<'_>,
         set_id: i64,
     ) -> Result<Vec<Version>, Failure> {
-        let select = "SELECT e.id, e.version FROM context.entries AS e WHERE e.owner_id = ? AND e.id = ANY(?) AND NOT EXISTS \
-                      (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.set_id = ?)";
+        let select = "SELECT e.id, e.version FROM (SELECT id, version FROM context.entries WHERE owner_id = ? AND id = ANY(?) \
+                      UNION ALL SELECT id, version FROM context.artifact_documents WHERE owner_id = ? AND id = ANY(?)) AS e \
+                      WHERE NOT EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = ? AND c.id = e.id AND c.set_id = ?)";
+        let owner = || Bind::text(transaction.owner.as_str());
         let binds = vec![
-            Bind::text(transaction.owner.as_str()),
+            owner(),
             Bind::ints(self.ids()),
+            owner(),
+            Bind::ints(self.ids()),
+            owner(),
             Bind::Int(set_id),
         ];
         Ok(sql::query(transaction.conn, Fragment::prepared(select, binds)).await?)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use context_model::{Filter, MetadataPath};
 use context_store::{
-    EmbeddingModel, FtsHit, FtsSearch, OwnerId, Page, RankSearch, Ranking, SemanticSearch,
+    DocumentKind, EmbeddingModel, FtsHit, FtsSearch, OwnerId, Page, RankSearch, Ranking,
+    SemanticSearch,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
@@ -17,7 +18,7 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::{Reading, begin, commit, revision};
-use crate::read_entries::ranked;
+use crate::read_entries::{Rows, ranked};
 use crate::store::Inner;
 
 /// Ranks entries.
@@ -50,6 +51,9 @@ impl Reading for Rank {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, Ranked)>, Failure> {
+        if self.search.kind == DocumentKind::Artifact && !self.filter.admits_artifacts() {
+            return self.nothing(conn, owner).await;
+        }
         begin(conn, self.inner.statement_timeout).await?;
         let mut ranking = Ranking::default();
         let mut semantic_search = None;
@@ -98,6 +102,14 @@ struct State {
 }
 
 impl Rank {
+    /// The metadata fields with an index. Only entries have such indexes.
+    fn indexed(&self) -> &[MetadataPath] {
+        match self.search.kind {
+            DocumentKind::Context => &self.inner.indexed,
+            DocumentKind::Artifact => &[],
+        }
+    }
+
     /// The semantic search in the set of its model. `None` when there is no such set.
     fn semantic_search<'s>(
         &'s self,
@@ -106,9 +118,13 @@ impl Rank {
         state: &State,
         expected: Option<f64>,
     ) -> Option<Search<'s>> {
+        let documents = match self.search.kind {
+            DocumentKind::Context => state.entries,
+            DocumentKind::Artifact => expected.unwrap_or(0.0) as i64,
+        };
         Some(Search {
             owner,
-            owner_entries: state.entries,
+            owner_entries: documents,
             set: VectorSet {
                 id: state.set_id?,
                 dimensions: semantic.model.dimensions,
@@ -116,13 +132,30 @@ impl Rank {
             },
             chunks: state.chunks,
             vector: &semantic.vector,
+            kind: self.search.kind,
             filter: &self.filter,
-            indexed_paths: &self.inner.indexed,
+            indexed_paths: self.indexed(),
             expected,
             depth: self.search.depth,
             ef_search: self.inner.vectors.ef_search,
             explain: self.search.explain,
         })
+    }
+
+    /// An empty ranking.
+    async fn nothing(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Ranked)>, Failure> {
+        begin(conn, self.inner.statement_timeout).await?;
+        let revision = revision(conn, owner).await?.unwrap_or(0);
+        commit(conn).await?;
+        let ranking = Ranking {
+            revision,
+            ..Ranking::default()
+        };
+        Ok(Some((revision, Ranked::Ranking(ranking))))
     }
 
     /// Reads the state of the owner and of the model's set, and the planner's estimate of how many entries satisfy the
@@ -135,7 +168,9 @@ impl Rank {
     ) -> Result<(State, Option<f64>), Failure> {
         let select = state_query(owner, model);
         let estimates = &self.inner.vectors.estimates;
-        let key = (self.filter.count() > 0).then(|| estimates.key(owner, &self.filter));
+        let kind = self.search.kind;
+        let is_filtered = self.filter.count() > 0 || kind == DocumentKind::Artifact;
+        let key = is_filtered.then(|| estimates.key(owner, kind, &self.filter));
         let cached = key.and_then(|key| estimates.get(key));
         let (rows, expected): (Vec<State>, _) = match (key, cached) {
             (None, _) => (sql::query(conn, select).await?, None),
@@ -157,12 +192,16 @@ impl Rank {
 
     /// Selects the owner's entries that satisfy the filter.
     fn matching_entries<'s>(&'s self, owner: &'s OwnerId) -> Fragment<'s> {
-        let mut matching =
-            Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
+        let mut matching = Fragment::new(match self.search.kind {
+            DocumentKind::Context => "SELECT entries.id FROM context.entries AS entries WHERE ",
+            DocumentKind::Artifact => {
+                "SELECT entries.id FROM context.artifact_documents AS entries WHERE "
+            }
+        });
         matching.append(filter::compile(
             &self.filter,
             owner.as_str(),
-            &self.inner.indexed,
+            self.indexed(),
         ));
         matching
     }
@@ -189,15 +228,13 @@ impl Rank {
             offset: 0,
         };
         let statement = |query| {
-            let mut statement = ranked(
-                search,
-                query,
-                &self.filter,
-                owner.as_str(),
-                page,
-                &self.inner.indexed,
-                &self.inner.language,
-            );
+            let rows = Rows {
+                kind: self.search.kind,
+                filter: &self.filter,
+                owner: owner.as_str(),
+                indexed: self.indexed(),
+            };
+            let mut statement = ranked(rows, search, query, page, &self.inner.language);
             statement
                 .push(" SELECT (SELECT count(*) FROM matched) AS matches, p.id, p.score FROM page AS p ORDER BY p.score DESC, p.id DESC");
             statement

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use context_model::{Filter, MetadataPath};
-use context_store::{ChunkRange, OwnerId, SemanticHit};
+use context_store::{ChunkRange, DocumentKind, OwnerId, SemanticHit};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
 
@@ -40,12 +40,14 @@ pub(super) struct VectorSet {
 /// A semantic search of one owner.
 pub(super) struct Search<'s> {
     pub owner: &'s OwnerId,
-    /// The number of the owner's entries.
+    /// The number of the owner's entries, or the planner's estimate of its artifacts.
     pub owner_entries: i64,
     pub set: VectorSet,
     /// Rows of `chunks`: all sets and all owners, by the server's estimate.
     pub chunks: i64,
     pub vector: &'s [f32],
+    /// What is searched.
+    pub kind: DocumentKind,
     pub filter: &'s Filter,
     /// The metadata fields with an index.
     pub indexed_paths: &'s [MetadataPath],
@@ -197,7 +199,7 @@ impl Search<'_> {
         );
         // A cached plan is made without the values of the filter. It may join each candidate with all rows of the
         // filter, which takes forty times the work.
-        if self.filter.count() == 0 {
+        if !self.is_filtered() {
             select.cached()
         } else {
             select
@@ -246,20 +248,31 @@ impl Search<'_> {
         // set's partial index applies.
         let set = Fragment::new(self.set.id.to_string());
         let owner = self.owner.as_str();
-        if self.filter.count() == 0 {
+        let table = match self.kind {
+            DocumentKind::Context => "entries",
+            DocumentKind::Artifact => "artifact_documents",
+        };
+        if !self.is_filtered() {
+            // The ids of artifacts' documents are negative.
             return fragment!(
-                "WHERE c.set_id = {set} AND c.owner_id = ?",
+                "WHERE c.set_id = {set} AND c.owner_id = ? AND c.id > 0",
                 set,
                 Bind::text(owner)
             );
         }
         fragment!(
-            "JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id \
+            "JOIN context.{table} AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id \
              WHERE c.set_id = {set} AND c.owner_id = ? AND {filter}",
+            Fragment::new(table),
             set,
             Bind::text(owner),
             filter::compile(self.filter, owner, self.indexed_paths),
         )
+    }
+
+    /// Whether only a part of the owner's vectors is searched.
+    fn is_filtered(&self) -> bool {
+        self.filter.count() > 0 || self.kind == DocumentKind::Artifact
     }
 
     /// Keeps the nearest chunk of each entry, and returns the `depth` nearest entries.

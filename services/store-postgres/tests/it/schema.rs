@@ -56,7 +56,7 @@ async fn the_tables_in_the_source_are_those_of_the_migrated_database() {
                    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid \
                    WHERE c.relnamespace = 'context'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 \
                    AND NOT a.attisdropped AND c.relname NOT IN ('chunks', 'chunk_tokens', 'schema_version') \
-                   AND NOT (c.relname = 'entries' AND a.attname IN ('words', 'words_cut', 'context')) ORDER BY c.relname, a.attnum";
+                   AND a.attname NOT IN ('words', 'words_cut', 'context') ORDER BY c.relname, a.attnum";
     let mut migrated = Tables::new();
     for row in database
         .connect()

@@ -155,6 +155,7 @@ async fn search(
         vector: vector.to_vec(),
     });
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         fts: None,
         semantic,
         depth: DEPTH,
@@ -570,6 +571,7 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
             vector: query.clone(),
         });
         let search = RankSearch {
+            kind: context_store::DocumentKind::Context,
             fts: None,
             semantic,
             depth: DEPTH,

@@ -1,11 +1,11 @@
 //! Reading artifacts, their lists and their versions.
 
-use context_model::{ArtifactId, Error, Reason, Timestamp, fold};
+use context_model::{ArtifactId, Error, Filter, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart,
-    StoreError,
+    ArtifactHistory, ArtifactPage, ArtifactSelection, ArtifactsPage, ListedArtifact, ListedVersion,
+    PageStart, StoreError,
 };
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -13,6 +13,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use crate::columns::LossyText;
 use crate::entries::parse_metadata;
 use crate::failure::{store_error, unreadable};
+use crate::filter;
 use crate::owners::Owner;
 use crate::sql::{self, Bind, Fragment};
 
@@ -220,14 +221,14 @@ struct Count {
     total: i64,
 }
 
-/// A page of artifacts, newest first. With a query, only those whose title or content contains it.
+/// A page of the selected artifacts, newest first.
 pub(crate) fn list(
     conn: &mut SqliteConnection,
     owner: &Owner,
-    query: Option<&str>,
+    selection: &ArtifactSelection,
     page: ArtifactPage,
 ) -> Result<ArtifactsPage, StoreError> {
-    let select = list_statement(owner.owner, query, page);
+    let select = list_statement(owner.owner, selection, page);
     let rows: Vec<ListRow> = sql::query(conn, &select).map_err(store_error)?;
     let bytes: usize = rows.iter().map(|row| row.metadata.len()).sum();
     if rows.len() > 1 && bytes as u64 > page.max_bytes {
@@ -276,8 +277,10 @@ pub(crate) fn list(
         },
     );
     let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
-    let mut count = Fragment::new("SELECT count(*) AS total FROM artifacts WHERE owner = ");
-    count.bind(Bind::Int(owner.owner));
+    let mut count = Fragment::new("SELECT count(*) AS total FROM artifacts AS a WHERE a.owner = ");
+    count
+        .bind(Bind::Int(owner.owner))
+        .append(satisfying(owner.owner, selection));
     let total = sql::query::<Count>(conn, &count)
         .map_err(store_error)?
         .pop()
@@ -290,7 +293,7 @@ pub(crate) fn list(
 }
 
 /// The rows of the page are selected from the small table alone, so that skipped artifacts are not read.
-fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragment {
+fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage) -> Fragment {
     let ArtifactPage {
         limit,
         start,
@@ -312,7 +315,8 @@ fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragme
             .push(", ");
         select.bind(Bind::Text(id.to_string())).push(")");
     }
-    if let Some(query) = query {
+    select.append(satisfying(owner, selection));
+    if let Some(query) = &selection.substring {
         let folded = fold(query);
         select.push(
             " AND EXISTS (SELECT 1 FROM artifact_texts t WHERE t.owner = a.owner AND t.artifact_id = a.artifact_id AND (instr(t.title, ",
@@ -336,6 +340,22 @@ fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragme
          ORDER BY p.created_at DESC, p.artifact_id DESC",
     );
     select
+}
+
+/// The condition on artifacts `a` that their metadata satisfies the selection. Empty without one.
+fn satisfying(owner: i64, selection: &ArtifactSelection) -> Fragment {
+    let mut condition = Fragment::default();
+    if !selection.conditions.is_empty() {
+        let filter = Filter {
+            conditions: selection.conditions.clone(),
+            ..Filter::default()
+        };
+        condition
+            .push(" AND EXISTS (SELECT 1 FROM artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND ")
+            .append(filter::compile(&filter, owner))
+            .push(")");
+    }
+    condition
 }
 
 #[cfg(test)]
@@ -364,7 +384,7 @@ mod tests {
                 preview_chars: 201,
                 max_bytes: 1,
             };
-            let plan = list_statement(1, None, page)
+            let plan = list_statement(1, &ArtifactSelection::default(), page)
                 .explain(&mut conn)
                 .unwrap()
                 .join("\n");

@@ -6,11 +6,12 @@ use context_model::{
 };
 use context_store::rules::artifact::{ArtifactOutcome, ReadVersion};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
-    OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
+    ArtifactDocument, ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactSelection,
+    ArtifactStore, ArtifactsPage, AtRevision, Embedding, OwnerId, Read, Result, StoreError,
+    StoredArtifact, VersionLookup, WriteOptions, Written,
 };
 
-use super::{read, write};
+use super::{documents, read, write};
 use crate::failure::store_error;
 use crate::store::SqliteStore;
 use crate::weigh;
@@ -22,17 +23,19 @@ impl ArtifactStore for SqliteStore {
         owner: &OwnerId,
         id: ArtifactId,
         new: NewArtifact,
-        options: WriteOptions,
+        mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
         let NewArtifact {
             title,
             content,
             metadata,
         } = &new;
-        let bytes = weigh::artifact(title.as_deref(), content.len(), Some(metadata));
+        let embedding = embedding(&mut options);
+        let bytes = weigh::artifact(title.as_deref(), content.len(), Some(metadata))
+            + weigh::embedding(&embedding);
         let written = self
             .write(owner, options, bytes, move |transaction| {
-                write::create(transaction, id, &new)
+                write::create(transaction, id, &new, &embedding)
             })
             .await?;
         self.with_artifact(owner, written).await
@@ -42,12 +45,13 @@ impl ArtifactStore for SqliteStore {
         &self,
         owner: &OwnerId,
         update: ArtifactUpdate,
-        options: WriteOptions,
+        mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let bytes = weigh_update(&update);
+        let embedding = embedding(&mut options);
+        let bytes = weigh_update(&update) + weigh::embedding(&embedding);
         let written = self
             .write(owner, options, bytes, move |transaction| {
-                write::update(transaction, &update)
+                write::update(transaction, &update, &embedding)
             })
             .await?;
         self.with_artifact(owner, written).await
@@ -57,12 +61,13 @@ impl ArtifactStore for SqliteStore {
         &self,
         owner: &OwnerId,
         restore: ArtifactRestore,
-        options: WriteOptions,
+        mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let bytes = weigh::artifact(None, 0, None);
+        let embedding = embedding(&mut options);
+        let bytes = weigh::artifact(None, 0, None) + weigh::embedding(&embedding);
         let written = self
             .write(owner, options, bytes, move |transaction| {
-                write::restore(transaction, &restore)
+                write::restore(transaction, &restore, &embedding)
             })
             .await?;
         self.with_artifact(owner, written).await
@@ -114,32 +119,33 @@ impl ArtifactStore for SqliteStore {
     async fn list_artifacts(
         &self,
         owner: &OwnerId,
+        selection: ArtifactSelection,
         page: ArtifactPage,
         read: Read,
     ) -> Result<ArtifactsPage> {
-        self.read(&self.points, owner, read, move |conn, owner| match owner {
-            Some(owner) => read::list(conn, owner, None, page),
+        let lane = if selection.selects_all() {
+            &self.points
+        } else {
+            &self.searches
+        };
+        self.read(lane, owner, read, move |conn, owner| match owner {
+            Some(owner) => read::list(conn, owner, &selection, page),
             None => Ok(NOTHING),
         })
         .await
     }
 
-    async fn search_artifacts(
+    async fn artifact_documents(
         &self,
         owner: &OwnerId,
-        query: String,
-        page: ArtifactPage,
+        ids: Vec<i64>,
         read: Read,
-    ) -> Result<ArtifactsPage> {
-        self.read(
-            &self.searches,
-            owner,
-            read,
-            move |conn, owner| match owner {
-                Some(owner) => read::list(conn, owner, Some(&query), page),
-                None => Ok(NOTHING),
-            },
-        )
+    ) -> Result<Vec<ArtifactDocument>> {
+        let as_of = read.as_of;
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => documents::read(conn, owner, &ids, as_of),
+            None => Ok(Vec::new()),
+        })
         .await
     }
 
@@ -242,6 +248,12 @@ impl SqliteStore {
         let outcome = found.ok_or_else(|| StoreError::Rejected(Error::artifact_not_found(&id)))?;
         Ok(Written { outcome, revision })
     }
+}
+
+/// The embedding of the text that the write results in.
+fn embedding(options: &mut WriteOptions) -> Embedding {
+    let mut embeddings = std::mem::take(&mut options.embeddings);
+    embeddings.pop().unwrap_or_default()
 }
 
 fn weigh_update(update: &ArtifactUpdate) -> usize {

@@ -2,10 +2,10 @@
 
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
-use context_store::{ArtifactRestore, ChangeKind, Changed};
+use context_store::{ArtifactRestore, ChangeKind, Changed, Embedding};
 use diesel::prelude::*;
 
-use super::read;
+use super::{documents, read};
 use crate::failure::Failure;
 use crate::schema::{artifact_texts, artifact_versions, artifacts};
 use crate::statement::{self, Value};
@@ -16,6 +16,7 @@ pub(crate) fn create(
     transaction: &mut Transaction<'_>,
     id: ArtifactId,
     new: &NewArtifact,
+    embedding: &Embedding,
 ) -> Result<ArtifactOutcome, Failure> {
     let first = NewVersion::first(id, new.clone(), transaction.now);
     let (owner, key) = (transaction.owner.owner, id.to_string());
@@ -36,6 +37,7 @@ pub(crate) fn create(
         ))
         .execute(transaction.conn)?;
     insert_version(transaction, &key, &first)?;
+    documents::insert(transaction, &first, embedding)?;
     changed(transaction, ChangeKind::Create, &key, first.version)?;
     Ok(first.into_outcome())
 }
@@ -44,11 +46,12 @@ pub(crate) fn create(
 pub(crate) fn update(
     transaction: &mut Transaction<'_>,
     update: &ArtifactUpdate,
+    embedding: &Embedding,
 ) -> Result<ArtifactOutcome, Failure> {
     let current = current(transaction, &update.id, update.expected_version)?;
     let version = current.version;
     match artifact::update(current, update, transaction.now)? {
-        Updated::Version(next) => store_next(transaction, next, ChangeKind::Update),
+        Updated::Version(next) => store_next(transaction, next, ChangeKind::Update, embedding),
         Updated::Unchanged {
             outcome,
             title_given,
@@ -74,6 +77,7 @@ pub(crate) fn update(
 pub(crate) fn restore(
     transaction: &mut Transaction<'_>,
     restore: &ArtifactRestore,
+    embedding: &Embedding,
 ) -> Result<ArtifactOutcome, Failure> {
     let ArtifactRestore {
         id,
@@ -84,7 +88,7 @@ pub(crate) fn restore(
     let owner = transaction.owner.owner;
     let wanted = read::unchecked_version(transaction.conn, owner, id, Some(*version))?;
     let next = artifact::restore(&current, wanted, restore, transaction.now)?;
-    store_next(transaction, next, ChangeKind::Restore)
+    store_next(transaction, next, ChangeKind::Restore, embedding)
 }
 
 /// Deletes an artifact with all its versions.
@@ -104,6 +108,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     )
     .execute(transaction.conn)?;
     diesel::delete(artifacts::table.find((owner, &key))).execute(transaction.conn)?;
+    documents::remove(transaction, &id)?;
     changed(transaction, ChangeKind::Delete, &key, current.version)?;
     Ok(1)
 }
@@ -123,6 +128,7 @@ fn store_next(
     transaction: &mut Transaction<'_>,
     next: NewVersion,
     kind: ChangeKind,
+    embedding: &Embedding,
 ) -> Result<ArtifactOutcome, Failure> {
     let (owner, key) = (transaction.owner.owner, next.id.to_string());
     statement::execute(
@@ -147,6 +153,7 @@ fn store_next(
         )?;
     }
     insert_version(transaction, &key, &next)?;
+    documents::update(transaction, &next, embedding)?;
     changed(transaction, kind, &key, next.version)?;
     Ok(next.into_outcome())
 }

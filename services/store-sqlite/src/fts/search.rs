@@ -4,7 +4,7 @@
 //! case only the newest matches up to a cap are ranked, and the result says so.
 
 use context_model::{Filter, MetadataPath};
-use context_store::{FtsSearch, Page};
+use context_store::{DocumentKind, FtsSearch, Page};
 use context_text::Query;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double};
@@ -12,6 +12,7 @@ use diesel::sqlite::SqliteConnection;
 
 use super::{expression, scope};
 use crate::cancel;
+use crate::collection::Collection;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
@@ -55,7 +56,7 @@ pub(crate) fn search(
     conn: &mut SqliteConnection,
     search: &FtsSearch,
     filter: &Filter,
-    owner: i64,
+    collection: Collection,
     page: Page,
     indexed: &[MetadataPath],
 ) -> QueryResult<Found> {
@@ -77,15 +78,17 @@ pub(crate) fn search(
         created_to: *created_to,
         ..Filter::default()
     };
-    let reached = if conditions.is_empty() && within.is_none() {
+    // Only entries have indexes of metadata.
+    let has_indexes = collection.kind == DocumentKind::Context;
+    let reached = if !has_indexes || (conditions.is_empty() && within.is_none()) {
         Candidates::Many { rarest: None }
     } else {
-        candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)?
+        candidates(conn, &beyond_scope, collection.owner, indexed, CANDIDATES)?
     };
     let (cap, context_weight) = (search.ranking_cap, search.context_weight);
     let ranking = Ranking {
         filter,
-        owner,
+        collection,
         cap,
         context_weight,
         joined: beyond_scope.count() > 0,
@@ -109,7 +112,7 @@ pub(crate) fn search(
 
 struct Ranking<'s> {
     filter: &'s Filter,
-    owner: i64,
+    collection: Collection,
     cap: u32,
     context_weight: f64,
     /// Whether each match's row is checked before it is ranked.
@@ -124,7 +127,7 @@ impl Ranking<'_> {
         conn: &mut SqliteConnection,
         query_tree: &Query,
     ) -> QueryResult<(Vec<Match>, bool, Fragment)> {
-        let fts = format!("fts_{}", self.owner);
+        let fts = self.collection.fts_table();
         let mut statement =
             Fragment::new(format!("SELECT {fts}.rowid AS row_id, match_score({fts}, "));
         statement
@@ -137,7 +140,8 @@ impl Ranking<'_> {
             .push(&format!(") AS score FROM {fts}"));
         if self.joined {
             statement.push(&format!(
-                " CROSS JOIN entries ON entries.row_id = {fts}.rowid"
+                " CROSS JOIN {} ON entries.row_id = {fts}.rowid",
+                self.collection.rows()
             ));
         }
         let mut expression = expression::expression(query_tree, self.context_weight > 0.0);
@@ -157,7 +161,7 @@ impl Ranking<'_> {
         if self.joined {
             statement
                 .push(" AND ")
-                .append(compile(self.filter, self.owner));
+                .append(compile(self.filter, self.collection.owner));
         }
         statement
             .push(&format!(" ORDER BY {fts}.rowid DESC LIMIT "))
@@ -201,7 +205,7 @@ impl Ranking<'_> {
                 .push("SELECT value FROM json_each(")
                 .bind(Bind::Text(json_list(&ids)))
                 .push(")) AND ");
-            statement.append(compile(self.filter, self.owner));
+            statement.append(compile(self.filter, self.collection.owner));
             let mut true_ids: Vec<i64> = query::<Row>(conn, &statement)?
                 .into_iter()
                 .map(|row| row.row_id)

@@ -10,6 +10,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 
 use super::scope;
+use crate::collection::Collection;
 use crate::context_window::{ContextWindows, EntryPosition};
 use crate::indexable::Indexable;
 use crate::schema::{entries, meta, owners};
@@ -43,22 +44,22 @@ pub(crate) struct Document<'e> {
     pub tags: &'e [String],
 }
 
-/// Creates an owner's table unless it exists.
+/// Creates a collection's table unless it exists.
 ///
 /// # Errors
 /// Database errors.
 pub(crate) fn create_table(
     conn: &mut SqliteConnection,
-    owner: i64,
+    collection: Collection,
     language: Language,
 ) -> QueryResult<()> {
-    let language = language.name();
+    let (table, language) = (collection.fts_table(), language.name());
     // Eight segments are merged at a time instead of four. That rewrites a third less as the index grows, for a few
     // more lookups in a search.
     conn.batch_execute(&format!(
-        "CREATE VIRTUAL TABLE IF NOT EXISTS fts_{owner} USING fts5(text, ctx, scope, content='', contentless_delete=1, \
+        "CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(text, ctx, scope, content='', contentless_delete=1, \
          tokenize='context {language}'); \
-         INSERT INTO fts_{owner}(fts_{owner}, rank) VALUES ('automerge', 8)"
+         INSERT INTO {table}({table}, rank) VALUES ('automerge', 8)"
     ))
 }
 
@@ -91,32 +92,69 @@ pub(crate) fn insert(
         scope.push(' ');
         scope.push_str(&scope::tag(tag));
     }
+    insert_row(
+        conn,
+        Collection::entries(owner),
+        *row_id,
+        text,
+        context,
+        &scope,
+    )
+}
+
+/// Indexes the document of an artifact, which must not be in the index. It has no scope, because no filter of the scope
+/// admits artifacts.
+///
+/// # Errors
+/// Database errors.
+pub(crate) fn insert_artifact(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_id: i64,
+    text: &Indexable,
+) -> QueryResult<()> {
+    let scope = VERBATIM.to_string();
+    insert_row(conn, Collection::artifacts(owner), row_id, text, "", &scope)
+}
+
+fn insert_row(
+    conn: &mut SqliteConnection,
+    collection: Collection,
+    row_id: i64,
+    text: &Indexable,
+    context: &str,
+    scope: &str,
+) -> QueryResult<()> {
     let mut ctx = String::with_capacity(context.len() + 4);
     ctx.push(VERBATIM);
     // The marker makes all tokens share one position, so that the length of the column is 1 for every entry.
     ctx.push_str("- ");
     ctx.push_str(context);
     Insert {
-        owner,
-        row_id: *row_id,
+        collection,
+        row_id,
         text: text.as_str(),
         ctx: &ctx,
-        scope: &scope,
+        scope,
     }
     .execute(conn)
     .map(drop)
 }
 
-/// Removes an entry from the index.
+/// Removes an entry or a document from the index.
 ///
 /// # Errors
 /// Database errors.
-pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> QueryResult<()> {
-    Delete { owner, row_id }.execute(conn).map(drop)
+pub(crate) fn delete(
+    conn: &mut SqliteConnection,
+    collection: Collection,
+    row_id: i64,
+) -> QueryResult<()> {
+    Delete { collection, row_id }.execute(conn).map(drop)
 }
 
 struct Insert<'e> {
-    owner: i64,
+    collection: Collection,
     row_id: i64,
     text: &'e str,
     ctx: &'e str,
@@ -124,18 +162,18 @@ struct Insert<'e> {
 }
 
 struct Delete {
-    owner: i64,
+    collection: Collection,
     row_id: i64,
 }
 
 impl QueryFragment<Sqlite> for Insert<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
+        if self.collection.owner > OWNERS_WITH_PREPARED_STATEMENTS {
             out.unsafe_to_cache_prepared();
         }
         out.push_sql(&format!(
-            "INSERT INTO fts_{}(rowid, text, ctx, scope) VALUES (",
-            self.owner
+            "INSERT INTO {}(rowid, text, ctx, scope) VALUES (",
+            self.collection.fts_table()
         ));
         out.push_bind_param::<BigInt, _>(&self.row_id)?;
         out.push_sql(", ");
@@ -151,10 +189,13 @@ impl QueryFragment<Sqlite> for Insert<'_> {
 
 impl QueryFragment<Sqlite> for Delete {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
-        if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
+        if self.collection.owner > OWNERS_WITH_PREPARED_STATEMENTS {
             out.unsafe_to_cache_prepared();
         }
-        out.push_sql(&format!("DELETE FROM fts_{} WHERE rowid = ", self.owner));
+        out.push_sql(&format!(
+            "DELETE FROM {} WHERE rowid = ",
+            self.collection.fts_table()
+        ));
         out.push_bind_param::<BigInt, _>(&self.row_id)
     }
 }
@@ -183,6 +224,11 @@ pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
         .map(drop)
 }
 
+/// What decides how the words of a text are stored: the language and the version of the analyzer.
+pub(crate) fn made_with(language: Language) -> String {
+    format!("{} {ANALYZER_VERSION}", language.name())
+}
+
 /// Reindexes all entries when the tables were built for another language or context window or by another analyzer
 /// version. Returns whether it did. Must be called with the writing connection, outside of a transaction, before the
 /// first search.
@@ -197,11 +243,7 @@ pub(crate) fn rebuild(
     language: Language,
     context_window: ContextWindow,
 ) -> QueryResult<bool> {
-    let wanted = format!(
-        "{} {ANALYZER_VERSION} {}",
-        language.name(),
-        context_window.note()
-    );
+    let wanted = format!("{} {}", made_with(language), context_window.note());
     let mut context_windows = ContextWindows::new(context_window, Analyzer::new(language));
     let made_with: Option<String> = meta::table
         .find(BUILT_WITH)
@@ -219,7 +261,7 @@ pub(crate) fn rebuild(
     {
         conn.immediate_transaction(|conn| {
             conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
-            create_table(conn, owner, language)
+            create_table(conn, Collection::entries(owner), language)
         })?;
         let mut last = owner << 40;
         while let Some(next) =

@@ -14,6 +14,7 @@ use diesel::sqlite::SqliteConnection;
 use serde_json::json;
 
 use super::{Document, Found, create_table, delete, insert, rebuild, search};
+use crate::collection::Collection;
 use crate::filter::tests::store::{self, OWNER, path, row_id};
 use crate::indexable::Indexable;
 use crate::schema::owners;
@@ -28,8 +29,8 @@ impl Texts {
     fn new(language: Language) -> Self {
         crate::tokenizer::register();
         let mut conn = store::open(&[path("status")]);
-        create_table(&mut conn, OWNER, language).unwrap();
-        create_table(&mut conn, OWNER + 1, language).unwrap();
+        create_table(&mut conn, Collection::entries(OWNER), language).unwrap();
+        create_table(&mut conn, Collection::entries(OWNER + 1), language).unwrap();
         for owner in [OWNER, OWNER + 1] {
             diesel::insert_into(owners::table)
                 .values((
@@ -108,7 +109,7 @@ impl Texts {
                 context_weight: 0.0,
             },
             filter,
-            OWNER,
+            Collection::entries(OWNER),
             page,
             &[path("status")],
         )
@@ -530,7 +531,7 @@ fn a_score_is_bm25_of_padded_lengths_whatever_narrows_the_search() {
                 &mut texts.conn,
                 &words,
                 &filter,
-                OWNER,
+                Collection::entries(OWNER),
                 PAGE,
                 &[path("status")],
             )
@@ -568,7 +569,12 @@ fn one_owners_words_do_not_move_anothers_scores() {
 #[test]
 fn a_deleted_entry_is_gone_and_can_come_back_changed() {
     let mut texts = Texts::english(&["apple", "pear"]);
-    delete(&mut texts.conn, OWNER, row_id(OWNER, 1)).unwrap();
+    delete(
+        &mut texts.conn,
+        Collection::entries(OWNER),
+        row_id(OWNER, 1),
+    )
+    .unwrap();
     assert!(texts.find(Mode::Match, "apple").is_empty());
     let document = Document {
         row_id: row_id(OWNER, 1),

@@ -5,6 +5,7 @@ use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
+use crate::collection::Collection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 use crate::transaction::Transaction;
@@ -83,9 +84,11 @@ pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSum
         diesel::sql_query(format!("DELETE FROM \"{name}\" WHERE owner = {owner}"))
             .execute(transaction.conn)?;
     }
-    transaction
-        .conn
-        .batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
+    for collection in [Collection::entries(owner), Collection::artifacts(owner)] {
+        transaction
+            .conn
+            .batch_execute(&format!("DROP TABLE IF EXISTS {}", collection.fts_table()))?;
+    }
     transaction.erased();
     Ok(summary)
 }

@@ -213,6 +213,12 @@ pub(super) fn rows(
             );
             select.bind(Bind::Int(owner)).push(") WHERE 1");
         }
+        // The target indexes artifacts itself.
+        "chunk_tokens" => {
+            select
+                .push(" FROM chunk_tokens WHERE row_id > 0 AND owner = ")
+                .bind(Bind::Int(owner));
+        }
         name => {
             select
                 .push(&format!(" FROM \"{name}\" WHERE owner = "))

@@ -9,6 +9,7 @@ use diesel::prelude::*;
 
 use super::source::SqliteSource;
 use super::{Worker, write};
+use crate::artifacts::documents;
 use crate::config::Config;
 use crate::fts;
 use crate::open;
@@ -144,6 +145,7 @@ impl Target for SqliteTarget {
             .worker
             .run(move |conn| {
                 fts::rebuild(conn, language, context_window)?;
+                documents::complete(conn, language)?;
                 conn.immediate_transaction(|conn| {
                     diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED])))
                         .execute(conn)

@@ -12,6 +12,7 @@ use diesel::sqlite::SqliteConnection;
 
 use super::set::{OpenVectors, Set};
 use super::use_model::{BUILDING, CURRENT};
+use crate::collection::Collection;
 use crate::schema::{chunks, embedding_sets, vectors};
 
 /// Number of rows passed to the index at a time.
@@ -130,11 +131,9 @@ fn add(
                 entry: *entry,
                 code: code(&set.index, value)?,
             };
-            set.count(*owner, i64::from(*position == 0));
-            Some(Change::Add {
-                owner: *owner,
-                item,
-            })
+            let owner = Collection::of_row(*owner, *entry).key();
+            set.count(owner, i64::from(*position == 0));
+            Some(Change::Add { owner, item })
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = slice

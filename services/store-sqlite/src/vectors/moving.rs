@@ -13,7 +13,7 @@ use super::set::Set;
 use super::tokens;
 use super::use_model::{BUILDING, CURRENT, DISCARDED, make, use_model};
 use crate::failure::Failure;
-use crate::schema::{chunks, embedding_sets, entries, vectors};
+use crate::schema::{artifact_documents, chunks, embedding_sets, entries, vectors};
 use crate::sql::{Bind, Fragment, query};
 use crate::writer::Open;
 
@@ -47,7 +47,8 @@ pub(super) fn begin(
         .get_result(conn)?;
     Ok(MoveState::Begun {
         embedded,
-        entries: entries::table.count().get_result(conn)?,
+        entries: entries::table.count().get_result::<i64>(conn)?
+            + artifact_documents::table.count().get_result::<i64>(conn)?,
     })
 }
 
@@ -81,8 +82,9 @@ pub(super) fn finish(
     };
     let may_be_missing = i64::try_from(may_be_missing).unwrap_or(i64::MAX);
     let mut missing = Fragment::new(
-        "SELECT count(*) AS count FROM (SELECT 1 FROM entries NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
-         chunks.row_id = entries.row_id AND chunks.set_id = ",
+        "SELECT count(*) AS count FROM (SELECT 1 FROM (SELECT row_id FROM entries NOT INDEXED \
+         UNION ALL SELECT row_id FROM artifact_documents NOT INDEXED) AS d WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
+         chunks.row_id = d.row_id AND chunks.set_id = ",
     );
     missing
         .bind(Bind::Int(gathered.id))

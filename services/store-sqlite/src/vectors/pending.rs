@@ -1,6 +1,7 @@
-//! Pending entries: those without vectors of the current set.
+//! Pending entries and artifacts: those without vectors of the current set.
 
 use context_model::ThreadSet;
+use context_store::rules::artifact::document_text;
 use context_store::{
     Embedding, LateEmbedding, OwnerId, ScanCursor, StoreError, Unembedded, UnembeddedPage,
 };
@@ -9,6 +10,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 
 use super::write;
+use crate::artifacts::documents;
 use crate::entries;
 use crate::failure::{Failure, store_error};
 use crate::filter::within;
@@ -40,13 +42,27 @@ struct Last {
     scanned: i64,
 }
 
-/// The entries after this row that have no vectors of the set.
+/// The entries and documents of artifacts after this row that have no vectors of the set. The row ids of documents are
+/// negative, so they come first.
 pub(super) fn page(
     conn: &mut SqliteConnection,
     set_id: i64,
     after: i64,
     limit: u32,
 ) -> Result<UnembeddedPage, StoreError> {
+    let documents = match after {
+        ..0 => documents(conn, set_id, after, limit)?,
+        0.. => Vec::new(),
+    };
+    if let Some((last, _)) = documents.last() {
+        let next = Some(ScanCursor::new(last.to_string()));
+        let entries = documents
+            .into_iter()
+            .map(|(_, document)| document)
+            .collect();
+        return Ok(UnembeddedPage { entries, next });
+    }
+    let after = after.max(0);
     let mut slice = Fragment::new(
         "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned FROM (SELECT row_id FROM entries WHERE row_id > ",
     );
@@ -94,14 +110,61 @@ pub(super) fn page(
     Ok(UnembeddedPage { entries, next })
 }
 
-/// Number of entries of all owners.
+/// The documents of artifacts after this row that have no vectors of the set, with their row ids.
+fn documents(
+    conn: &mut SqliteConnection,
+    set_id: i64,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<(i64, Unembedded)>, StoreError> {
+    #[derive(QueryableByName)]
+    struct Document {
+        #[diesel(sql_type = BigInt)]
+        row_id: i64,
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+        #[diesel(sql_type = BigInt)]
+        version: i64,
+        #[diesel(sql_type = Text)]
+        title: String,
+        #[diesel(sql_type = Text)]
+        content: String,
+    }
+    let mut found = Fragment::new(
+        "SELECT d.row_id, o.owner_id, d.version, v.title, v.content FROM artifact_documents AS d NOT INDEXED \
+         JOIN owners AS o ON o.owner = d.owner JOIN artifact_versions AS v ON v.owner = d.owner \
+         AND v.artifact_id = d.artifact_id AND v.version = d.version WHERE d.row_id > ",
+    );
+    found
+        .bind(Bind::Int(after))
+        .push(" AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = d.row_id AND chunks.set_id = ")
+        .bind(Bind::Int(set_id));
+    found
+        .push(") ORDER BY d.row_id LIMIT ")
+        .bind(Bind::Int(i64::from(limit.max(1))));
+    let rows = query::<Document>(conn, &found).map_err(store_error)?;
+    let document = |row: Document| {
+        let unembedded = Unembedded {
+            owner: OwnerId::new(row.owner_id),
+            id: id_of_row(row.row_id),
+            version: row.version,
+            text: document_text(&row.title, &row.content),
+        };
+        (row.row_id, unembedded)
+    };
+    Ok(rows.into_iter().map(document).collect())
+}
+
+/// Number of entries and artifacts of all owners.
 pub(super) fn entries(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
     #[derive(QueryableByName)]
     struct Sum {
         #[diesel(sql_type = BigInt)]
         entries: i64,
     }
-    let select = Fragment::new("SELECT coalesce(sum(entry_count), 0) AS entries FROM owners");
+    let select = Fragment::new(
+        "SELECT coalesce(sum(entry_count), 0) + (SELECT count(*) FROM artifact_documents) AS entries FROM owners",
+    );
     let rows = query::<Sum>(conn, &select).map_err(store_error)?;
     Ok(rows.first().map_or(0, |row| row.entries))
 }
@@ -131,7 +194,7 @@ pub(super) fn embedded_within(
         .map_or(0, |row| row.count))
 }
 
-/// Stores vectors of entries that have not changed since they were read and still have none.
+/// Stores vectors of entries and artifacts that have not changed since they were read and still have none.
 pub(super) fn add(
     transaction: &mut Transaction<'_>,
     embeddings: &[LateEmbedding],
@@ -146,8 +209,9 @@ pub(super) fn add(
         let Some(row_id) = transaction.owner.row_id(*id) else {
             continue;
         };
-        let Some(entry) = entries::find(transaction.conn, row_id)? else {
-            continue;
+        let stored_version = match row_id {
+            ..0 => documents::version_of(transaction.conn, transaction.owner.owner, row_id)?,
+            0.. => entries::find(transaction.conn, row_id)?.map(|entry| entry.version),
         };
         let Some(set_id) = write::set_of(transaction, &embedded.model) else {
             continue;
@@ -157,7 +221,7 @@ pub(super) fn add(
             .select(chunks::chunk_id)
             .limit(1)
             .load::<i64>(transaction.conn)?;
-        if entry.version != *version || !has.is_empty() {
+        if stored_version != Some(*version) || !has.is_empty() {
             continue;
         }
         write::insert(transaction, row_id, &Embedding::Now(embedded.clone()))?;

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use context_model::{Filter, MetadataPath};
+use context_store::DocumentKind;
 use context_vector::{Allowed, Near, Precision, Query, Snapshot, decode, distance};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary};
@@ -11,6 +12,7 @@ use diesel::sqlite::SqliteConnection;
 
 use super::set::Set;
 use crate::cancel;
+use crate::collection::Collection;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
@@ -93,7 +95,7 @@ pub(super) struct Search<'s> {
     pub set: &'s Set,
     pub vector: &'s [f32],
     pub filter: &'s Filter,
-    pub owner: i64,
+    pub collection: Collection,
     pub indexed: &'s [MetadataPath],
     /// Number of requested entries.
     pub depth: usize,
@@ -104,7 +106,7 @@ pub(super) struct Search<'s> {
 impl Search<'_> {
     /// The nearest entries that satisfy the filter. Must be called inside a transaction.
     pub fn run(&self, conn: &mut SqliteConnection) -> QueryResult<Found> {
-        let snapshot = self.set.index.snapshot(self.owner);
+        let snapshot = self.set.index.snapshot(self.collection.key());
         if self.depth == 0
             || snapshot.is_empty()
             || self.vector.len() != self.set.model.dimensions as usize
@@ -115,13 +117,28 @@ impl Search<'_> {
         if self.filter.count() == 0 {
             return self.nearest(conn, &snapshot, &query, None);
         }
-        match candidates(conn, self.filter, self.owner, self.indexed, MAX_PROBED_ROWS)? {
+        match self.candidates(conn)? {
             Candidates::All(rows) if rows.len() <= MAX_CHECKED_FIRST => {
                 let rows = self.satisfying(conn, &rows)?;
                 self.among(conn, &snapshot, &query, rows)
             }
             Candidates::All(rows) => self.checked(conn, &snapshot, &query, Some(&rows)),
             Candidates::Many { .. } => self.checked(conn, &snapshot, &query, None),
+        }
+    }
+
+    /// The rows that a database index shows to be the only ones that can satisfy the filter. Only entries have such
+    /// indexes.
+    fn candidates(&self, conn: &mut SqliteConnection) -> QueryResult<Candidates> {
+        match self.collection.kind {
+            DocumentKind::Context => candidates(
+                conn,
+                self.filter,
+                self.collection.owner,
+                self.indexed,
+                MAX_PROBED_ROWS,
+            ),
+            DocumentKind::Artifact => Ok(Candidates::Many { rarest: None }),
         }
     }
 
@@ -132,7 +149,7 @@ impl Search<'_> {
         conn: &mut SqliteConnection,
         rows: Vec<i64>,
     ) -> QueryResult<Found> {
-        let snapshot = self.set.index.snapshot(self.owner);
+        let snapshot = self.set.index.snapshot(self.collection.key());
         if self.vector.len() != self.set.model.dimensions as usize {
             return Ok(Found::default());
         }
@@ -253,9 +270,11 @@ impl Search<'_> {
         let rows = match rows {
             Some(rows) => self.satisfying(conn, rows)?,
             None => {
-                let mut statement =
-                    Fragment::new("SELECT entries.row_id AS row_id FROM entries WHERE ");
-                statement.append(compile(self.filter, self.owner));
+                let mut statement = Fragment::new(format!(
+                    "SELECT entries.row_id AS row_id FROM {} WHERE ",
+                    self.collection.rows()
+                ));
+                statement.append(compile(self.filter, self.collection.owner));
                 query_rows(conn, &statement)?
             }
         };
@@ -318,14 +337,15 @@ impl Search<'_> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let mut statement = Fragment::new(
-            "SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (",
-        );
+        let mut statement = Fragment::new(format!(
+            "SELECT entries.row_id AS row_id FROM {} NOT INDEXED WHERE entries.row_id IN (",
+            self.collection.rows()
+        ));
         statement
             .push("SELECT value FROM json_each(")
             .bind(Bind::Text(json_list(rows)))
             .push(")) AND ");
-        statement.append(compile(self.filter, self.owner));
+        statement.append(compile(self.filter, self.collection.owner));
         query_rows(conn, &statement)
     }
 

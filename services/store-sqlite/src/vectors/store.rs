@@ -1,15 +1,17 @@
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    ChunkKey, ChunkRange, ChunkTokens, EmbeddingModel, FtsHit, LateEmbedding, ModelUse, MoveState,
-    Moved, OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor, SemanticHit,
-    SemanticSearch, UnembeddedPage, VectorStore, WriteOptions,
+    ChunkKey, ChunkRange, ChunkTokens, DocumentKind, EmbeddingModel, FtsHit, LateEmbedding,
+    ModelUse, MoveState, Moved, OwnerId, Page, RankSearch, Ranking, Read, Result, ScanCursor,
+    SemanticHit, SemanticSearch, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
 
 use super::search::{Hit, Search};
 use super::set::Set;
 use super::{moving, pending, tokens, use_model};
+use crate::artifacts::documents;
+use crate::collection::Collection;
 use crate::failure::store_error;
 use crate::owners::{Owner, id_of_row};
 use crate::store::SqliteStore;
@@ -74,7 +76,7 @@ impl VectorStore for SqliteStore {
         };
         let after = after
             .and_then(|cursor| cursor.as_str().parse().ok())
-            .unwrap_or(0);
+            .unwrap_or(i64::MIN);
         self.searches
             .read(None, move |conn| pending::page(conn, set_id, after, limit))
             .await
@@ -143,19 +145,28 @@ impl VectorStore for SqliteStore {
             let Some(owner) = owner else {
                 return Ok(Vec::new());
             };
-            let rows: Vec<i64> = entries.iter().filter_map(|id| owner.row_id(*id)).collect();
-            let found = Search {
-                set: &set,
-                vector: &search.vector,
-                filter: &Filter::default(),
-                owner: owner.owner,
-                indexed: &[],
-                depth: rows.len(),
-                exact: rows.len(),
+            let rows = entries.iter().filter_map(|id| owner.row_id(*id));
+            let (documents, entries): (Vec<i64>, Vec<i64>) = rows.partition(|row| *row < 0);
+            let mut hits = Vec::with_capacity(documents.len() + entries.len());
+            for (collection, rows) in [
+                (Collection::entries(owner.owner), entries),
+                (Collection::artifacts(owner.owner), documents),
+            ] {
+                let found = Search {
+                    set: &set,
+                    vector: &search.vector,
+                    filter: &Filter::default(),
+                    collection,
+                    indexed: &[],
+                    depth: rows.len(),
+                    exact: rows.len(),
+                }
+                .exact_distances(conn, rows)
+                .map_err(store_error)?;
+                hits.extend(found.hits.iter().map(semantic_hit));
             }
-            .exact_distances(conn, rows)
-            .map_err(store_error)?;
-            Ok(found.hits.iter().map(semantic_hit).collect())
+            hits.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(b.id.cmp(&a.id)));
+            Ok(hits)
         };
         self.read(&self.searches, owner, read, distances).await
     }
@@ -246,13 +257,23 @@ fn rank(
         revision: owner.revision,
         ..Ranking::default()
     };
+    let collection = Collection {
+        owner: owner.owner,
+        kind: search.kind,
+    };
+    if search.kind == DocumentKind::Artifact
+        && (!filter.admits_artifacts()
+            || !documents::has_any(conn, owner.owner).map_err(store_error)?)
+    {
+        return Ok(ranking);
+    }
     if let (Some(semantic), Some(set)) = (&search.semantic, set) {
         let depth = search.depth as usize;
         let semantic = Search {
             set,
             vector: &semantic.vector,
             filter,
-            owner: owner.owner,
+            collection,
             indexed,
             depth,
             exact: search.exact as usize,
@@ -269,7 +290,7 @@ fn rank(
             offset: 0,
         };
         let found =
-            fts::search(conn, words, filter, owner.owner, page, indexed).map_err(store_error)?;
+            fts::search(conn, words, filter, collection, page, indexed).map_err(store_error)?;
         ranking.fts = found
             .rows
             .iter()

@@ -1,10 +1,11 @@
-//! The chunks of an entry, written in the entry's transaction.
+//! The chunks of an entry or an artifact, written in its transaction.
 
 use context_store::{Embedded, Embedding, EmbeddingModel};
 use context_vector::{Change, Item, encode, signs};
 use diesel::prelude::*;
 
 use super::tokens;
+use crate::collection::Collection;
 use crate::schema::{chunks, vectors};
 use crate::transaction::Transaction;
 
@@ -30,6 +31,7 @@ pub(crate) fn insert(
         return Ok(());
     }
     let owner = transaction.owner.owner;
+    let key = Collection::of_row(owner, row_id).key();
     for (position, chunk) in (0i64..).zip(given) {
         let chunk_id = transaction.vectors.next_chunk;
         transaction.vectors.next_chunk += 1;
@@ -57,7 +59,7 @@ pub(crate) fn insert(
         if let Some(set) = &current {
             let code = set.index.code(&chunk.vector);
             transaction.vectors.push(Change::Add {
-                owner,
+                owner: key,
                 item: Item {
                     chunk: chunk_id,
                     entry: row_id,
@@ -66,9 +68,7 @@ pub(crate) fn insert(
             });
         }
     }
-    transaction
-        .vectors
-        .count(owner, i64::from(current.is_some()));
+    transaction.vectors.count(key, i64::from(current.is_some()));
     Ok(())
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
         .filter(chunks::row_id.eq(row_id))
         .select((chunks::chunk_id, chunks::set_id))
         .load(transaction.conn)?;
-    let owner = transaction.owner.owner;
+    let owner = Collection::of_row(transaction.owner.owner, row_id).key();
     if !found.is_empty() {
         tokens::remove(transaction, row_id)?;
     }

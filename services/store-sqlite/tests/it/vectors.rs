@@ -62,6 +62,7 @@ async fn ranked(store: &SqliteStore, seed: u64, depth: u32, exact: u32) -> Vec<S
         vector: vector(seed),
     });
     let search = RankSearch {
+        kind: context_store::DocumentKind::Context,
         fts: None,
         semantic,
         depth,
@@ -345,6 +346,7 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
             vector: vector(seed),
         });
         RankSearch {
+            kind: context_store::DocumentKind::Context,
             fts: None,
             semantic,
             depth: 1000,

@@ -5,7 +5,15 @@ use context_model::{
 };
 
 use crate::seal::{self, StoredVersionContent};
-use crate::{ArtifactRestore, Record, Recorded, StoreError, StoredArtifact, StoredVersion};
+use crate::{
+    ArtifactDocument, ArtifactRestore, Record, Recorded, StoreError, StoredArtifact, StoredVersion,
+};
+
+/// The text that searches index for an artifact: its title, an empty line and its content.
+#[must_use]
+pub fn document_text(title: &str, content: &str) -> String {
+    format!("{title}\n\n{content}")
+}
 
 /// A version as it was read, damaged or not, with the creation time of its artifact.
 #[derive(Debug, Clone)]
@@ -63,10 +71,21 @@ impl ReadVersion {
             metadata: self.object().unwrap_or_default(),
             id: self.id,
             title: self.title,
+            title_given: self.title_given,
             content: self.content,
             created_at: Timestamp(self.created_at),
             updated_at: Timestamp(self.at),
             version: self.version,
+        }
+    }
+
+    /// The document with this id, with this version as the artifact's current one.
+    #[must_use]
+    pub fn into_document(self, document: i64) -> ArtifactDocument {
+        ArtifactDocument {
+            document,
+            damaged: !self.is_sound(),
+            artifact: self.into_artifact(),
         }
     }
 
@@ -178,13 +197,14 @@ impl NewVersion {
     pub fn into_outcome(self) -> ArtifactOutcome {
         let ArtifactState {
             title,
-            title_given: _,
+            title_given,
             content,
             metadata,
         } = self.state;
         StoredArtifact {
             id: self.id,
             title,
+            title_given,
             content,
             metadata,
             created_at: self.created_at,
@@ -250,7 +270,11 @@ pub fn update(
     Ok(Updated::Unchanged {
         // Only whether the title is given or follows the content has changed.
         title_given: (after.title_given != before.title_given).then_some(after.title_given),
-        outcome: current.into_artifact().into(),
+        outcome: StoredArtifact {
+            title_given: after.title_given,
+            ..current.into_artifact()
+        }
+        .into(),
     })
 }
 

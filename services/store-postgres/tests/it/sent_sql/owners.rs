@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Statements over all owners: a part of their text, and what they are for.
-pub const OVER_ALL_OWNERS: [(&str, &str); 10] = [
+pub const OVER_ALL_OWNERS: [(&str, &str); 11] = [
     (
         r#"WHERE ("context"."api_keys"."lookup" = $1)"#,
         "the owner of a caller with a key is not known yet",
@@ -14,8 +14,12 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 10] = [
     ),
     (r#"FROM "context"."owners" ORDER BY"#, "the owners"),
     (
-        "SELECT coalesce(sum(entry_count), 0)::bigint FROM context.owners",
-        "the number of entries that a move of vectors has to embed",
+        "SELECT coalesce(sum(entry_count), 0)::bigint + (SELECT count(*) FROM context.artifact_documents) FROM context.owners",
+        "the number of entries and artifacts that a move of vectors has to embed",
+    ),
+    (
+        "LIMIT 1) AS missing",
+        "whether artifacts are to be indexed when a database is opened",
     ),
     (
         "LIMIT $2) AS waiting",

@@ -16,10 +16,15 @@ pub fn path(text: &str) -> MetadataPath {
 
 pub fn open(indexed: &[MetadataPath]) -> SqliteConnection {
     let mut conn = SqliteConnection::establish(":memory:").expect("an in-memory database");
-    conn.batch_execute(include_str!(
-        "../../../../../migrations/sqlite/2026-11-21-000001_contexts/up.sql"
-    ))
-    .expect("the migration runs");
+    for migration in [
+        include_str!("../../../../../migrations/sqlite/2026-11-21-000001_contexts/up.sql"),
+        include_str!("../../../../../migrations/sqlite/2026-11-21-000002_artifacts/up.sql"),
+        include_str!(
+            "../../../../../migrations/sqlite/2026-11-24-000011_artifact_documents/up.sql"
+        ),
+    ] {
+        conn.batch_execute(migration).expect("the migration runs");
+    }
     for field in indexed {
         conn.batch_execute(&index_statement(field).1)
             .expect("the index is created");
