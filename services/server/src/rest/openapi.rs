@@ -1,5 +1,6 @@
 //! The OpenAPI document, generated from the handlers and the model types.
 
+use context_model::ArtifactSearchMode;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, AllOf, Object, Schema};
@@ -21,6 +22,8 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
         contact(name = "The maintainers of the context service"),
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
+    // A schema that only a query parameter has is not collected from the handlers.
+    components(schemas(ArtifactSearchMode)),
     servers((url = ".", description = "The service that returned this document")),
     tags(
         (name = "contexts", description = "Storing, fetching, changing and deleting entries"),

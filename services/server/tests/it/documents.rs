@@ -45,6 +45,26 @@ fn the_server_of_the_document_is_the_one_that_returned_it() {
     assert_eq!(document["servers"][0]["url"], ".");
 }
 
+#[test]
+fn each_schema_that_the_document_refers_to_is_in_it() {
+    fn check(document: &serde_json::Value, value: &serde_json::Value) -> usize {
+        let mut references = 0;
+        if let Some(reference) = value["$ref"].as_str() {
+            let target = document.pointer(reference.trim_start_matches('#'));
+            assert!(target.is_some(), "{reference} is not in the document");
+            references += 1;
+        }
+        let parts: Vec<&serde_json::Value> = match value {
+            serde_json::Value::Array(items) => items.iter().collect(),
+            serde_json::Value::Object(members) => members.values().collect(),
+            _ => Vec::new(),
+        };
+        references + parts.iter().map(|part| check(document, part)).sum::<usize>()
+    }
+    let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+    assert!(check(&document, &document) > 100);
+}
+
 /// The alternatives of a property, or of the items of a list.
 fn alternatives(document: &serde_json::Value, schema: &str, property: &str) -> Vec<String> {
     let schemas = &document["components"]["schemas"];
