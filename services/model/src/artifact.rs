@@ -5,6 +5,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::entry::shorten;
 use crate::{Error, JsonObject, Metadata, Reason, Result, Violations};
 
 /// The id of an artifact.
@@ -55,10 +56,14 @@ impl fmt::Display for ArtifactId {
 pub const MAX_ARTIFACT_CHARS: usize = 100_000;
 /// Longest title of an artifact, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
+/// Longest path of an artifact, in characters.
+pub const MAX_PATH_CHARS: usize = 1_024;
 
 /// A validated artifact, ready to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewArtifact {
+    /// The path, if it has one.
+    pub path: Option<ArtifactPath>,
     /// The title, if one was given.
     pub title: Option<String>,
     /// The content.
@@ -72,6 +77,8 @@ pub struct NewArtifact {
 pub struct ArtifactUpdate {
     /// The artifact.
     pub id: ArtifactId,
+    /// The change of the path.
+    pub path: Option<PathChange>,
     /// The change to the title.
     pub title: Option<TitleChange>,
     /// The change to the content.
@@ -80,6 +87,81 @@ pub struct ArtifactUpdate {
     pub metadata: Option<Metadata>,
     /// The update is refused if the artifact is at another version.
     pub expected_version: Option<i64>,
+}
+
+/// The path of an artifact: 1 to 1 024 characters, not blank. It is unique among the artifacts of an owner. No character
+/// of it has a function: a directory is what paths begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactPath(String);
+
+impl ArtifactPath {
+    /// Validates a path, or the beginning of one.
+    #[must_use]
+    pub fn parse(given: String, field: &str, violations: &mut Violations) -> Option<Self> {
+        if given.trim().is_empty() {
+            violations.push(field, format!("`{field}` is blank"));
+        } else if given.contains('\0') {
+            violations.push(
+                field,
+                format!("`{field}` contains the character U+0000, which cannot be stored"),
+            );
+        } else if given.chars().nth(MAX_PATH_CHARS).is_some() {
+            violations.push(
+                field,
+                format!("`{field}` has more than {MAX_PATH_CHARS} characters"),
+            );
+        } else {
+            return Some(Self(given));
+        }
+        None
+    }
+
+    /// A path that was stored.
+    #[must_use]
+    pub const fn from_stored(path: String) -> Self {
+        Self(path)
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+/// How an update changes the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathChange {
+    /// The artifact gets this path.
+    Set(ArtifactPath),
+    /// The artifact has no path afterwards.
+    Remove,
+}
+
+impl PathChange {
+    /// Validates a path. An empty one removes the path.
+    #[must_use]
+    pub fn parse(given: String, violations: &mut Violations) -> Option<Self> {
+        if given.is_empty() {
+            return Some(Self::Remove);
+        }
+        ArtifactPath::parse(given, "path", violations).map(Self::Set)
+    }
+
+    /// The path afterwards.
+    #[must_use]
+    pub fn path(&self) -> Option<&ArtifactPath> {
+        match self {
+            Self::Set(path) => Some(path),
+            Self::Remove => None,
+        }
+    }
 }
 
 /// How an update changes the title.
@@ -219,6 +301,7 @@ impl ArtifactState {
     #[must_use]
     pub fn first(new: NewArtifact) -> Self {
         let NewArtifact {
+            path: _,
             title,
             content,
             metadata,
@@ -241,6 +324,7 @@ impl ArtifactState {
     pub fn updated(&self, update: &ArtifactUpdate) -> Result<Self> {
         let ArtifactUpdate {
             id: _,
+            path: _,
             title,
             content,
             metadata,
@@ -356,6 +440,30 @@ impl Error {
         )
     }
 
+    /// `ARTIFACT_NOT_FOUND` for a path.
+    #[must_use]
+    pub fn no_artifact_at(path: &str) -> Self {
+        Self::new(
+            Reason::ArtifactNotFound,
+            format!("No artifact has the path `{}`", shorten(path)),
+        )
+    }
+
+    /// `PATH_TAKEN`. `path` is absent when the database noticed it.
+    #[must_use]
+    pub fn path_taken(path: Option<&str>) -> Self {
+        let path = path.map_or_else(
+            || "this path".to_owned(),
+            |path| format!("the path `{}`", shorten(path)),
+        );
+        Self::new(
+            Reason::PathTaken,
+            format!(
+                "Another artifact has {path}; choose another one, or rename or delete that artifact"
+            ),
+        )
+    }
+
     /// `ARTIFACT_VERSION_NOT_FOUND`.
     #[must_use]
     pub fn artifact_version_not_found(id: &ArtifactId, version: i64) -> Self {
@@ -407,6 +515,7 @@ mod tests {
 
     fn state(content: &str) -> ArtifactState {
         ArtifactState::first(NewArtifact {
+            path: None,
             title: None,
             content: content.to_owned(),
             metadata: Metadata::default(),
@@ -419,6 +528,7 @@ mod tests {
         state(content)
             .updated(&ArtifactUpdate {
                 id,
+                path: None,
                 title: None,
                 content: content_change,
                 metadata: None,
@@ -488,6 +598,7 @@ mod tests {
         let id = ArtifactId::new(Uuid::nil());
         let update = |title: Option<&str>, content: Option<&str>| ArtifactUpdate {
             id,
+            path: None,
             title: title.map(|title| TitleChange::parse(title, &mut Violations::default())),
             content: content.map(|content| ContentChange::Replace(content.to_owned())),
             metadata: None,

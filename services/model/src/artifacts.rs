@@ -25,6 +25,10 @@ pub struct CreateArtifactRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
+    /// A path of 1 to 1 024 characters that no other artifact has; absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 1024, example = "/plans/release.md")]
+    pub path: Option<String>,
 }
 
 /// The created artifact.
@@ -40,6 +44,9 @@ pub struct CreateArtifactReply {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
     /// What happened, as a sentence.
@@ -63,6 +70,9 @@ pub struct ListArtifactsRequest {
     /// `next_cursor` of the previous reply; not together with an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// Only artifacts whose path begins with this; 1 to 1 024 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_prefix: Option<String>,
     /// Conditions on metadata. All must hold. At most 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_filters: Option<Vec<MetadataFilter>>,
@@ -100,6 +110,9 @@ pub struct ArtifactSummary {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its newest version was created.
@@ -152,6 +165,9 @@ pub struct ArtifactHit {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Why it was found, as a sentence.
     pub relevance_context: String,
     /// How likely it is about the query, 0 to 1, comparable between queries; only with `mode: ranked`.
@@ -173,6 +189,9 @@ pub struct GetArtifactRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
+    /// The artifact's path, instead of its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The `revision` of an earlier reply. The result shows that state or a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
@@ -191,6 +210,9 @@ pub struct Artifact {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its newest version was created.
@@ -225,6 +247,9 @@ pub struct UpdateArtifactRequest {
     /// Metadata that replaces the stored object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
+    /// A new path that no other artifact has; "" removes the path. It makes no version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Edits of single places in the content; not together with `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edits: Option<Vec<ArtifactEdit>>,
@@ -249,6 +274,9 @@ pub struct UpdateArtifactBody {
     /// Metadata that replaces the stored object.
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
+    /// A new path that no other artifact has; "" removes the path. It makes no version.
+    #[schema(max_length = 1024)]
+    pub path: Option<String>,
     /// 1 to 100 edits of single places in the content; not together with `content`.
     #[schema(min_items = 1, max_items = 100)]
     pub edits: Option<Vec<ArtifactEdit>>,
@@ -266,6 +294,7 @@ impl UpdateArtifactBody {
             title,
             content,
             metadata,
+            path,
             edits,
             expected_version,
             return_content,
@@ -275,6 +304,7 @@ impl UpdateArtifactBody {
             title,
             content,
             metadata,
+            path,
             edits,
             expected_version,
             return_content,
@@ -313,6 +343,9 @@ pub struct UpdateArtifactReply {
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its newest version was created.

@@ -49,8 +49,9 @@ mod variables;
 pub mod warnings;
 
 pub use artifact::{
-    ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS,
-    MAX_TITLE_CHARS, NewArtifact, TitleChange, check_content, invalid_input,
+    ArtifactId, ArtifactPath, ArtifactState, ArtifactUpdate, ContentChange, Edit,
+    MAX_ARTIFACT_CHARS, MAX_TITLE_CHARS, NewArtifact, PathChange, TitleChange, check_content,
+    invalid_input,
 };
 pub use artifacts::*;
 pub use changes::*;

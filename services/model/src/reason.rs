@@ -15,6 +15,8 @@ pub enum Reason {
     ArtifactVersionNotFound,
     /// The owner has no API key with this id.
     ApiKeyNotFound,
+    /// Another artifact of the owner has this path.
+    PathTaken,
     /// `expected_version` (REST: `If-Match`) is not the current version of the entry.
     VersionMismatch,
     /// The idempotency key was already used with a different request.
@@ -75,12 +77,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
         Self::ArtifactVersionNotFound,
         Self::ApiKeyNotFound,
+        Self::PathTaken,
         Self::VersionMismatch,
         Self::IdempotencyKeyReused,
         Self::CursorInvalid,
@@ -120,6 +123,7 @@ impl Reason {
             Self::ArtifactNotFound => "ARTIFACT_NOT_FOUND",
             Self::ArtifactVersionNotFound => "ARTIFACT_VERSION_NOT_FOUND",
             Self::ApiKeyNotFound => "API_KEY_NOT_FOUND",
+            Self::PathTaken => "PATH_TAKEN",
             Self::VersionMismatch => "VERSION_MISMATCH",
             Self::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::CursorInvalid => "CURSOR_INVALID",

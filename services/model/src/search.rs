@@ -217,6 +217,9 @@ pub struct ArtifactSearchHit {
     pub artifact_id: String,
     /// Its title.
     pub title: String,
+    /// Its path; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The content, cut at SEARCH_TRUNCATION_LENGTH characters. get_artifact returns it in full.
     pub text_content: String,
     /// Whether `text_content` was cut.

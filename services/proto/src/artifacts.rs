@@ -17,7 +17,7 @@ use crate::v1 as pb;
 use crate::value::object_from_pb;
 
 same_fields! {
-    GetArtifactRequest = GetArtifactRequest { artifact_id, min_revision }
+    GetArtifactRequest = GetArtifactRequest { artifact_id, path, min_revision }
     DeleteArtifactRequest = DeleteArtifactRequest { artifact_id }
     DeleteArtifactReply = DeleteArtifactResponse { message, artifact_id, revision }
     ListArtifactVersionsRequest = ListArtifactVersionsRequest { artifact_id, min_revision }
@@ -53,7 +53,7 @@ macro_rules! with_conditions {
 }
 
 with_conditions! {
-    ListArtifactsRequest { limit, offset, cursor, min_revision }
+    ListArtifactsRequest { limit, offset, cursor, path_prefix, min_revision }
     SearchArtifactsRequest { query, mode, limit, min_revision }
 }
 
@@ -65,6 +65,7 @@ impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
             content,
             title,
             metadata,
+            path,
         } = request;
         Ok(Self {
             content,
@@ -72,6 +73,7 @@ impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
             metadata: metadata
                 .map(|m| object_from_pb(m, "metadata"))
                 .transpose()?,
+            path,
         })
     }
 }
@@ -82,11 +84,13 @@ impl From<CreateArtifactRequest> for pb::CreateArtifactRequest {
             content,
             title,
             metadata,
+            path,
         } = request;
         Self {
             content,
             title,
             metadata: metadata.as_ref().map(Object::from),
+            path,
         }
     }
 }
@@ -98,6 +102,7 @@ impl From<CreateArtifactReply> for pb::CreateArtifactResponse {
             title,
             content,
             metadata,
+            path,
             created_at,
             message,
             version,
@@ -112,6 +117,7 @@ impl From<CreateArtifactReply> for pb::CreateArtifactResponse {
             title,
             content,
             metadata,
+            path,
             created_at,
             message,
             version,
@@ -129,6 +135,7 @@ impl TryFrom<pb::CreateArtifactResponse> for CreateArtifactReply {
             title,
             content,
             metadata,
+            path,
             created_at,
             message,
             version,
@@ -140,6 +147,7 @@ impl TryFrom<pb::CreateArtifactResponse> for CreateArtifactReply {
             title,
             content,
             metadata,
+            path,
             created_at: timestamp_from_pb(created_at)?,
             message,
             version,
@@ -157,6 +165,7 @@ impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
             title,
             content,
             metadata,
+            path,
             edits,
             expected_version,
             return_content,
@@ -169,6 +178,7 @@ impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
             title,
             content,
             metadata,
+            path,
             edits: edits.map(|list| all(list.edits)),
             expected_version,
             return_content,
@@ -183,6 +193,7 @@ impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
             title,
             content,
             metadata,
+            path,
             edits,
             expected_version,
             return_content,
@@ -193,6 +204,7 @@ impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
             title,
             content,
             metadata: metadata.as_ref().map(Object::from),
+            path,
             edits,
             expected_version,
             return_content,
@@ -207,6 +219,7 @@ impl From<Artifact> for pb::Artifact {
             title,
             content,
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -216,6 +229,7 @@ impl From<Artifact> for pb::Artifact {
             title,
             content,
             metadata: Some(Object::from(&metadata)),
+            path,
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
             version,
@@ -232,6 +246,7 @@ impl TryFrom<pb::Artifact> for Artifact {
             title,
             content,
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -241,6 +256,7 @@ impl TryFrom<pb::Artifact> for Artifact {
             title,
             content,
             metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            path,
             created_at: timestamp_from_pb(created_at)?,
             updated_at: timestamp_from_pb(updated_at)?,
             version,
@@ -284,6 +300,7 @@ impl From<UpdateArtifactReply> for pb::UpdateArtifactResponse {
             title,
             content,
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -295,6 +312,7 @@ impl From<UpdateArtifactReply> for pb::UpdateArtifactResponse {
             title,
             content: content.unwrap_or_default(),
             metadata: Some(Object::from(&metadata)),
+            path,
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
             version,
@@ -321,6 +339,7 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
             title,
             content,
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -331,6 +350,7 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
             // No content is blank, so this one was not asked for.
             content: Some(content).filter(|content| !content.is_empty()),
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -347,6 +367,7 @@ impl From<ArtifactSummary> for pb::ArtifactSummary {
             title,
             content_preview,
             metadata,
+            path,
             created_at,
             updated_at,
         } = summary;
@@ -355,6 +376,7 @@ impl From<ArtifactSummary> for pb::ArtifactSummary {
             title,
             content_preview,
             metadata: Some(Object::from(&metadata)),
+            path,
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
         }
@@ -370,6 +392,7 @@ impl TryFrom<pb::ArtifactSummary> for ArtifactSummary {
             title,
             content_preview,
             metadata,
+            path,
             created_at,
             updated_at,
         } = summary;
@@ -378,6 +401,7 @@ impl TryFrom<pb::ArtifactSummary> for ArtifactSummary {
             title,
             content_preview,
             metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            path,
             created_at: timestamp_from_pb(created_at)?,
             updated_at: timestamp_from_pb(updated_at)?,
         })
@@ -431,6 +455,7 @@ impl From<ArtifactHit> for pb::ArtifactHit {
             title,
             content_preview,
             metadata,
+            path,
             relevance_context,
             created_at,
             relevance,
@@ -445,6 +470,7 @@ impl From<ArtifactHit> for pb::ArtifactHit {
             title,
             content_preview,
             metadata,
+            path,
             relevance_context,
             created_at,
             relevance,
@@ -462,6 +488,7 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
             title,
             content_preview,
             metadata,
+            path,
             relevance_context,
             created_at,
             relevance,
@@ -473,6 +500,7 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
             title,
             content_preview,
             metadata,
+            path,
             relevance_context,
             created_at: timestamp_from_pb(created_at)?,
             relevance,

@@ -217,6 +217,7 @@ impl TryFrom<SearchHit> for pb::ContextHit {
             snippet,
             artifact_id: None,
             title: None,
+            path: None,
         })
     }
 }
@@ -228,6 +229,7 @@ impl TryFrom<HybridHit> for pb::ContextHit {
         let ArtifactSearchHit {
             artifact_id,
             title,
+            path,
             text_content,
             is_text_content_truncated,
             metadata,
@@ -245,6 +247,7 @@ impl TryFrom<HybridHit> for pb::ContextHit {
         Ok(Self {
             artifact_id: Some(artifact_id),
             title: Some(title),
+            path,
             text_content,
             is_text_content_truncated,
             metadata: Some(text_to_pb(&metadata)?),
@@ -270,6 +273,7 @@ impl TryFrom<pb::ContextHit> for HybridHit {
         Ok(Self::Artifact(ArtifactSearchHit {
             artifact_id,
             title: hit.title.unwrap_or_default(),
+            path: hit.path,
             text_content: hit.text_content,
             is_text_content_truncated: hit.is_text_content_truncated,
             metadata: text_from_pb(hit.metadata)?,
@@ -324,6 +328,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             snippet,
             artifact_id: _,
             title: _,
+            path: _,
         } = hit;
         Ok(Self {
             id,

@@ -15,6 +15,7 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         | Reason::ArtifactNotFound
         | Reason::ArtifactVersionNotFound
         | Reason::ApiKeyNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
+        Reason::PathTaken => (Code::AlreadyExists, StatusCode::CONFLICT),
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
@@ -62,6 +63,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::ArtifactNotFound => "No such artifact",
         Reason::ArtifactVersionNotFound => "No such version",
         Reason::ApiKeyNotFound => "No such API key",
+        Reason::PathTaken => "Another artifact has this path",
         Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
         Reason::CursorInvalid => "The cursor is not one of this owner",
@@ -103,6 +105,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
         Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
         Reason::ApiKeyNotFound => "List the keys.",
+        Reason::PathTaken => "Choose another path, or rename or delete the other artifact.",
         Reason::VersionMismatch => {
             "Fetch it, apply the change to its current state, and retry with its version."
         }

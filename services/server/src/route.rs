@@ -46,6 +46,7 @@ const REST: &[(Method, &str, Operation)] = &[
     (Method::POST, "/v1/artifacts", CreateArtifact),
     (Method::GET, "/v1/artifacts", ListArtifacts),
     (Method::GET, "/v1/artifacts/search", SearchArtifacts),
+    (Method::GET, "/v1/artifacts/by-path", GetArtifact),
     (Method::GET, "/v1/artifacts/{artifact_id}", GetArtifact),
     (Method::PATCH, "/v1/artifacts/{artifact_id}", UpdateArtifact),
     (
@@ -141,6 +142,7 @@ mod tests {
                 let name = match name {
                     "get_context" => "get_context_by_ids",
                     "delete_context_by_id" => "delete_context",
+                    "get_artifact_by_path" => "get_artifact",
                     other => other,
                 };
                 documented.insert((method.to_uppercase(), path.clone(), name.to_owned()));

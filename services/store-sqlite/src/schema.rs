@@ -175,6 +175,7 @@ diesel::table! {
         artifact_id -> Text,
         created_at -> BigInt,
         version -> BigInt,
+        path -> Nullable<Text>,
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a database must implement for artifacts.
 
 use async_trait::async_trait;
-use context_model::{ArtifactId, ArtifactUpdate, Condition, JsonObject, NewArtifact, Timestamp};
+use context_model::{
+    ArtifactId, ArtifactPath, ArtifactUpdate, Condition, JsonObject, NewArtifact, Timestamp,
+};
 
 use crate::{OwnerId, Read, Result, WriteOptions, Written};
 
@@ -14,6 +16,8 @@ pub struct StoredArtifact {
     pub title: String,
     /// Whether a caller gave the title. Otherwise it follows the content.
     pub title_given: bool,
+    /// The path, if it has one.
+    pub path: Option<String>,
     /// The content.
     pub content: String,
     /// The metadata.
@@ -42,6 +46,8 @@ pub struct ArtifactRestore {
 pub struct ArtifactSelection {
     /// Only artifacts whose title or content contains this text literally, ignoring case.
     pub substring: Option<String>,
+    /// Only artifacts whose path begins with this text.
+    pub path_prefix: Option<String>,
     /// Conditions on metadata.
     pub conditions: Vec<Condition>,
 }
@@ -50,7 +56,12 @@ impl ArtifactSelection {
     /// Whether it has no condition.
     #[must_use]
     pub fn selects_all(&self) -> bool {
-        self.substring.is_none() && self.conditions.is_empty()
+        let Self {
+            substring,
+            path_prefix,
+            conditions,
+        } = self;
+        substring.is_none() && path_prefix.is_none() && conditions.is_empty()
     }
 }
 
@@ -104,6 +115,8 @@ pub struct ListedArtifact {
     pub preview: String,
     /// The metadata.
     pub metadata: JsonObject,
+    /// The path, if it has one.
+    pub path: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When the current version was stored.
@@ -118,7 +131,8 @@ pub struct ListedArtifact {
 pub struct ArtifactsPage {
     /// The artifacts, in order.
     pub artifacts: Vec<ListedArtifact>,
-    /// Number of all artifacts of the owner that satisfy the conditions on metadata, whatever the substring.
+    /// Number of all artifacts of the owner with this beginning of the path that satisfy the conditions on metadata,
+    /// whatever the substring.
     pub total: i64,
     /// The owner's revision when the page was read.
     pub revision: i64,
@@ -197,7 +211,7 @@ pub trait ArtifactStore: Send + Sync {
     /// Creates an artifact with a new id.
     ///
     /// # Errors
-    /// [`StoreError`](crate::StoreError). Nothing is stored then.
+    /// `PATH_TAKEN`; [`StoreError`](crate::StoreError). Nothing is stored then.
     async fn create_artifact(
         &self,
         owner: &OwnerId,
@@ -206,10 +220,11 @@ pub trait ArtifactStore: Send + Sync {
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>>;
 
-    /// Updates an artifact. An update without effect creates no version.
+    /// Updates an artifact. An update without effect creates no version, and so does a change of the path alone, which is
+    /// a change in the feed.
     ///
     /// # Errors
-    /// `ARTIFACT_NOT_FOUND`, `VERSION_MISMATCH`, or an edit that does not fit the content. Nothing is changed then.
+    /// `ARTIFACT_NOT_FOUND`, `PATH_TAKEN`, `VERSION_MISMATCH`, or an edit that does not fit the content. Nothing is changed then.
     async fn update_artifact(
         &self,
         owner: &OwnerId,
@@ -249,6 +264,17 @@ pub trait ArtifactStore: Send + Sync {
         id: ArtifactId,
         read: Read,
     ) -> Result<AtRevision<Option<StoredArtifact>>>;
+
+    /// The id of the artifact with this path, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn artifact_at(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        read: Read,
+    ) -> Result<AtRevision<Option<ArtifactId>>>;
 
     /// A page of the selected artifacts, newest first (created_at, then id, descending).
     ///

@@ -37,6 +37,7 @@ async fn create_for(
     seconds: i64,
 ) -> StoredArtifact {
     let new = NewArtifact {
+        path: None,
         title: None,
         content: content.to_owned(),
         metadata: Metadata::default(),
@@ -50,6 +51,7 @@ async fn create_for(
 
 fn unchanged(number: u32) -> ArtifactUpdate {
     ArtifactUpdate {
+        path: None,
         id: id(number),
         title: None,
         content: None,
@@ -166,6 +168,7 @@ async fn search(store: &dyn Store, query: &str) -> Vec<String> {
 /// Every field keeps its value and its type.
 async fn a_created_artifact_reads_back_equal(store: &dyn Store) {
     let new = NewArtifact {
+        path: None,
         title: Some("Ä title".to_owned()),
         content: "# Ünï\r\n\u{1f600}\n".to_owned(),
         metadata: metadata(rich_metadata()),
@@ -566,6 +569,7 @@ behaviour!(artifacts_are_listed_newest_first(store));
 async fn a_page_of_artifacts_over_its_bytes_is_refused(store: &dyn Store) {
     for number in [1, 2] {
         let new = NewArtifact {
+            path: None,
             title: None,
             content: "x".to_owned(),
             metadata: metadata(json!({"k": "x".repeat(1000)})),
@@ -596,6 +600,7 @@ async fn a_search_finds_parts_of_title_and_content(store: &dyn Store) {
     create(store, 1, "# Größe\n100% sure", 0).await;
     create(store, 2, "# snake_case\n\"quoted\" AND more\\", 1).await;
     let new = NewArtifact {
+        path: None,
         title: Some("ÄRGER 日本".to_owned()),
         content: "plain".to_owned(),
         metadata: Metadata::default(),
@@ -669,6 +674,7 @@ behaviour!(owners_do_not_see_each_others_artifacts(store));
 async fn a_repeated_artifact_request_gets_the_first_outcome(store: &dyn Store) {
     let store_of = artifacts(store);
     let new = || NewArtifact {
+        path: None,
         title: None,
         content: "# One".to_owned(),
         metadata: Metadata::default(),

@@ -34,6 +34,7 @@ fn artifacts(store: &dyn Store) -> &dyn ArtifactStore {
 async fn artifact(store: &dyn Store) -> ArtifactId {
     let id = ArtifactId::parse("0190163d-8694-739b-aea5-966c26f8ad91").expect("a UUID");
     let new = NewArtifact {
+        path: None,
         title: Some("title".to_owned()),
         content: "first".to_owned(),
         metadata: Metadata::from_stored(object(json!({"a": 1}))),

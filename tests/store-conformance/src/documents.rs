@@ -28,6 +28,7 @@ fn with(embedding: Embedding) -> WriteOptions {
 
 async fn create(store: &dyn Store, number: u32, content: &str, embedding: Embedding) {
     let new = NewArtifact {
+        path: None,
         title: Some(format!("title{number}")),
         content: content.to_owned(),
         metadata: Metadata::from_stored(object(json!({"n": number, "Team": "Blue"}))),
@@ -41,6 +42,7 @@ async fn create(store: &dyn Store, number: u32, content: &str, embedding: Embedd
 
 async fn replace(store: &dyn Store, number: u32, content: &str, embedding: Embedding) {
     let update = ArtifactUpdate {
+        path: None,
         id: id(number),
         title: None,
         content: Some(ContentChange::Replace(content.to_owned())),
@@ -166,6 +168,7 @@ async fn a_change_of_metadata_alone_keeps_the_vectors(store: &dyn Store) {
     ready(store).await;
     create(store, 1, "walrus", at_angles(&[10.0])).await;
     let update = ArtifactUpdate {
+        path: None,
         id: id(1),
         title: None,
         content: None,
@@ -179,6 +182,7 @@ async fn a_change_of_metadata_alone_keeps_the_vectors(store: &dyn Store) {
     updated.expect("updated");
     assert_eq!(found(store, "walrus").await, (vec![id(1)], vec![id(1)]));
     let update = ArtifactUpdate {
+        path: None,
         id: id(1),
         title: Some(TitleChange::parse("Otter", &mut Violations::default())),
         content: None,
@@ -224,6 +228,7 @@ async fn conditions_on_metadata_select_artifacts(store: &dyn Store) {
         assert_eq!(ranked.fts.len(), ids.len(), "{wanted:?}");
         for substring in [None, Some("WALRUS".to_owned())] {
             let selection = ArtifactSelection {
+                path_prefix: None,
                 substring,
                 conditions: wanted.clone(),
             };

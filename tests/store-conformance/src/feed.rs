@@ -154,6 +154,7 @@ behaviour!(an_owner_that_is_erased_and_created_again_has_another_incarnation(sto
 async fn each_change_of_an_artifact_is_in_the_feed(store: &dyn Store) {
     let id = ArtifactId::parse("00000000-0000-7000-8000-000000000001").expect("an id");
     let new = NewArtifact {
+        path: None,
         title: None,
         content: "text".to_owned(),
         metadata: Metadata::default(),

@@ -1,8 +1,8 @@
 //! Creating artifacts.
 
 use context_model::{
-    ArtifactState, CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact, Operation,
-    Result, TitleChange, Violations, check_content, invalid_input,
+    ArtifactPath, ArtifactState, CreateArtifactReply, CreateArtifactRequest, Metadata, NewArtifact,
+    Operation, Result, TitleChange, Violations, check_content, invalid_input,
 };
 use context_store::{StoredArtifact, Usage};
 
@@ -29,6 +29,7 @@ impl Artifacts {
             content,
             title,
             metadata,
+            path,
         } = request;
         let mut violations = Violations::default();
         check_content(&content, &mut violations);
@@ -38,9 +39,11 @@ impl Artifacts {
         };
         let metadata = Metadata::parse(metadata.unwrap_or_default(), "metadata", &mut violations)
             .unwrap_or_default();
+        let path = path.and_then(|path| ArtifactPath::parse(path, "path", &mut violations));
         violations.finish(()).map_err(invalid_input)?;
         let id = artifact_id(options.now);
         let new = NewArtifact {
+            path,
             title,
             content,
             metadata,
@@ -70,6 +73,7 @@ impl Artifacts {
             created_at,
             updated_at: _,
             version,
+            path,
             title_given: _,
         } = written.outcome;
         if pending {
@@ -81,6 +85,7 @@ impl Artifacts {
             title,
             content,
             metadata,
+            path,
             created_at,
             message,
             version,

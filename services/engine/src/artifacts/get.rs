@@ -1,6 +1,10 @@
 //! Fetching artifacts.
 
-use context_model::{ArtifactId, Error, GetArtifactReply, GetArtifactRequest, Operation, Result};
+use context_model::{
+    ArtifactId, ArtifactPath, Error, GetArtifactReply, GetArtifactRequest, Operation, Result,
+    Violations, invalid_input,
+};
+use context_store::Read;
 
 use super::{Artifacts, artifact_read, failed, full};
 use crate::access::Caller;
@@ -18,10 +22,14 @@ impl Artifacts {
         caller.require(Operation::GetArtifact)?;
         let GetArtifactRequest {
             artifact_id,
+            path,
             min_revision,
         } = request;
-        let id = ArtifactId::parse(&artifact_id)?;
         let read = artifact_read(min_revision)?;
+        let id = match path {
+            None => ArtifactId::parse(&artifact_id)?,
+            Some(path) => self.id_at(caller, artifact_id, path, read).await?,
+        };
         let found = self
             .store
             .artifacts()
@@ -33,5 +41,36 @@ impl Artifacts {
             artifact: full(artifact),
             revision: found.revision,
         })
+    }
+
+    /// The id of the artifact with this path.
+    async fn id_at(
+        &self,
+        caller: &Caller,
+        artifact_id: String,
+        path: String,
+        read: Read,
+    ) -> Result<ArtifactId> {
+        let mut violations = Violations::default();
+        if !artifact_id.is_empty() {
+            violations.push(
+                "path",
+                "`artifact_id` and `path` exclude each other; give one of them",
+            );
+        }
+        let path = ArtifactPath::parse(path, "path", &mut violations);
+        violations.finish(()).map_err(invalid_input)?;
+        let Some(path) = path else {
+            return Err(Error::invalid("path", "`path` is not valid"));
+        };
+        let found = self
+            .store
+            .artifacts()
+            .artifact_at(&caller.owner, path.clone(), read)
+            .await;
+        let found = found.map_err(|error| failed(error, "get artifact"))?;
+        found
+            .value
+            .ok_or_else(|| Error::no_artifact_at(path.as_str()))
     }
 }

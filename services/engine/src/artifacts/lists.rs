@@ -1,8 +1,8 @@
 //! Listing and searching artifacts.
 
 use context_model::{
-    ArtifactHit, ArtifactId, ArtifactSearchMode, ArtifactSummary, Condition, Error, Filter,
-    FilterInput, HybridHit, HybridSearchContextRequest, Include, ListArtifactsReply,
+    ArtifactHit, ArtifactId, ArtifactPath, ArtifactSearchMode, ArtifactSummary, Condition, Error,
+    Filter, FilterInput, HybridHit, HybridSearchContextRequest, Include, ListArtifactsReply,
     ListArtifactsRequest, MetadataFilter, Operation, Result, SearchArtifactsReply,
     SearchArtifactsRequest, Timestamp, Violations, invalid_input,
 };
@@ -35,10 +35,13 @@ impl Artifacts {
             limit,
             offset,
             cursor,
+            path_prefix,
             metadata_filters,
             min_revision,
         } = request;
         let mut violations = Violations::default();
+        let path_prefix = path_prefix
+            .and_then(|prefix| ArtifactPath::parse(prefix, "path_prefix", &mut violations));
         let conditions = conditions(metadata_filters, &mut violations);
         let page = validate::page(
             limit,
@@ -69,6 +72,7 @@ impl Artifacts {
         violations.finish(()).map_err(invalid_input)?;
         let wanted = self.artifact_page(page.and_one(), start);
         let selection = ArtifactSelection {
+            path_prefix: path_prefix.map(ArtifactPath::into_string),
             substring: None,
             conditions,
         };
@@ -87,6 +91,7 @@ impl Artifacts {
                 title,
                 preview,
                 metadata,
+                path,
                 created_at,
                 updated_at,
                 damaged: _,
@@ -96,6 +101,7 @@ impl Artifacts {
                 title,
                 content_preview: cut(preview),
                 metadata,
+                path,
                 created_at,
                 updated_at,
             }
@@ -160,6 +166,7 @@ impl Artifacts {
         let wanted = self.artifact_page(page.and_one(), PageStart::Offset(0));
         let relevance_context = relevance_context(&query);
         let selection = ArtifactSelection {
+            path_prefix: None,
             substring: Some(query),
             conditions,
         };
@@ -180,6 +187,7 @@ impl Artifacts {
                     title,
                     preview,
                     metadata,
+                    path,
                     created_at,
                     updated_at: _,
                     damaged: _,
@@ -191,6 +199,7 @@ impl Artifacts {
                     title,
                     content_preview,
                     metadata,
+                    path,
                     relevance_context,
                     created_at,
                     relevance: None,
@@ -230,6 +239,7 @@ impl Artifacts {
                 title: hit.title,
                 content_preview: cut(hit.text_content),
                 metadata: hit.metadata.to_object().unwrap_or_default(),
+                path: hit.path,
                 relevance_context: relevance_context.clone(),
                 created_at: hit.created_at,
                 relevance: hit.relevance,
@@ -337,6 +347,7 @@ mod tests {
             title: String::new(),
             preview,
             metadata,
+            path: None,
             created_at: at,
             updated_at: at,
             damaged: None,

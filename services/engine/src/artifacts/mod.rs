@@ -74,6 +74,7 @@ pub(crate) fn full(artifact: StoredArtifact) -> Artifact {
         created_at,
         updated_at,
         version,
+        path,
         title_given: _,
     } = artifact;
     Artifact {
@@ -81,6 +82,7 @@ pub(crate) fn full(artifact: StoredArtifact) -> Artifact {
         title,
         content,
         metadata,
+        path,
         created_at,
         updated_at,
         version,

@@ -2,8 +2,8 @@
 
 use context_model::{
     Artifact, ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, Operation,
-    Reason, Result, TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations,
-    check_content, invalid_input,
+    PathChange, Reason, Result, TitleChange, UpdateArtifactReply, UpdateArtifactRequest,
+    Violations, check_content, invalid_input,
 };
 use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
@@ -48,6 +48,7 @@ impl Artifacts {
             title,
             content,
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -58,6 +59,7 @@ impl Artifacts {
             title,
             content: returns_content.then_some(content),
             metadata,
+            path,
             created_at,
             updated_at,
             version,
@@ -119,18 +121,21 @@ fn update(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
         title,
         content,
         metadata,
+        path,
         edits,
         expected_version,
         return_content: _,
     } = request;
     let id = ArtifactId::parse(&artifact_id)?;
     let mut violations = Violations::default();
-    if title.is_none() && content.is_none() && metadata.is_none() && edits.is_none() {
+    let nothing = title.is_none() && content.is_none() && metadata.is_none() && edits.is_none();
+    if nothing && path.is_none() {
         violations.push(
             "content",
             "At least one of title, content, metadata and edits is required",
         );
     }
+    let path = path.and_then(|path| PathChange::parse(path, &mut violations));
     let title = title.map(|title| TitleChange::parse(&title, &mut violations));
     let content = match (content, edits) {
         (Some(_), Some(_)) => {
@@ -166,6 +171,7 @@ fn update(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
     violations
         .finish(ArtifactUpdate {
             id,
+            path,
             title,
             content,
             metadata,

@@ -2,7 +2,7 @@
 //!
 //! Between the ranking and the reply, an artifact is an entry with the negative id of its document. Its thread is the
 //! artifact's id, so it has no preceding turns. Its text is what is indexed: the title, an empty line and the content. Its
-//! summary is the title.
+//! summary is the title, and its one tag the path, if it has one.
 
 use context_model::{ArtifactSearchHit, ContentType, HybridHit, ObjectText, SearchHit, Source};
 use context_store::rules::artifact::document_text;
@@ -75,6 +75,7 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
                 created_at,
                 updated_at,
                 version,
+                path,
                 title_given: _,
             },
         damaged: _,
@@ -94,7 +95,7 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
         text,
         summary: title,
         metadata: ObjectText::from(&metadata),
-        tags: Vec::new(),
+        tags: path.into_iter().collect(),
         created_at,
         updated_at,
         version,
@@ -127,7 +128,7 @@ pub(super) fn hybrid_hit(hit: SearchHit) -> HybridHit {
         summary,
         is_text_content_truncated,
         metadata,
-        tags: _,
+        tags,
         created_at,
         updated_at,
         version,
@@ -140,6 +141,7 @@ pub(super) fn hybrid_hit(hit: SearchHit) -> HybridHit {
     HybridHit::Artifact(ArtifactSearchHit {
         artifact_id: thread_id,
         title: summary,
+        path: tags.into_iter().next(),
         text_content,
         is_text_content_truncated,
         metadata,

@@ -74,6 +74,7 @@ pub async fn create_artifact(
         ("limit" = Option<i64>, Query, description = "Maximum number of artifacts, 1 to 50; default 10.", minimum = 1, maximum = 50),
         ("offset" = Option<i64>, Query, description = "Number of artifacts to skip; default 0.", minimum = 0, maximum = 4294967295i64),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous reply; not together with an offset."),
+        ("path_prefix" = Option<String>, Query, description = "Only artifacts whose path begins with this.", min_length = 1, max_length = 1024),
         ("metadata_filters" = Option<String>, Query, description = "A JSON array of conditions on metadata, as in search."),
         ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0)
     ),
@@ -88,6 +89,7 @@ pub async fn list_artifacts(
         limit: query.integer("limit"),
         offset: query.integer("offset"),
         cursor: query.one("cursor"),
+        path_prefix: query.one("path_prefix"),
         metadata_filters: query.json("metadata_filters"),
         min_revision: query.integer("min_revision"),
     };
@@ -174,18 +176,65 @@ pub async fn get_artifact(
 ) -> Result<Response, Problem> {
     let request = GetArtifactRequest {
         artifact_id: path.artifact_id,
+        path: None,
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
+    fetched(&who, &app, &headers, request).await
+}
+
+/// Fetch an artifact by its path
+///
+/// Returns the artifact with this path in full. With `If-None-Match` and the artifact's current `ETag` the reply is 304
+/// without a body.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/by-path",
+    operation_id = "get_artifact_by_path",
+    tag = "artifacts",
+    params(
+        ("path" = String, Query, description = "The artifact's path.", min_length = 1, max_length = 1024, example = "/plans/release.md"),
+        ("min_revision" = Option<i64>, Query, description = "The `revision` of an earlier reply. The result shows that state or a later one.", minimum = 0),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
+    ),
+    responses(
+        (status = 200, description = "The artifact", body = GetArtifactReply, headers(
+            ("ETag" = String, description = "The artifact's version in quotes"))),
+        (status = 304, description = "The caller already has this version", headers(
+            ("ETag" = String, description = "The artifact's version in quotes"))),
+    )
+)]
+pub async fn get_artifact_by_path(
+    who: Who,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = GetArtifactRequest {
+        artifact_id: String::new(),
+        path: Some(query.one("path").unwrap_or_default()),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    fetched(&who, &app, &headers, request).await
+}
+
+/// The artifact, or 304 if the caller has this version.
+async fn fetched(
+    who: &Who,
+    app: &App,
+    headers: &HeaderMap,
+    request: GetArtifactRequest,
+) -> Result<Response, Problem> {
     let work = app.engine.artifacts.get_artifact(who.caller(), request);
     let reply = app
-        .call(&who, Operation::GetArtifact, Transport::Rest, None, work)
+        .call(who, Operation::GetArtifact, Transport::Rest, None, work)
         .await?;
     let version = reply.artifact.version;
-    let mut response = if none_match_names(&headers, version) {
+    let mut response = if none_match_names(headers, version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(&who, StatusCode::OK, reply)?
+        json(who, StatusCode::OK, reply)?
     };
     response.headers_mut().insert(header::ETAG, etag(version));
     response.headers_mut().insert(

@@ -39,6 +39,7 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
             artifacts::list_artifacts
         ))
         .routes(routes!(artifacts::search_artifacts))
+        .routes(routes!(artifacts::get_artifact_by_path))
         .routes(routes!(
             artifacts::get_artifact,
             artifacts::update_artifact,

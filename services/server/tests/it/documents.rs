@@ -59,7 +59,11 @@ fn each_schema_that_the_document_refers_to_is_in_it() {
             serde_json::Value::Object(members) => members.values().collect(),
             _ => Vec::new(),
         };
-        references + parts.iter().map(|part| check(document, part)).sum::<usize>()
+        references
+            + parts
+                .iter()
+                .map(|part| check(document, part))
+                .sum::<usize>()
     }
     let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
     assert!(check(&document, &document) > 100);

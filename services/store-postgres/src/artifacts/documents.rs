@@ -135,6 +135,8 @@ struct Row {
     artifact_id: String,
     #[diesel(sql_type = BigInt)]
     created_at: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    path: Option<String>,
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = BigInt)]
@@ -177,7 +179,7 @@ impl Reading for GetDocuments {
         };
         // Raw SQL for the optional condition.
         let select = fragment!(
-            "SELECT d.id, d.artifact_id, d.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, \
+            "SELECT d.id, d.artifact_id, d.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, \
              v.content, v.seal FROM context.artifact_documents AS d \
              JOIN context.artifacts AS a ON a.owner_id = d.owner_id AND a.artifact_id = d.artifact_id \
              JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id AND v.artifact_id = a.artifact_id \
@@ -201,6 +203,7 @@ fn document(row: Row) -> Result<ArtifactDocument, StoreError> {
     let version = ReadVersion {
         id,
         created_at: row.created_at,
+        path: row.path,
         version: row.version,
         at: row.at,
         title_given: row.title_given,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_model::{ArtifactId, Error, Filter, Reason, Timestamp, fold};
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
 use context_store::rules::artifact::ReadVersion;
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
@@ -25,6 +25,7 @@ use crate::schema::{artifact_versions, artifacts};
 #[derive(Debug, Queryable)]
 struct VersionRow {
     created_at: i64,
+    path: Option<String>,
     version: i64,
     at: i64,
     title_given: bool,
@@ -38,6 +39,7 @@ impl VersionRow {
     fn of(self, id: ArtifactId) -> ReadVersion {
         let Self {
             created_at,
+            path,
             version,
             at,
             title_given,
@@ -49,6 +51,7 @@ impl VersionRow {
         ReadVersion {
             id,
             created_at,
+            path,
             version,
             at,
             title_given,
@@ -83,6 +86,7 @@ pub(crate) async fn unchecked_version(
 ) -> Result<Option<ReadVersion>, Failure> {
     let columns = (
         artifacts::created_at,
+        artifacts::path,
         artifact_versions::version,
         artifact_versions::at,
         artifact_versions::title_given,
@@ -124,6 +128,62 @@ pub(crate) async fn current_version(
         .get_result(conn)
         .await
         .optional()?)
+}
+
+define_sql_function! {
+    /// A hash of the text, another one for each seed.
+    fn hashtextextended(text: Nullable<Text>, seed: BigInt) -> Nullable<BigInt>;
+}
+
+/// The artifact with this path.
+pub(crate) async fn at_path(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    path: &str,
+) -> Result<Option<ArtifactId>, Failure> {
+    let found: Option<String> = artifacts::table
+        .filter(artifacts::owner_id.eq(owner.as_str()))
+        // The columns of the index on paths.
+        .filter(hashtextextended(artifacts::path, 0_i64).eq(hashtextextended(path, 0_i64)))
+        .filter(hashtextextended(artifacts::path, 1_i64).eq(hashtextextended(path, 1_i64)))
+        .filter(artifacts::path.eq(path))
+        .select(artifacts::artifact_id)
+        .get_result(conn)
+        .await
+        .optional()?;
+    let id = |id: String| ArtifactId::parse(&id).map_err(|_| unreadable("artifact id", None));
+    Ok(found.map(id).transpose()?)
+}
+
+/// Reads which artifact has a path.
+pub(crate) struct AtPath {
+    pub path: ArtifactPath,
+    pub statement_timeout: Duration,
+}
+
+impl Reading for AtPath {
+    type Outcome = AtRevision<Option<ArtifactId>>;
+
+    fn empty(&self) -> Self::Outcome {
+        AtRevision {
+            value: None,
+            revision: 0,
+        }
+    }
+
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else {
+            return commit(conn).await.map(|()| None);
+        };
+        let value = at_path(conn, owner, self.path.as_str()).await?;
+        commit(conn).await?;
+        Ok(Some((revision, AtRevision { value, revision })))
+    }
 }
 
 /// Reads an artifact with its current version, or with the given one.
@@ -286,6 +346,8 @@ impl Reading for Versions {
 pub(crate) struct List {
     /// Only artifacts whose metadata satisfies its conditions. It has no other parts.
     pub filter: Filter,
+    /// Only artifacts whose path begins with this text.
+    pub path_prefix: Option<String>,
     /// Only artifacts whose title or content contains this text.
     pub substring: Option<String>,
     pub page: ArtifactPage,
@@ -296,6 +358,8 @@ pub(crate) struct List {
 struct ListRow {
     #[diesel(sql_type = Text)]
     artifact_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    path: Option<String>,
     #[diesel(sql_type = BigInt)]
     created_at: i64,
     #[diesel(sql_type = BigInt)]
@@ -343,6 +407,7 @@ impl Reading for List {
         let artifacts = rows.into_iter().map(
             |ListRow {
                  artifact_id,
+                 path,
                  created_at,
                  at,
                  title,
@@ -376,6 +441,7 @@ impl Reading for List {
                     title,
                     preview,
                     metadata,
+                    path,
                     created_at,
                     updated_at,
                     damaged,
@@ -405,14 +471,20 @@ impl List {
         Ok(sql::number(conn, count.cached()).await?)
     }
 
-    /// The condition on artifacts `a` that their metadata satisfies the filter. Empty without a filter.
+    /// The condition on artifacts `a` that their path begins with the prefix and their metadata satisfies the filter.
+    /// Empty without either.
     fn satisfying<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
+        let path = match &self.path_prefix {
+            None => Fragment::new(""),
+            Some(prefix) => fragment!("AND {prefix}", filter::begins_with("a.path", prefix)),
+        };
         if self.filter.count() == 0 {
-            return Fragment::new("");
+            return path;
         }
         // The metadata of artifacts has no index.
         fragment!(
-            "AND EXISTS (SELECT 1 FROM context.artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND {filter})",
+            "{path} AND EXISTS (SELECT 1 FROM context.artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND {filter})",
+            path,
             filter::compile(&self.filter, owner.as_str(), &[]),
         )
     }
@@ -448,8 +520,8 @@ impl List {
         });
         // Raw SQL: diesel has no subquery in FROM.
         fragment!(
-            "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ?::int) AS preview, \
-             v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a \
+            "SELECT p.artifact_id, p.path, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ?::int) AS preview, \
+             v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.path, a.created_at, a.version FROM context.artifacts AS a \
              WHERE a.owner_id = ? {after} {satisfying} {holding} ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ? OFFSET ?) AS p \
              JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
              AND v.version = p.version AND v.owner_id = ? ORDER BY p.created_at DESC, p.artifact_id DESC",

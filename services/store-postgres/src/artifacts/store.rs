@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_model::{ArtifactId, ArtifactUpdate, Error, Filter, NewArtifact};
+use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, Filter, NewArtifact};
 use context_store::rules::artifact::ArtifactOutcome;
 use context_store::{
     ArtifactDocument, ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactSelection,
@@ -12,7 +12,7 @@ use context_store::{
 };
 
 use super::documents::GetDocuments;
-use super::read::{Get, History, List, Versions};
+use super::read::{AtPath, Get, History, List, Versions};
 use super::write::{Create, Delete, Restore, Update};
 use crate::store::PostgresStore;
 
@@ -111,6 +111,19 @@ impl ArtifactStore for PostgresStore {
         .await
     }
 
+    async fn artifact_at(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        read: Read,
+    ) -> Result<AtRevision<Option<ArtifactId>>> {
+        let at = AtPath {
+            path,
+            statement_timeout: self.statement_timeout(),
+        };
+        self.read(owner, read, at).await
+    }
+
     async fn list_artifacts(
         &self,
         owner: &OwnerId,
@@ -123,6 +136,7 @@ impl ArtifactStore for PostgresStore {
                 conditions: selection.conditions,
                 ..Filter::default()
             },
+            path_prefix: selection.path_prefix,
             substring: selection.substring,
             page,
             statement_timeout: self.statement_timeout(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
+use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
 use context_store::{ArtifactRestore, ChangeKind};
 use diesel::prelude::*;
@@ -27,6 +27,7 @@ impl Writing for Create {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
         let first = NewVersion::first(self.id, self.new.clone(), transaction.now);
+        require_free(transaction, first.path.as_deref(), &self.id).await?;
         let (owner, key) = (transaction.owner.as_str(), self.id.to_string());
         diesel::insert_into(artifacts::table)
             .values((
@@ -34,6 +35,7 @@ impl Writing for Create {
                 artifacts::artifact_id.eq(&key),
                 artifacts::created_at.eq(first.created_at.micros()),
                 artifacts::version.eq(first.version),
+                artifacts::path.eq(&first.path),
             ))
             .send(transaction.conn)
             .await?;
@@ -65,7 +67,11 @@ impl Writing for Update {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
         let Self { update, language } = self;
         let current = current(transaction, &update.id, update.expected_version).await?;
-        let version = current.version;
+        let (version, path_before) = (current.version, current.path.clone());
+        let path = artifact::path_after(&current, update);
+        if path != path_before {
+            require_free(transaction, path.as_deref(), &update.id).await?;
+        }
         match artifact::update(current, update, transaction.now)? {
             Updated::Version(next) => {
                 store_next(transaction, next, ChangeKind::Update, language).await
@@ -81,6 +87,14 @@ impl Writing for Update {
                     fixed!(diesel::update(row).set(artifact_versions::title_given.eq(given)))
                         .send(transaction.conn)
                         .await?;
+                }
+                if path != path_before {
+                    let (owner, key) = (transaction.owner.as_str(), update.id.to_string());
+                    let row = artifacts::table.find((owner, &key));
+                    fixed!(diesel::update(row).set(artifacts::path.eq(&path)))
+                        .send(transaction.conn)
+                        .await?;
+                    transaction.changed_artifact(ChangeKind::Update, key, version);
                 }
                 Ok(outcome)
             }
@@ -160,8 +174,10 @@ async fn store_next(
     language: &Language,
 ) -> Result<ArtifactOutcome, Failure> {
     let (owner, key) = (transaction.owner.as_str(), next.id.to_string());
-    let version = diesel::update(artifacts::table.find((owner, &key)))
-        .set(artifacts::version.eq(next.version));
+    let version = diesel::update(artifacts::table.find((owner, &key))).set((
+        artifacts::version.eq(next.version),
+        artifacts::path.eq(&next.path),
+    ));
     fixed!(version).send(transaction.conn).await?;
     if next.has_other_texts() {
         let texts = diesel::update(artifact_texts::table.find((owner, &key))).set((
@@ -176,6 +192,20 @@ async fn store_next(
     Ok(next.into_outcome())
 }
 
+/// Checks that no other artifact has this path. The database's index refuses the one of two writes that ends later.
+async fn require_free(
+    transaction: &mut Transaction<'_>,
+    path: Option<&str>,
+    id: &ArtifactId,
+) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let found = read::at_path(transaction.conn, transaction.owner, path).await?;
+    match found.is_some_and(|other| other != *id) {
+        true => Err(Error::path_taken(Some(path)).into()),
+        false => Ok(()),
+    }
+}
+
 async fn insert_version(
     transaction: &mut Transaction<'_>,
     key: &str,
@@ -184,6 +214,7 @@ async fn insert_version(
     let NewVersion {
         id: _,
         created_at: _,
+        path: _,
         version,
         at,
         state,

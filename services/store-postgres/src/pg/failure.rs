@@ -134,6 +134,15 @@ fn driver_error(error: &DieselError) -> Option<&tokio_postgres::Error> {
     }
 }
 
+/// Whether the server refused a row because of this unique index.
+fn violates(error: &DieselError, index: &str) -> bool {
+    driver_error(error)
+        .and_then(|error| error.as_db_error())
+        .is_some_and(|error| {
+            *error.code() == SqlState::UNIQUE_VIOLATION && error.constraint() == Some(index)
+        })
+}
+
 fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
 }
@@ -184,6 +193,9 @@ pub(crate) fn store_error(error: DieselError) -> StoreError {
         && let Some(Unreadable { what, .. }) = source.downcast_ref::<Unreadable>()
     {
         return unreadable(what, None);
+    }
+    if violates(&error, "artifacts_by_path") {
+        return StoreError::Rejected(Error::path_taken(None));
     }
     match kind(&error) {
         Kind::Conflict => StoreError::Overloaded,

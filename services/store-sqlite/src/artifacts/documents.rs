@@ -124,6 +124,8 @@ struct DocumentRow {
     artifact_id: String,
     #[diesel(sql_type = BigInt)]
     created_at: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    path: Option<String>,
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = BigInt)]
@@ -149,7 +151,7 @@ pub(super) fn read(
 ) -> Result<Vec<ArtifactDocument>, StoreError> {
     let rows: Vec<i64> = ids.iter().filter_map(|id| owner.row_id(*id)).collect();
     let mut select = Fragment::new(
-        "SELECT d.row_id, d.artifact_id, d.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal \
+        "SELECT d.row_id, d.artifact_id, d.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal \
          FROM artifact_documents AS d NOT INDEXED JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
          JOIN artifact_versions AS v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
          WHERE d.row_id IN (SELECT value FROM json_each(",
@@ -175,6 +177,7 @@ fn document(row: DocumentRow) -> Result<ArtifactDocument, StoreError> {
     let version = ReadVersion {
         id,
         created_at: row.created_at,
+        path: row.path,
         version: row.version,
         at: row.at,
         title_given: row.title_given != 0,

@@ -15,6 +15,7 @@ use crate::entries::parse_metadata;
 use crate::failure::{store_error, unreadable};
 use crate::filter;
 use crate::owners::Owner;
+use crate::schema::artifacts;
 use crate::sql::{self, Bind, Fragment};
 
 /// A version with the creation time of its artifact.
@@ -22,6 +23,8 @@ use crate::sql::{self, Bind, Fragment};
 struct VersionRow {
     #[diesel(sql_type = BigInt)]
     created_at: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    path: Option<String>,
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = BigInt)]
@@ -42,6 +45,7 @@ impl VersionRow {
     fn of(self, id: ArtifactId) -> ReadVersion {
         let Self {
             created_at,
+            path,
             version,
             at,
             title_given,
@@ -53,6 +57,7 @@ impl VersionRow {
         ReadVersion {
             id,
             created_at,
+            path,
             version,
             at,
             title_given: title_given != 0,
@@ -86,7 +91,7 @@ pub(crate) fn unchecked_version(
     number: Option<i64>,
 ) -> QueryResult<Option<ReadVersion>> {
     let mut select = Fragment::new(
-        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal FROM artifacts a \
+        "SELECT a.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal FROM artifacts a \
          JOIN artifact_versions v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = ",
     );
     match number {
@@ -122,6 +127,23 @@ pub(crate) fn current_version(
     Ok(sql::query::<CurrentVersion>(conn, &select)?
         .pop()
         .map(|row| row.version))
+}
+
+/// The artifact with this path.
+pub(crate) fn at_path(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    path: &str,
+) -> Result<Option<ArtifactId>, StoreError> {
+    let found: Option<String> = artifacts::table
+        .filter(artifacts::owner.eq(owner))
+        .filter(artifacts::path.eq(path))
+        .select(artifacts::artifact_id)
+        .get_result(conn)
+        .optional()
+        .map_err(store_error)?;
+    let id = |id: String| ArtifactId::parse(&id).map_err(|_| unreadable("artifact id", None));
+    found.map(id).transpose()
 }
 
 #[derive(QueryableByName)]
@@ -199,6 +221,8 @@ pub(crate) fn history(
 struct ListRow {
     #[diesel(sql_type = Text)]
     artifact_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    path: Option<String>,
     #[diesel(sql_type = BigInt)]
     created_at: i64,
     #[diesel(sql_type = BigInt)]
@@ -238,6 +262,7 @@ pub(crate) fn list(
     let artifacts = rows.into_iter().map(
         |ListRow {
              artifact_id,
+             path,
              created_at,
              at,
              title,
@@ -270,6 +295,7 @@ pub(crate) fn list(
                 title,
                 preview,
                 metadata,
+                path,
                 created_at,
                 updated_at,
                 damaged,
@@ -301,11 +327,11 @@ fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage)
         max_bytes: _,
     } = page;
     let mut select = Fragment::new(
-        "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ",
+        "SELECT p.artifact_id, p.path, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ",
     );
     select.bind(Bind::Int(preview_chars.into()));
     select.push(
-        ") AS preview, v.version, v.seal FROM (SELECT a.owner, a.artifact_id, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
+        ") AS preview, v.version, v.seal FROM (SELECT a.owner, a.artifact_id, a.path, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
     );
     select.bind(Bind::Int(owner));
     if let PageStart::After { created_at, id } = start {
@@ -342,9 +368,14 @@ fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage)
     select
 }
 
-/// The condition on artifacts `a` that their metadata satisfies the selection. Empty without one.
+/// The condition on artifacts `a` that their path and metadata satisfy the selection. Empty without one.
 fn satisfying(owner: i64, selection: &ArtifactSelection) -> Fragment {
     let mut condition = Fragment::default();
+    if let Some(prefix) = &selection.path_prefix {
+        condition
+            .push(" AND ")
+            .append(filter::begins_with("a.path", prefix));
+    }
     if !selection.conditions.is_empty() {
         let filter = Filter {
             conditions: selection.conditions.clone(),
@@ -367,7 +398,7 @@ mod tests {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
         let schema = concat!(
             include_str!("../../../../migrations/sqlite/2026-11-21-000002_artifacts/up.sql"),
-            "ALTER TABLE artifact_versions ADD COLUMN seal BLOB;"
+            "ALTER TABLE artifact_versions ADD COLUMN seal BLOB; ALTER TABLE artifacts ADD COLUMN path TEXT;"
         );
         diesel::connection::SimpleConnection::batch_execute(&mut conn, schema).unwrap();
         let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use context_model::{
-    ArtifactId, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact, TitleChange,
+    ArtifactId, ArtifactPath, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact,
+    TitleChange,
 };
 use context_store::rules::artifact::{ArtifactOutcome, ReadVersion};
 use context_store::{
@@ -26,6 +27,7 @@ impl ArtifactStore for SqliteStore {
         mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
         let NewArtifact {
+            path: _,
             title,
             content,
             metadata,
@@ -110,6 +112,27 @@ impl ArtifactStore for SqliteStore {
             let row = read::version(conn, owner.owner, &id, None)?;
             Ok(AtRevision {
                 value: row.map(ReadVersion::into_artifact),
+                revision: owner.revision,
+            })
+        })
+        .await
+    }
+
+    async fn artifact_at(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        read: Read,
+    ) -> Result<AtRevision<Option<ArtifactId>>> {
+        self.read(&self.points, owner, read, move |conn, owner| {
+            let Some(owner) = owner else {
+                return Ok(AtRevision {
+                    value: None,
+                    revision: 0,
+                });
+            };
+            Ok(AtRevision {
+                value: read::at_path(conn, owner.owner, path.as_str())?,
                 revision: owner.revision,
             })
         })
@@ -259,6 +282,7 @@ fn embedding(options: &mut WriteOptions) -> Embedding {
 fn weigh_update(update: &ArtifactUpdate) -> usize {
     let ArtifactUpdate {
         id: _,
+        path: _,
         title,
         content,
         metadata,

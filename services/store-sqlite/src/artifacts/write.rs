@@ -1,6 +1,6 @@
 //! Creating, updating, restoring and deleting artifacts inside the writer's transaction.
 
-use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
+use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
 use context_store::{ArtifactRestore, ChangeKind, Changed, Embedding};
 use diesel::prelude::*;
@@ -20,12 +20,14 @@ pub(crate) fn create(
 ) -> Result<ArtifactOutcome, Failure> {
     let first = NewVersion::first(id, new.clone(), transaction.now);
     let (owner, key) = (transaction.owner.owner, id.to_string());
+    require_free(transaction, first.path.as_deref(), &id)?;
     diesel::insert_into(artifacts::table)
         .values((
             artifacts::owner.eq(owner),
             artifacts::artifact_id.eq(&key),
             artifacts::created_at.eq(first.created_at.micros()),
             artifacts::version.eq(first.version),
+            artifacts::path.eq(&first.path),
         ))
         .execute(transaction.conn)?;
     diesel::insert_into(artifact_texts::table)
@@ -49,7 +51,11 @@ pub(crate) fn update(
     embedding: &Embedding,
 ) -> Result<ArtifactOutcome, Failure> {
     let current = current(transaction, &update.id, update.expected_version)?;
-    let version = current.version;
+    let (version, path_before) = (current.version, current.path.clone());
+    let path = artifact::path_after(&current, update);
+    if path != path_before {
+        require_free(transaction, path.as_deref(), &update.id)?;
+    }
     match artifact::update(current, update, transaction.now)? {
         Updated::Version(next) => store_next(transaction, next, ChangeKind::Update, embedding),
         Updated::Unchanged {
@@ -67,6 +73,11 @@ pub(crate) fn update(
                 let sql = "UPDATE artifact_versions SET title_given = ? \
                            WHERE owner = ? AND artifact_id = ? AND version = ?";
                 statement::execute(transaction.conn, sql, &values)?;
+            }
+            if path != path_before {
+                let (owner, key) = (transaction.owner.owner, update.id.to_string());
+                write_path(transaction, owner, &key, path.as_deref())?;
+                changed(transaction, ChangeKind::Update, &key, version)?;
             }
             Ok(outcome)
         }
@@ -140,6 +151,7 @@ fn store_next(
             Value::Text(&key),
         ],
     )?;
+    write_path(transaction, owner, &key, next.path.as_deref())?;
     if next.has_other_texts() {
         statement::execute(
             transaction.conn,
@@ -158,6 +170,33 @@ fn store_next(
     Ok(next.into_outcome())
 }
 
+/// Checks that no other artifact has this path.
+fn require_free(
+    transaction: &mut Transaction<'_>,
+    path: Option<&str>,
+    id: &ArtifactId,
+) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let owner = transaction.owner.owner;
+    let found = read::at_path(transaction.conn, owner, path).map_err(Failure::Rejected)?;
+    match found.is_some_and(|other| other != *id) {
+        true => Err(Error::path_taken(Some(path)).into()),
+        false => Ok(()),
+    }
+}
+
+fn write_path(
+    transaction: &mut Transaction<'_>,
+    owner: i64,
+    key: &str,
+    path: Option<&str>,
+) -> QueryResult<()> {
+    diesel::update(artifacts::table.find((owner, key)))
+        .set(artifacts::path.eq(path))
+        .execute(transaction.conn)?;
+    Ok(())
+}
+
 fn insert_version(
     transaction: &mut Transaction<'_>,
     key: &str,
@@ -166,6 +205,7 @@ fn insert_version(
     let NewVersion {
         id: _,
         created_at: _,
+        path: _,
         version,
         at,
         state,

@@ -1,7 +1,8 @@
 //! Versions of artifacts: how a change turns the current version into the next.
 
 use context_model::{
-    ArtifactId, ArtifactState, ArtifactUpdate, Error, JsonObject, Metadata, NewArtifact, Timestamp,
+    ArtifactId, ArtifactPath, ArtifactState, ArtifactUpdate, Error, JsonObject, Metadata,
+    NewArtifact, Timestamp,
 };
 
 use crate::seal::{self, StoredVersionContent};
@@ -22,6 +23,8 @@ pub struct ReadVersion {
     pub id: ArtifactId,
     /// When the artifact was created, in microseconds.
     pub created_at: i64,
+    /// The artifact's path.
+    pub path: Option<String>,
     /// Version number.
     pub version: i64,
     /// When it was stored, in microseconds.
@@ -72,6 +75,7 @@ impl ReadVersion {
             id: self.id,
             title: self.title,
             title_given: self.title_given,
+            path: self.path,
             content: self.content,
             created_at: Timestamp(self.created_at),
             updated_at: Timestamp(self.at),
@@ -123,6 +127,8 @@ pub struct NewVersion {
     pub id: ArtifactId,
     /// When the artifact was created.
     pub created_at: Timestamp,
+    /// The artifact's path after the write.
+    pub path: Option<String>,
     /// Version number, from 1.
     pub version: i64,
     /// When it is stored.
@@ -141,11 +147,14 @@ impl NewVersion {
     /// The first version of a new artifact.
     #[must_use]
     pub fn first(id: ArtifactId, new: NewArtifact, now: Timestamp) -> Self {
-        Self::new(id, now, 1, now, ArtifactState::first(new), Vec::new())
+        let path = new.path.clone().map(ArtifactPath::into_string);
+        let first = ArtifactState::first(new);
+        Self::new(id, now, path, 1, now, first, Vec::new())
     }
 
     fn after(
         current: &ReadVersion,
+        path: Option<String>,
         state: ArtifactState,
         changes: Vec<String>,
         now: Timestamp,
@@ -156,6 +165,7 @@ impl NewVersion {
         Self::new(
             current.id,
             created_at,
+            path,
             current.version + 1,
             at,
             state,
@@ -166,6 +176,7 @@ impl NewVersion {
     fn new(
         id: ArtifactId,
         created_at: Timestamp,
+        path: Option<String>,
         version: i64,
         at: Timestamp,
         state: ArtifactState,
@@ -177,6 +188,7 @@ impl NewVersion {
         Self {
             id,
             created_at,
+            path,
             version,
             at,
             state,
@@ -205,6 +217,7 @@ impl NewVersion {
             id: self.id,
             title,
             title_given,
+            path: self.path,
             content,
             metadata,
             created_at: self.created_at,
@@ -259,12 +272,13 @@ pub fn update(
     now: Timestamp,
 ) -> Result<Updated, StoreError> {
     let current = current.checked()?;
+    let path = path_after(&current, update);
     let before = current.state();
     let after = before.updated(update)?;
     let changes = after.changes_from(&before);
     if !changes.is_empty() {
         return Ok(Updated::Version(NewVersion::after(
-            &current, after, changes, now,
+            &current, path, after, changes, now,
         )));
     }
     Ok(Updated::Unchanged {
@@ -272,10 +286,20 @@ pub fn update(
         title_given: (after.title_given != before.title_given).then_some(after.title_given),
         outcome: StoredArtifact {
             title_given: after.title_given,
+            path,
             ..current.into_artifact()
         }
         .into(),
     })
+}
+
+/// The artifact's path after an update.
+#[must_use]
+pub fn path_after(current: &ReadVersion, update: &ArtifactUpdate) -> Option<String> {
+    match &update.path {
+        None => current.path.clone(),
+        Some(change) => change.path().map(|path| path.as_str().to_owned()),
+    }
 }
 
 /// Creates a new version from an earlier one.
@@ -301,7 +325,8 @@ pub fn restore(
     } else {
         ["title", "content", "metadata"].map(str::to_owned).to_vec()
     };
-    Ok(NewVersion::after(current, state, changes, now))
+    let path = current.path.clone();
+    Ok(NewVersion::after(current, path, state, changes, now))
 }
 
 /// The outcome of a write. `artifact` is `None` when an earlier request with the same idempotency key made the write.

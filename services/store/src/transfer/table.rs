@@ -157,6 +157,7 @@ pub static TABLES: &[Table] = &[
             column("artifact_id", Kind::Text),
             column("created_at", Kind::Int),
             column("version", Kind::Int),
+            column("path", Kind::OptionalText),
         ],
     },
     Table {

@@ -1,8 +1,8 @@
 //! Content of every kind for a whole database. The same seed generates the same content.
 
 use context_model::{
-    ArtifactId, ArtifactUpdate, ContentChange, EntryUpdate, Metadata, MetadataChange, NewArtifact,
-    NewEntry, NewImage, Source, Tags, ThreadId, Timestamp, TitleChange,
+    ArtifactId, ArtifactPath, ArtifactUpdate, ContentChange, EntryUpdate, Metadata, MetadataChange,
+    NewArtifact, NewEntry, NewImage, Source, Tags, ThreadId, Timestamp, TitleChange,
 };
 use context_store::{
     ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
@@ -276,7 +276,12 @@ impl Content<'_> {
             let id =
                 ArtifactId::parse(&format!("{high:016x}{:016x}", random.next())).expect("a UUID");
             let title = random.one_in(2).then(|| format!("Title 'Ä' {place}"));
+            let path = random.one_in(2).then(|| {
+                let path = format!("/generated/ä/{place}/{id}");
+                ArtifactPath::from_stored(path)
+            });
             let new = NewArtifact {
+                path,
                 title,
                 content: format!("# Ünicode\n{}", Self::text(random)),
                 metadata: self.metadata(random),
@@ -290,6 +295,7 @@ impl Content<'_> {
                 let content = Some(ContentChange::Replace(Self::text(random)));
                 let title = random.one_in(3).then_some(TitleChange::Generated);
                 let update = ArtifactUpdate {
+                    path: None,
                     id,
                     title,
                     content,
