@@ -347,6 +347,23 @@ same "compare: what differs" '["content"]' "$(json 'body["changes"]')"
 call POST "/v1/artifacts/$artifact/versions/1/restore"
 expect "restore a version" 200
 same "restore: a new version" 3 "$(json 'body["current_version"]')"
+send PATCH "/v1/artifacts/$artifact" '{"path": "/curl walk/a&b"}'
+expect "give an artifact a path" 200
+same "path: no version" '"3"' "$(header etag)"
+call GET '/v1/artifacts/by-path?path=%2Fcurl%20walk%2Fa%26b'
+expect "fetch an artifact by its path" 200
+same "by path: the artifact" "$artifact" "$(json 'body["id"]')"
+send POST /v1/artifacts '{"content": "x", "path": "/curl walk/a&b"}'
+problem "create another with this path" 409 PATH_TAKEN
+call GET '/v1/artifacts?path_prefix=%2Fcurl%20walk%2F'
+expect "list artifacts by the beginning of their path" 200
+same "list by path: the artifact" "$artifact" "$(json 'body["result"][0]["id"]')"
+send POST /v1/artifacts/move '{"path": "/curl walk", "to": "/walked"}'
+expect "move artifacts" 200
+same "move: one" 1 "$(json 'body["moved_count"]')"
+send POST /v1/artifacts/delete '{"path": "/curl walk"}'
+expect "delete artifacts by path" 200
+same "delete by path: none is left there" 0 "$(json 'body["deleted_count"]')"
 call DELETE "/v1/artifacts/$artifact"
 expect "delete an artifact" 200
 call DELETE "/v1/artifacts/$artifact"

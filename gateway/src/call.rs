@@ -128,6 +128,8 @@ impl Call<'_> {
                     Operation::Watch
                     | Operation::GetThread
                     | Operation::ListTags
+                    | Operation::MoveArtifacts
+                    | Operation::DeleteArtifacts
                     | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey

@@ -85,12 +85,12 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ("get_statistics", json!({}), json!({})),
         (
             "create_artifact",
-            json!({"content": "# T\n[1]", "title": "5", "metadata": metadata}),
+            json!({"content": "# T\n[1]", "title": "5", "metadata": metadata, "path": "/p"}),
             json!({"content": "x"}),
         ),
         (
             "list_artifacts",
-            json!({"limit": 50, "offset": 3, "cursor": "c", "metadata_filters": [{"key": "a"}]}),
+            json!({"limit": 50, "offset": 3, "cursor": "c", "path_prefix": "/", "metadata_filters": [{"key": "a"}]}),
             json!({}),
         ),
         (
@@ -105,7 +105,7 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ),
         (
             "update_artifact",
-            json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "expected_version": 2, "return_content": false,
+            json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "path": "", "expected_version": 2, "return_content": false,
                 "edits": [{"old_str": "x", "new_str": ""}, {"insert_line": 0, "new_str": "y"}]}),
             json!({"artifact_id": "a", "title": "t"}),
         ),

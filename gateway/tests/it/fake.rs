@@ -405,6 +405,8 @@ artifact_operations! {
     get_artifact GetArtifactRequest GetArtifactResponse GetArtifactReply,
     update_artifact UpdateArtifactRequest UpdateArtifactResponse UpdateArtifactReply,
     delete_artifact DeleteArtifactRequest DeleteArtifactResponse DeleteArtifactReply,
+    move_artifacts MoveArtifactsRequest MoveArtifactsResponse MoveArtifactsReply,
+    delete_artifacts DeleteArtifactsRequest DeleteArtifactsResponse DeleteArtifactsReply,
     list_artifact_versions ListArtifactVersionsRequest ListArtifactVersionsResponse ListArtifactVersionsReply,
     get_artifact_version GetArtifactVersionRequest GetArtifactVersionResponse GetArtifactVersionReply,
     restore_artifact_version RestoreArtifactVersionRequest RestoreArtifactVersionResponse RestoreArtifactVersionReply,

@@ -81,6 +81,8 @@ ROUTES = [
     ("POST", "/v1/contexts/search/semantic", TOOLS["semantic_search_context"]),
     ("POST", "/v1/contexts/search/hybrid", TOOLS["hybrid_search_context"]),
     ("POST", "/v1/artifacts", ARTIFACT),
+    ("POST", "/v1/artifacts/move", {"path": "/malformed", "to": "/malformed, moved"}),
+    ("POST", "/v1/artifacts/delete", {"path": "/malformed, moved"}),
     ("PATCH", f"/v1/artifacts/{NOWHERE}", EDITS),
     ("POST", f"/v1/artifacts/{NOWHERE}/versions/1/restore", {}),
 ]

@@ -89,37 +89,48 @@ pub struct ArtifactUpdate {
     pub expected_version: Option<i64>,
 }
 
-/// The path of an artifact: 1 to 1 024 characters, not blank. It is unique among the artifacts of an owner. No character
-/// of it has a function: a directory is what paths begin with.
+/// The path of an artifact: 1 to 1 024 characters, not blank. It is unique among the artifacts of an owner. Only moving
+/// and deleting by path treat `/` specially: `/a/b` lies below `/a`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactPath(String);
 
 impl ArtifactPath {
     /// Validates a path, or the beginning of one.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for `field`.
+    pub fn new(given: String, field: &str) -> Result<Self> {
+        let problem = if given.trim().is_empty() {
+            format!("`{field}` is blank")
+        } else if given.contains('\0') {
+            format!("`{field}` contains the character U+0000, which cannot be stored")
+        } else if given.chars().nth(MAX_PATH_CHARS).is_some() {
+            let chars = given.chars().count();
+            format!("`{field}` has {chars} characters; the maximum is {MAX_PATH_CHARS}")
+        } else {
+            return Ok(Self(given));
+        };
+        Err(Error::invalid(field, problem))
+    }
+
+    /// As [`Self::new`], but adds what is wrong to the violations of a request.
     #[must_use]
     pub fn parse(given: String, field: &str, violations: &mut Violations) -> Option<Self> {
-        if given.trim().is_empty() {
-            violations.push(field, format!("`{field}` is blank"));
-        } else if given.contains('\0') {
-            violations.push(
-                field,
-                format!("`{field}` contains the character U+0000, which cannot be stored"),
-            );
-        } else if given.chars().nth(MAX_PATH_CHARS).is_some() {
-            violations.push(
-                field,
-                format!("`{field}` has more than {MAX_PATH_CHARS} characters"),
-            );
-        } else {
-            return Some(Self(given));
-        }
-        None
+        Self::new(given, field)
+            .map_err(|error| violations.extend(error))
+            .ok()
     }
 
     /// A path that was stored.
     #[must_use]
     pub const fn from_stored(path: String) -> Self {
         Self(path)
+    }
+
+    /// What the paths below this one begin with.
+    #[must_use]
+    pub fn directory(&self) -> String {
+        format!("{}/", self.0.strip_suffix('/').unwrap_or(&self.0))
     }
 
     /// The path.

@@ -379,6 +379,52 @@ pub struct DeleteArtifactReply {
     pub revision: i64,
 }
 
+/// Which artifacts to move, and where to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveArtifactsRequest {
+    /// The path. The artifact with it, and all whose path begins with it and a `/`, are moved; at most 1 000.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 1024, example = "/plans")]
+    pub path: String,
+    /// What replaces it. It must not be `path` or lie below it.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 1024, example = "/archive/plans")]
+    pub to: String,
+}
+
+/// The outcome of a move.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct MoveArtifactsReply {
+    /// Number of artifacts that have another path now.
+    pub moved_count: i64,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Which artifacts to delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteArtifactsRequest {
+    /// The path. The artifact with it, and all whose path begins with it and a `/`, are deleted; at most 1 000.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 1024, example = "/plans")]
+    pub path: String,
+}
+
+/// The outcome of a delete by path.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct DeleteArtifactsReply {
+    /// Number of artifacts that were deleted.
+    pub deleted_count: i64,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
 /// Which artifact's versions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -121,6 +121,10 @@ operations! {
     UpdateArtifact "update_artifact" Artifact WRITE, Write;
     /// Deletes an artifact with all versions.
     DeleteArtifact "delete_artifact" Artifact DELETE, Write;
+    /// Gives the artifacts at and below a path another one.
+    MoveArtifacts "move_artifacts" Artifact WRITE, Batch;
+    /// Deletes the artifacts at and below a path.
+    DeleteArtifacts "delete_artifacts" Artifact DELETE, Batch;
     /// Lists the versions of an artifact.
     ListArtifactVersions "list_artifact_versions" Artifact READ, Read;
     /// Returns one version of an artifact.
@@ -164,7 +168,14 @@ impl Operation {
     #[must_use]
     pub const fn is_tool(self) -> bool {
         !matches!(self.resource(), Resource::ApiKey)
-            && !matches!(self, Self::Watch | Self::GetThread | Self::ListTags)
+            && !matches!(
+                self,
+                Self::Watch
+                    | Self::GetThread
+                    | Self::ListTags
+                    | Self::MoveArtifacts
+                    | Self::DeleteArtifacts
+            )
     }
 
     /// Whether it changes stored data.

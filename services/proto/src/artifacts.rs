@@ -3,10 +3,11 @@
 use context_model::{
     Artifact, ArtifactEdit, ArtifactHit, ArtifactSummary, ArtifactVersionSummary,
     CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest,
-    DiffArtifactVersionsReply, DiffArtifactVersionsRequest, Error, GetArtifactReply,
-    GetArtifactRequest, GetArtifactVersionReply, GetArtifactVersionRequest,
-    ListArtifactVersionsReply, ListArtifactVersionsRequest, ListArtifactsReply,
-    ListArtifactsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result,
+    DeleteArtifactsReply, DeleteArtifactsRequest, DiffArtifactVersionsReply,
+    DiffArtifactVersionsRequest, Error, GetArtifactReply, GetArtifactRequest,
+    GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply,
+    ListArtifactVersionsRequest, ListArtifactsReply, ListArtifactsRequest, MoveArtifactsReply,
+    MoveArtifactsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result,
     SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactReply, UpdateArtifactRequest,
 };
 
@@ -20,6 +21,10 @@ same_fields! {
     GetArtifactRequest = GetArtifactRequest { artifact_id, path, min_revision }
     DeleteArtifactRequest = DeleteArtifactRequest { artifact_id }
     DeleteArtifactReply = DeleteArtifactResponse { message, artifact_id, revision }
+    MoveArtifactsRequest = MoveArtifactsRequest { path, to }
+    MoveArtifactsReply = MoveArtifactsResponse { moved_count, message, revision }
+    DeleteArtifactsRequest = DeleteArtifactsRequest { path }
+    DeleteArtifactsReply = DeleteArtifactsResponse { deleted_count, message, revision }
     ListArtifactVersionsRequest = ListArtifactVersionsRequest { artifact_id, min_revision }
     GetArtifactVersionRequest = GetArtifactVersionRequest { artifact_id, version_number, min_revision }
     RestoreArtifactVersionRequest = RestoreArtifactVersionRequest { artifact_id, version_number, expected_version }

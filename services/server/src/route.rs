@@ -4,12 +4,13 @@ use context_model::Operation;
 use http::Method;
 
 use Operation::{
-    CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteContext,
+    CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteArtifacts, DeleteContext,
     DeleteContextBatch, DiffArtifactVersions, FtsSearchContext, GetApiKey, GetArtifact,
     GetArtifactVersion, GetContextByIds, GetStatistics, GetThread, HybridSearchContext,
     ListApiKeys, ListArtifactVersions, ListArtifacts, ListChanges, ListTags, ListThreads,
-    RestoreArtifactVersion, SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext,
-    StoreContextBatch, UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
+    MoveArtifacts, RestoreArtifactVersion, SearchArtifacts, SearchContext, SemanticSearchContext,
+    StoreContext, StoreContextBatch, UpdateApiKey, UpdateArtifact, UpdateContext,
+    UpdateContextBatch, Watch,
 };
 
 /// The REST routes, by method and path template.
@@ -47,6 +48,8 @@ const REST: &[(Method, &str, Operation)] = &[
     (Method::GET, "/v1/artifacts", ListArtifacts),
     (Method::GET, "/v1/artifacts/search", SearchArtifacts),
     (Method::GET, "/v1/artifacts/by-path", GetArtifact),
+    (Method::POST, "/v1/artifacts/move", MoveArtifacts),
+    (Method::POST, "/v1/artifacts/delete", DeleteArtifacts),
     (Method::GET, "/v1/artifacts/{artifact_id}", GetArtifact),
     (Method::PATCH, "/v1/artifacts/{artifact_id}", UpdateArtifact),
     (

@@ -265,6 +265,31 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<AtRevision<Option<StoredArtifact>>>;
 
+    /// Moves the artifact with the path `from`, and those below it, to `to`. All are moved or none. Returns how many.
+    ///
+    /// # Errors
+    /// `ARTIFACT_NOT_FOUND` when there is none; `PATH_TAKEN`; `INVALID_ARGUMENT` for too many artifacts or too long a
+    /// path. Nothing is changed then.
+    async fn move_artifacts(
+        &self,
+        owner: &OwnerId,
+        from: ArtifactPath,
+        to: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>>;
+
+    /// Deletes the artifact with this path, and those below it, with all versions. All are deleted or none. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for too many artifacts. Nothing is deleted then.
+    async fn delete_artifacts(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>>;
+
     /// The id of the artifact with this path, if there is one.
     ///
     /// # Errors

@@ -236,6 +236,18 @@ impl Grpc {
                     m::UpdateArtifactReply
                 )
             }
+            "move_artifacts" => rpc!(
+                artifacts.move_artifacts,
+                m::MoveArtifactsRequest,
+                pb::MoveArtifactsRequest,
+                m::MoveArtifactsReply
+            ),
+            "delete_artifacts" => rpc!(
+                artifacts.delete_artifacts,
+                m::DeleteArtifactsRequest,
+                pb::DeleteArtifactsRequest,
+                m::DeleteArtifactsReply
+            ),
             "delete_artifact" => {
                 rpc!(
                     artifacts.delete_artifact,

@@ -121,6 +121,11 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
             query("/v1/artifacts/search".to_owned(), arguments, &[]),
             None,
         ),
+        "get_artifact" if arguments["artifact_id"].is_null() => (
+            "GET",
+            query("/v1/artifacts/by-path".to_owned(), arguments, &[]),
+            None,
+        ),
         "get_artifact" => ("GET", artifact(arguments), None),
         "update_artifact" => {
             let mut body = arguments.clone();
@@ -129,6 +134,16 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
                 .remove("artifact_id");
             ("PATCH", artifact(arguments), Some(body))
         }
+        "move_artifacts" => (
+            "POST",
+            "/v1/artifacts/move".to_owned(),
+            Some(arguments.clone()),
+        ),
+        "delete_artifacts" => (
+            "POST",
+            "/v1/artifacts/delete".to_owned(),
+            Some(arguments.clone()),
+        ),
         "delete_artifact" => ("DELETE", artifact(arguments), None),
         "list_artifact_versions" => ("GET", format!("{}/versions", artifact(arguments)), None),
         "get_artifact_version" => ("GET", version(arguments), None),

@@ -16,7 +16,7 @@ const REQUIRED: &str = "Authentication required. Please provide a valid API key.
 fn scope(tool: &str) -> &'static str {
     match tool.split('_').next().unwrap_or_default() {
         "delete" => "delete",
-        "store" | "create" | "update" | "restore" => "write",
+        "store" | "create" | "update" | "restore" | "move" => "write",
         _ => "read",
     }
 }
@@ -193,10 +193,14 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
         | "semantic_search_context"
         | "hybrid_search_context"
         | "search_artifacts" => json!({"query": "canary"}),
-        "create_artifact" => json!({"title": "Canary", "content": "canary"}),
+        "create_artifact" => {
+            json!({"title": "Canary", "content": "canary", "path": "/canary"})
+        }
         "get_artifact" | "delete_artifact" | "list_artifact_versions" => {
             json!({"artifact_id": artifact_id})
         }
+        "move_artifacts" => json!({"path": "/canary", "to": "/moved"}),
+        "delete_artifacts" => json!({"path": "/canary"}),
         "update_artifact" => json!({"artifact_id": artifact_id, "content": "changed"}),
         "get_artifact_version" | "restore_artifact_version" => {
             json!({"artifact_id": artifact_id, "version": 1})

@@ -203,3 +203,122 @@ async fn the_longest_path_is_accepted(store: &dyn Store) {
     assert_eq!(beginning_with(store, &longest('b'), 10).await.1, 1);
 }
 behaviour!(the_longest_path_is_accepted(store));
+
+async fn move_all(store: &dyn Store, from: &str, to: &str) -> Result<Written<u64>, StoreError> {
+    store
+        .artifacts()
+        .move_artifacts(&me(), path(from), path(to), options(60))
+        .await
+}
+
+/// The path of each artifact up to this number, in order.
+async fn paths(store: &dyn Store, up_to: u32) -> Vec<Option<String>> {
+    let mut paths = Vec::new();
+    for number in 1..=up_to {
+        let found = store
+            .artifacts()
+            .get_artifact(&me(), id(number), now())
+            .await;
+        paths.push(
+            found
+                .expect("read")
+                .value
+                .and_then(|artifact| artifact.path),
+        );
+    }
+    paths
+}
+
+async fn a_move_takes_what_is_at_and_below_a_path(store: &dyn Store) {
+    for (number, at) in (1..).zip(["/a", "/a/b", "/a//c", "/ab", "/a/b/a/b"]) {
+        create(store, number, Some(at)).await;
+    }
+    let other = OwnerId::new("other");
+    create_for(store, &other, 9, Some("/a/b"))
+        .await
+        .expect("created");
+    let moved = move_all(store, "/a", "/x/y").await.expect("moved");
+    assert_eq!((moved.outcome, moved.revision), (4, 9));
+    let expected = ["/x/y", "/x/y/b", "/x/y//c", "/ab", "/x/y/b/a/b"];
+    assert_eq!(
+        paths(store, 5).await,
+        expected.map(|path| Some(path.to_owned()))
+    );
+    assert_eq!(at_path(store, &other, "/a/b").await, Some(id(9)));
+    let found = store.artifacts().get_artifact(&me(), id(2), now()).await;
+    assert_eq!(found.expect("read").value.expect("it exists").version, 1);
+    // An artifact may get the path that another one, which is moved too, had.
+    let moved = move_all(store, "/x/y/b", "/x/y/b/a").await;
+    moved.expect("the operation, not the store, refuses a path below itself");
+    let moved = move_all(store, "/x/y/b/a", "/x/y/b").await.expect("moved");
+    assert_eq!(moved.outcome, 2);
+    assert_eq!(
+        paths(store, 5).await,
+        expected.map(|path| Some(path.to_owned()))
+    );
+    assert_eq!(
+        reason(move_all(store, "/nothing", "/z").await),
+        Reason::ArtifactNotFound
+    );
+}
+behaviour!(a_move_takes_what_is_at_and_below_a_path(store));
+
+async fn a_move_changes_all_or_nothing(store: &dyn Store) {
+    for (number, at) in (1..).zip(["/a/1", "/a/2", "/b/2"]) {
+        create(store, number, Some(at)).await;
+    }
+    let before = paths(store, 3).await;
+    assert_eq!(reason(move_all(store, "/a", "/b").await), Reason::PathTaken);
+    let long = format!("/{}", "x".repeat(1_022));
+    assert_eq!(
+        reason(move_all(store, "/a", &long).await),
+        Reason::InvalidArgument
+    );
+    assert_eq!(paths(store, 3).await, before);
+    let revision = store.artifacts().get_artifact(&me(), id(1), now()).await;
+    assert_eq!(revision.expect("read").revision, 3);
+}
+behaviour!(a_move_changes_all_or_nothing(store));
+
+async fn a_delete_by_path_takes_what_is_at_and_below_it(store: &dyn Store) {
+    ready(store).await;
+    for (number, at) in (1..).zip(["/a", "/a/b", "/ab", "/A/b"]) {
+        create(store, number, Some(at)).await;
+    }
+    let delete = async |at: &str| {
+        let deleted = store
+            .artifacts()
+            .delete_artifacts(&me(), path(at), options(70))
+            .await;
+        deleted.expect("deleted")
+    };
+    let deleted = delete("/a").await;
+    assert_eq!((deleted.outcome, deleted.revision), (2, 6));
+    let left = [None, None, Some("/ab".to_owned()), Some("/A/b".to_owned())];
+    assert_eq!(paths(store, 4).await, left);
+    let again = delete("/a").await;
+    assert_eq!((again.outcome, again.revision), (0, 6));
+}
+behaviour!(a_delete_by_path_takes_what_is_at_and_below_it(store));
+
+async fn a_write_by_path_reaches_at_most_1000_artifacts(store: &dyn Store) {
+    for number in 1..=1_001 {
+        create(store, number, Some(&format!("/a/{number}"))).await;
+    }
+    assert_eq!(
+        reason(move_all(store, "/a", "/b").await),
+        Reason::InvalidArgument
+    );
+    let deleted = store
+        .artifacts()
+        .delete_artifacts(&me(), path("/a"), options(70))
+        .await;
+    assert_eq!(reason(deleted), Reason::InvalidArgument);
+    change(store, 1_001, PathChange::Remove, None)
+        .await
+        .expect("updated");
+    let moved = move_all(store, "/a", "/b").await.expect("moved");
+    assert_eq!(moved.outcome, 1_000);
+    assert_eq!(beginning_with(store, "/b/", 1).await.1, 1_000);
+}
+behaviour!(a_write_by_path_reaches_at_most_1000_artifacts(store));

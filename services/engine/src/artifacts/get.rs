@@ -2,7 +2,7 @@
 
 use context_model::{
     ArtifactId, ArtifactPath, Error, GetArtifactReply, GetArtifactRequest, Operation, Result,
-    Violations, invalid_input,
+    invalid_input,
 };
 use context_store::Read;
 
@@ -51,18 +51,11 @@ impl Artifacts {
         path: String,
         read: Read,
     ) -> Result<ArtifactId> {
-        let mut violations = Violations::default();
         if !artifact_id.is_empty() {
-            violations.push(
-                "path",
-                "`artifact_id` and `path` exclude each other; give one of them",
-            );
+            let both = "`artifact_id` and `path` exclude each other; give one of them";
+            return Err(invalid_input(Error::invalid("path", both)));
         }
-        let path = ArtifactPath::parse(path, "path", &mut violations);
-        violations.finish(()).map_err(invalid_input)?;
-        let Some(path) = path else {
-            return Err(Error::invalid("path", "`path` is not valid"));
-        };
+        let path = ArtifactPath::new(path, "path").map_err(invalid_input)?;
         let found = self
             .store
             .artifacts()

@@ -6,6 +6,7 @@ mod diff;
 mod embed;
 mod get;
 mod lists;
+mod paths;
 mod update;
 mod versions;
 

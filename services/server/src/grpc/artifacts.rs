@@ -121,6 +121,40 @@ impl ArtifactService for Artifacts {
             .await
     }
 
+    async fn move_artifacts(
+        &self,
+        request: Request<pb::MoveArtifactsRequest>,
+    ) -> Reply<pb::MoveArtifactsResponse> {
+        let write = write_context(&request);
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .artifacts
+                .move_artifacts(who.caller(), request, write?)
+                .await
+        };
+        self.calls
+            .run(Operation::MoveArtifacts, request, work)
+            .await
+    }
+
+    async fn delete_artifacts(
+        &self,
+        request: Request<pb::DeleteArtifactsRequest>,
+    ) -> Reply<pb::DeleteArtifactsResponse> {
+        let write = write_context(&request);
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .artifacts
+                .delete_artifacts(who.caller(), request, write?)
+                .await
+        };
+        self.calls
+            .run(Operation::DeleteArtifacts, request, work)
+            .await
+    }
+
     async fn list_artifact_versions(
         &self,
         request: Request<pb::ListArtifactVersionsRequest>,

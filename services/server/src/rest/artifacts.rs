@@ -6,8 +6,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{
     ArtifactSearchMode, CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply,
-    DeleteArtifactRequest, Error, GetArtifactReply, GetArtifactRequest, ListArtifactsReply,
-    ListArtifactsRequest, Operation, SearchArtifactsReply, SearchArtifactsRequest,
+    DeleteArtifactRequest, DeleteArtifactsReply, DeleteArtifactsRequest, Error, GetArtifactReply,
+    GetArtifactRequest, ListArtifactsReply, ListArtifactsRequest, MoveArtifactsReply,
+    MoveArtifactsRequest, Operation, SearchArtifactsReply, SearchArtifactsRequest,
     UpdateArtifactBody, UpdateArtifactReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -323,6 +324,76 @@ pub async fn delete_artifact(
     );
     let reply = app
         .call(&who, Operation::DeleteArtifact, Transport::Rest, None, work)
+        .await?;
+    json(&who, StatusCode::OK, reply)
+}
+
+/// Move artifacts
+///
+/// Gives the artifact with a path, and all whose path begins with it and a `/`, another path. All are moved or none. No
+/// artifact gets a version by this.
+#[utoipa::path(
+    post,
+    path = "/v1/artifacts/move",
+    operation_id = "move_artifacts",
+    tag = "artifacts",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
+    ),
+    request_body(content = MoveArtifactsRequest, example = json!({"path": "/plans", "to": "/archive/plans"})),
+    responses((status = 200, description = "The artifacts have other paths", body = MoveArtifactsReply))
+)]
+pub async fn move_artifacts(
+    who: Who,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<MoveArtifactsRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app
+        .engine
+        .artifacts
+        .move_artifacts(who.caller(), request, write);
+    let reply = app
+        .call(&who, Operation::MoveArtifacts, Transport::Rest, None, work)
+        .await?;
+    json(&who, StatusCode::OK, reply)
+}
+
+/// Delete artifacts by path
+///
+/// Deletes the artifact with a path, and all whose path begins with it and a `/`, with all versions. All are deleted or
+/// none. This cannot be undone.
+#[utoipa::path(
+    post,
+    path = "/v1/artifacts/delete",
+    operation_id = "delete_artifacts",
+    tag = "artifacts",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
+    ),
+    request_body(content = DeleteArtifactsRequest, example = json!({"path": "/plans"})),
+    responses((status = 200, description = "The artifacts are deleted", body = DeleteArtifactsReply))
+)]
+pub async fn delete_artifacts(
+    who: Who,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<DeleteArtifactsRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app
+        .engine
+        .artifacts
+        .delete_artifacts(who.caller(), request, write);
+    let reply = app
+        .call(
+            &who,
+            Operation::DeleteArtifacts,
+            Transport::Rest,
+            None,
+            work,
+        )
         .await?;
     json(&who, StatusCode::OK, reply)
 }

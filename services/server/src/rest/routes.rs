@@ -40,6 +40,8 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
         ))
         .routes(routes!(artifacts::search_artifacts))
         .routes(routes!(artifacts::get_artifact_by_path))
+        .routes(routes!(artifacts::move_artifacts))
+        .routes(routes!(artifacts::delete_artifacts))
         .routes(routes!(
             artifacts::get_artifact,
             artifacts::update_artifact,

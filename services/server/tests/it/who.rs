@@ -28,7 +28,7 @@ fn scope(operation: &str) -> Option<Scope> {
         _ if has(&["key", "keys"]) => Scope::Manage,
         _ if has(&["delete"]) => Scope::Delete,
         _ if has(&["search", "get", "list", "diff", "changes", "watch"]) => Scope::Read,
-        _ if has(&["store", "create", "update", "restore"]) => Scope::Write,
+        _ if has(&["store", "create", "update", "restore", "move"]) => Scope::Write,
         other => panic!("say which scope {other} needs"),
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
-use context_store::rules::artifact::ReadVersion;
+use context_store::rules::artifact::{self, Placed, ReadVersion};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion,
@@ -153,6 +153,31 @@ pub(crate) async fn at_path(
         .optional()?;
     let id = |id: String| ArtifactId::parse(&id).map_err(|_| unreadable("artifact id", None));
     Ok(found.map(id).transpose()?)
+}
+
+/// The artifacts at and below this path, locked, at most one more than a write may reach.
+pub(crate) async fn lock_placed(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    path: &ArtifactPath,
+) -> Result<Vec<Placed>, Failure> {
+    let (first, end) = artifact::below(path);
+    // `a.and(b)` is ambiguous: diesel has it for network addresses, too.
+    let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let rows: Vec<(String, Option<String>, i64)> = artifacts::table
+        .filter(artifacts::owner_id.eq(owner.as_str()))
+        .filter(artifacts::path.eq(path.as_str()).or(below))
+        .select((artifacts::artifact_id, artifacts::path, artifacts::version))
+        // In this order every write locks artifacts.
+        .order(artifacts::artifact_id)
+        .limit(artifact::MAX_AT_PATH as i64 + 1)
+        .for_update()
+        .load(conn)
+        .await?;
+    let placed = rows
+        .into_iter()
+        .map(|(id, path, version)| artifact::placed(&id, path, version));
+    Ok(placed.collect::<Result<_, _>>()?)
 }
 
 /// Reads which artifact has a path.

@@ -13,7 +13,7 @@ use context_store::{
 
 use super::documents::GetDocuments;
 use super::read::{AtPath, Get, History, List, Versions};
-use super::write::{Create, Delete, Restore, Update};
+use super::write::{Create, Delete, DeleteAll, MoveAll, Restore, Update};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -91,6 +91,25 @@ impl ArtifactStore for PostgresStore {
             outcome: (),
             revision,
         })
+    }
+
+    async fn move_artifacts(
+        &self,
+        owner: &OwnerId,
+        from: ArtifactPath,
+        to: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        self.write(owner, options, MoveAll { from, to }).await
+    }
+
+    async fn delete_artifacts(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        self.write(owner, options, DeleteAll(path)).await
     }
 
     async fn get_artifact(

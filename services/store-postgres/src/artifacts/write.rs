@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact, fold};
+use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
 use context_store::{ArtifactRestore, ChangeKind};
 use diesel::prelude::*;
@@ -89,11 +89,8 @@ impl Writing for Update {
                         .await?;
                 }
                 if path != path_before {
-                    let (owner, key) = (transaction.owner.as_str(), update.id.to_string());
-                    let row = artifacts::table.find((owner, &key));
-                    fixed!(diesel::update(row).set(artifacts::path.eq(&path)))
-                        .send(transaction.conn)
-                        .await?;
+                    let key = update.id.to_string();
+                    write_path(transaction, &key, path.as_deref()).await?;
                     transaction.changed_artifact(ChangeKind::Update, key, version);
                 }
                 Ok(outcome)
@@ -125,7 +122,7 @@ impl Writing for Restore {
     }
 }
 
-/// Deletes an artifact and all rows that belong to it.
+/// An artifact to delete.
 pub(crate) struct Delete(pub ArtifactId);
 
 impl Writing for Delete {
@@ -133,22 +130,87 @@ impl Writing for Delete {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let current = current(transaction, &self.0, None).await?;
-        let key = self.0.to_string();
-        let (owner, conn) = (transaction.owner.as_str(), &mut *transaction.conn);
-        let versions = artifact_versions::table
-            .filter(artifact_versions::owner_id.eq(owner))
-            .filter(artifact_versions::artifact_id.eq(&key));
-        diesel::delete(versions).send(conn).await?;
-        diesel::delete(artifact_texts::table.find((owner, &key)))
-            .send(conn)
-            .await?;
-        diesel::delete(artifacts::table.find((owner, &key)))
-            .send(conn)
-            .await?;
-        documents::remove(transaction, &self.0).await?;
-        transaction.changed_artifact(ChangeKind::Delete, key, current.version);
+        delete(transaction, &self.0, current.version).await?;
         Ok(1)
     }
+}
+
+/// Moves the artifacts at and below a path.
+pub(crate) struct MoveAll {
+    pub from: ArtifactPath,
+    pub to: ArtifactPath,
+}
+
+impl Writing for MoveAll {
+    type Outcome = u64;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
+        let Self { from, to } = self;
+        let found = read::lock_placed(transaction.conn, transaction.owner, from).await?;
+        let moves = artifact::moves(found, from, to)?;
+        // First none has a path, because one may get the path that another has now.
+        for (artifact, _) in &moves {
+            write_path(transaction, &artifact.id.to_string(), None).await?;
+        }
+        for (artifact, path) in &moves {
+            require_free(transaction, Some(path.as_str()), &artifact.id).await?;
+            let key = artifact.id.to_string();
+            write_path(transaction, &key, Some(path.as_str())).await?;
+            transaction.changed_artifact(ChangeKind::Update, key, artifact.version);
+        }
+        Ok(moves.len() as u64)
+    }
+}
+
+/// Deletes the artifacts at and below a path.
+pub(crate) struct DeleteAll(pub ArtifactPath);
+
+impl Writing for DeleteAll {
+    type Outcome = u64;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
+        let found = read::lock_placed(transaction.conn, transaction.owner, &self.0).await?;
+        let found = artifact::not_too_many(found)?;
+        for artifact in &found {
+            delete(transaction, &artifact.id, artifact.version).await?;
+        }
+        Ok(found.len() as u64)
+    }
+}
+
+/// Deletes an artifact that is locked, and all rows that belong to it.
+async fn delete(
+    transaction: &mut Transaction<'_>,
+    id: &ArtifactId,
+    version: i64,
+) -> Result<(), Failure> {
+    let key = id.to_string();
+    let (owner, conn) = (transaction.owner.as_str(), &mut *transaction.conn);
+    let versions = artifact_versions::table
+        .filter(artifact_versions::owner_id.eq(owner))
+        .filter(artifact_versions::artifact_id.eq(&key));
+    diesel::delete(versions).send(conn).await?;
+    diesel::delete(artifact_texts::table.find((owner, &key)))
+        .send(conn)
+        .await?;
+    diesel::delete(artifacts::table.find((owner, &key)))
+        .send(conn)
+        .await?;
+    documents::remove(transaction, id).await?;
+    transaction.changed_artifact(ChangeKind::Delete, key, version);
+    Ok(())
+}
+
+async fn write_path(
+    transaction: &mut Transaction<'_>,
+    key: &str,
+    path: Option<&str>,
+) -> Result<(), Failure> {
+    let row = artifacts::table.find((transaction.owner.as_str(), key));
+    fixed!(diesel::update(row).set(artifacts::path.eq(path)))
+        .send(transaction.conn)
+        .await?;
+    Ok(())
 }
 
 /// Locks the artifact and returns its current version, damaged or not. It must be the expected version.

@@ -1,7 +1,7 @@
 //! Reading artifacts, their lists and their versions.
 
-use context_model::{ArtifactId, Error, Filter, Reason, Timestamp, fold};
-use context_store::rules::artifact::ReadVersion;
+use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
+use context_store::rules::artifact::{self, Placed, ReadVersion};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactSelection, ArtifactsPage, ListedArtifact, ListedVersion,
@@ -144,6 +144,28 @@ pub(crate) fn at_path(
         .map_err(store_error)?;
     let id = |id: String| ArtifactId::parse(&id).map_err(|_| unreadable("artifact id", None));
     found.map(id).transpose()
+}
+
+/// The artifacts at and below this path, at most one more than a write may reach.
+pub(crate) fn placed(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    path: &ArtifactPath,
+) -> Result<Vec<Placed>, StoreError> {
+    let (first, end) = artifact::below(path);
+    // `a.and(b)` is ambiguous: diesel has it for network addresses, too.
+    let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let rows: Vec<(String, Option<String>, i64)> = artifacts::table
+        .filter(artifacts::owner.eq(owner))
+        .filter(artifacts::path.eq(path.as_str()).or(below))
+        .select((artifacts::artifact_id, artifacts::path, artifacts::version))
+        .order(artifacts::path)
+        .limit(artifact::MAX_AT_PATH as i64 + 1)
+        .load(conn)
+        .map_err(store_error)?;
+    rows.into_iter()
+        .map(|(id, path, version)| artifact::placed(&id, path, version))
+        .collect()
 }
 
 #[derive(QueryableByName)]

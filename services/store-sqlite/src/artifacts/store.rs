@@ -96,6 +96,33 @@ impl ArtifactStore for SqliteStore {
         })
     }
 
+    async fn move_artifacts(
+        &self,
+        owner: &OwnerId,
+        from: ArtifactPath,
+        to: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        let bytes = weigh::artifact(None, 0, None);
+        self.write(owner, options, bytes, move |transaction| {
+            write::move_all(transaction, &from, &to)
+        })
+        .await
+    }
+
+    async fn delete_artifacts(
+        &self,
+        owner: &OwnerId,
+        path: ArtifactPath,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        let bytes = weigh::artifact(None, 0, None);
+        self.write(owner, options, bytes, move |transaction| {
+            write::delete_all(transaction, &path)
+        })
+        .await
+    }
+
     async fn get_artifact(
         &self,
         owner: &OwnerId,

@@ -1,6 +1,6 @@
 //! Creating, updating, restoring and deleting artifacts inside the writer's transaction.
 
-use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact, fold};
+use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
 use context_store::{ArtifactRestore, ChangeKind, Changed, Embedding};
 use diesel::prelude::*;
@@ -122,6 +122,41 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     documents::remove(transaction, &id)?;
     changed(transaction, ChangeKind::Delete, &key, current.version)?;
     Ok(1)
+}
+
+/// Moves the artifacts at and below a path.
+pub(crate) fn move_all(
+    transaction: &mut Transaction<'_>,
+    from: &ArtifactPath,
+    to: &ArtifactPath,
+) -> Result<u64, Failure> {
+    let owner = transaction.owner.owner;
+    let found = read::placed(transaction.conn, owner, from)?;
+    let moves = artifact::moves(found, from, to)?;
+    // First none has a path, because one may get the path that another has now.
+    for (artifact, _) in &moves {
+        write_path(transaction, owner, &artifact.id.to_string(), None)?;
+    }
+    for (artifact, path) in &moves {
+        require_free(transaction, Some(path.as_str()), &artifact.id)?;
+        let key = artifact.id.to_string();
+        write_path(transaction, owner, &key, Some(path.as_str()))?;
+        changed(transaction, ChangeKind::Update, &key, artifact.version)?;
+    }
+    Ok(moves.len() as u64)
+}
+
+/// Deletes the artifacts at and below a path.
+pub(crate) fn delete_all(
+    transaction: &mut Transaction<'_>,
+    path: &ArtifactPath,
+) -> Result<u64, Failure> {
+    let found = read::placed(transaction.conn, transaction.owner.owner, path)?;
+    let found = artifact::not_too_many(found)?;
+    for artifact in &found {
+        delete(transaction, artifact.id)?;
+    }
+    Ok(found.len() as u64)
 }
 
 /// The artifact's current version, damaged or not. It must be the expected one.

@@ -302,6 +302,76 @@ pub fn path_after(current: &ReadVersion, update: &ArtifactUpdate) -> Option<Stri
     }
 }
 
+/// Maximum number of artifacts that one move or delete by path reaches.
+pub const MAX_AT_PATH: usize = 1_000;
+
+/// An artifact at or below a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// The artifact.
+    pub id: ArtifactId,
+    /// Its path.
+    pub path: String,
+    /// The number of its current version.
+    pub version: i64,
+}
+
+/// An artifact at or below a path, from its columns.
+///
+/// # Errors
+/// `INTERNAL` when they are not those of an artifact with a path.
+pub fn placed(id: &str, path: Option<String>, version: i64) -> Result<Placed, StoreError> {
+    let id = ArtifactId::parse(id)?;
+    let path = path.unwrap_or_default();
+    Ok(Placed { id, path, version })
+}
+
+/// The range of the paths below a path: from the first, up to the second, which is excluded.
+#[must_use]
+pub fn below(path: &ArtifactPath) -> (String, String) {
+    let first = path.directory();
+    // '0' follows '/'.
+    let end = format!("{}0", &first[..first.len() - 1]);
+    (first, end)
+}
+
+/// Checks that one move or delete may reach these artifacts. A store reads at most one more than [`MAX_AT_PATH`].
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for too many.
+pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
+    if found.len() > MAX_AT_PATH {
+        let sentence = format!(
+            "more than {MAX_AT_PATH} artifacts are at or below `path`; choose a path below it"
+        );
+        return Err(Error::invalid("path", sentence).into());
+    }
+    Ok(found)
+}
+
+/// The artifacts that a move reaches, each with the path that it gets.
+///
+/// # Errors
+/// `ARTIFACT_NOT_FOUND` without any; `INVALID_ARGUMENT` for too many, or for a path that gets too long.
+pub fn moves(
+    found: Vec<Placed>,
+    from: &ArtifactPath,
+    to: &ArtifactPath,
+) -> Result<Vec<(Placed, ArtifactPath)>, StoreError> {
+    if found.is_empty() {
+        return Err(Error::no_artifact_at(from.as_str()).into());
+    }
+    let (old, new) = (from.directory(), to.directory());
+    let moved = not_too_many(found)?.into_iter().map(|artifact| {
+        let path = match artifact.path.strip_prefix(&old) {
+            Some(rest) if artifact.path != from.as_str() => format!("{new}{rest}"),
+            _ => to.as_str().to_owned(),
+        };
+        Ok((artifact, ArtifactPath::new(path, "to")?))
+    });
+    moved.collect()
+}
+
 /// Creates a new version from an earlier one.
 ///
 /// # Errors

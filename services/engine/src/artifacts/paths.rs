@@ -1,0 +1,98 @@
+//! Moving and deleting artifacts by their path.
+
+use context_model::{
+    ArtifactPath, DeleteArtifactsReply, DeleteArtifactsRequest, Error, MoveArtifactsReply,
+    MoveArtifactsRequest, Operation, Result,
+};
+use context_store::Usage;
+
+use super::{Artifacts, failed};
+use crate::access::{Caller, WriteContext};
+
+impl Artifacts {
+    /// Gives the artifact with a path, and those below it, another path. All are moved or none.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when none is there; `PATH_TAKEN`; `SCOPE_MISSING` without `write`; the
+    /// store's errors.
+    pub async fn move_artifacts(
+        &self,
+        caller: &Caller,
+        request: MoveArtifactsRequest,
+        write: WriteContext,
+    ) -> Result<MoveArtifactsReply> {
+        caller.require(Operation::MoveArtifacts)?;
+        let options = self
+            .writes
+            .options(caller, "move_artifacts", &request, &write)?;
+        let (from, to) = places(request)?;
+        self.writes
+            .admit(caller, &options, 1, Usage::default())
+            .await?;
+        let written = self
+            .store
+            .artifacts()
+            .move_artifacts(&caller.owner, from, to, options)
+            .await;
+        let written = written.map_err(|error| failed(error, "move artifacts"))?;
+        let moved_count = i64::try_from(written.outcome).unwrap_or(i64::MAX);
+        Ok(MoveArtifactsReply {
+            moved_count,
+            message: format!("Moved {}", count(moved_count)),
+            revision: written.revision,
+        })
+    }
+
+    /// Deletes the artifact with a path, and those below it, with all versions. All are deleted or none.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `delete`; the store's errors.
+    pub async fn delete_artifacts(
+        &self,
+        caller: &Caller,
+        request: DeleteArtifactsRequest,
+        write: WriteContext,
+    ) -> Result<DeleteArtifactsReply> {
+        caller.require(Operation::DeleteArtifacts)?;
+        let options = self
+            .writes
+            .options(caller, "delete_artifacts", &request, &write)?;
+        let DeleteArtifactsRequest { path } = request;
+        let path = ArtifactPath::new(path, "path")?;
+        self.writes
+            .admit(caller, &options, 1, Usage::default())
+            .await?;
+        let written = self
+            .store
+            .artifacts()
+            .delete_artifacts(&caller.owner, path, options)
+            .await;
+        let written = written.map_err(|error| failed(error, "delete artifacts"))?;
+        let deleted_count = i64::try_from(written.outcome).unwrap_or(i64::MAX);
+        Ok(DeleteArtifactsReply {
+            deleted_count,
+            message: format!("Deleted {}", count(deleted_count)),
+            revision: written.revision,
+        })
+    }
+}
+
+/// The path to move from, and the one to move to.
+fn places(request: MoveArtifactsRequest) -> Result<(ArtifactPath, ArtifactPath)> {
+    let MoveArtifactsRequest { path, to } = request;
+    let (from, to) = (
+        ArtifactPath::new(path, "path")?,
+        ArtifactPath::new(to, "to")?,
+    );
+    if to.directory().starts_with(&from.directory()) {
+        return Err(Error::invalid("to", "`to` is `path`, or lies below it"));
+    }
+    Ok((from, to))
+}
+
+fn count(artifacts: i64) -> String {
+    match artifacts {
+        1 => "1 artifact".to_owned(),
+        other => format!("{other} artifacts"),
+    }
+}
