@@ -1,9 +1,10 @@
 //! The MCP server. It serves listings from embedded files and forwards each tool call to the
 //! context service.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use context_model::{Operation, Reason, Resource};
+use context_model::{Operation, Reason};
 use http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -11,11 +12,13 @@ use rmcp::model::{
     DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation,
     JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter,
-    Tool,
+    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestMethod, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::watch;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
@@ -25,18 +28,22 @@ use crate::catalogue::{Catalogue, Selection};
 use crate::features::Features;
 use crate::key_file::{self, KeyFile};
 use crate::memory::Lease;
+use crate::resources::Resource;
+use crate::subscriptions::{Followed, MAX_SUBSCRIPTIONS, Recipient, Subscriptions, follow};
 use crate::{lenient, prompts, reply, resources};
 use context_model::nearest;
 
 /// The methods that this server implements.
-const METHODS: [&str; 10] = [
+const METHODS: [&str; 12] = [
     "initialize",
     "ping",
     "prompts/get",
     "prompts/list",
     "resources/list",
     "resources/read",
+    "resources/subscribe",
     "resources/templates/list",
+    "resources/unsubscribe",
     "subscriptions/listen",
     "tools/call",
     "tools/list",
@@ -65,6 +72,20 @@ impl Credentials {
     pub fn own(key: Option<&str>) -> Result<Self, String> {
         Ok(Self::Own(key_file::bearer(key.unwrap_or_default())?))
     }
+
+    /// The `authorization` of calls to the service. `parts` are those of the client's HTTP request, if it sent one.
+    fn authorization(&self, parts: Option<&Parts>) -> Option<AsciiMetadataValue> {
+        match self {
+            Self::Own(key) => key.clone(),
+            Self::File(file) => file.current(),
+            Self::Callers => {
+                let header = parts?.headers.get(http::header::AUTHORIZATION)?;
+                let mut value = AsciiMetadataValue::try_from(header.as_bytes()).ok()?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        }
+    }
 }
 
 /// The MCP server, shared by all connections.
@@ -76,6 +97,8 @@ pub struct Gateway {
     tools: Selection,
     /// The warnings that the conversation has got, on stdio.
     told: Told,
+    /// The resources that the client subscribed to, on stdio.
+    subscriptions: Subscriptions,
     /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
 }
@@ -100,6 +123,7 @@ impl Gateway {
             features,
             tools,
             told: Told::default(),
+            subscriptions: Subscriptions::default(),
             stamp: MetaObject(stamp),
         })
     }
@@ -122,11 +146,19 @@ impl Gateway {
         &self.features
     }
 
-    /// Whether entries can be read as resources. This needs `get_context_by_ids`, and is off when the tool is disabled.
-    fn reads_entries(&self) -> bool {
-        self.tools
-            .find(Operation::GetContextByIds.as_str())
-            .is_some()
+    /// Whether the tool of this operation is not disabled. A resource needs the tool that reads it.
+    fn offers(&self, operation: Operation) -> bool {
+        self.tools.find(operation.as_str()).is_some()
+    }
+
+    /// The resource that a URI names, if its tool is not disabled.
+    fn resource(&self, uri: &str) -> Result<Resource, ErrorData> {
+        let resource = Resource::parse(uri)?;
+        if self.offers(resource.operation()) {
+            Ok(resource)
+        } else {
+            Err(resources::not_found(uri))
+        }
     }
 
     /// Whether several clients share this gateway, as over HTTP. On stdio there is one, with one conversation.
@@ -141,20 +173,7 @@ impl Gateway {
     /// The gRPC metadata of a request: authorization and trace context.
     fn metadata(&self, context: &RequestContext<RoleServer>) -> MetadataMap {
         let mut metadata = MetadataMap::new();
-        let authorization = match &self.credentials {
-            Credentials::Own(key) => key.clone(),
-            Credentials::File(file) => file.current(),
-            Credentials::Callers => context
-                .extensions
-                .get::<Parts>()
-                .and_then(|parts| parts.headers.get(http::header::AUTHORIZATION))
-                .and_then(|value| AsciiMetadataValue::try_from(value.as_bytes()).ok())
-                .map(|mut value| {
-                    value.set_sensitive(true);
-                    value
-                }),
-        };
-        if let Some(value) = authorization {
+        if let Some(value) = self.credentials.authorization(context.extensions.get()) {
             metadata.insert("authorization", value);
         }
         for (key, value) in [
@@ -247,7 +266,7 @@ impl Gateway {
                         "Tool call refused"
                     );
                 }
-                if operation.resource() == Resource::Artifact {
+                if operation.resource() == context_model::Resource::Artifact {
                     reply::documented_failure(&error, text_field(operation).is_some())
                 } else {
                     reply::failure(&error)
@@ -301,12 +320,15 @@ pub(crate) fn cancelled() -> ErrorData {
 
 impl ServerHandler for Gateway {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
             .enable_prompts()
             .enable_resources()
             .build();
+        if let Some(resources) = &mut capabilities.resources {
+            resources.subscribe = (!self.is_shared()).then_some(true);
+        }
         ServerConfig::new(capabilities)
             .with_server_info(implementation())
             .with_instructions(include_str!("instructions.md").trim_end())
@@ -426,11 +448,7 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let templates = if self.reads_entries() {
-            resources::templates()
-        } else {
-            Vec::new()
-        };
+        let templates = resources::templates(|operation| self.offers(operation));
         let mut result = ListResourceTemplatesResult::with_all_items(templates)
             .with_ttl_ms(LISTING_TTL_MS)
             .with_cache_scope(CacheScope::Public);
@@ -443,21 +461,69 @@ impl ServerHandler for Gateway {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        if !self.reads_entries() {
-            return Err(resources::not_found(&request.uri));
-        }
-        let arguments = resources::arguments(&request.uri)?;
+        let resource = self.resource(&request.uri)?;
         let reply = self
-            .run(Operation::GetContextByIds, arguments, &context)
+            .run(resource.operation(), resource.arguments(), &context)
             .await
             .ok_or_else(cancelled)?
-            .map_err(resources::unreadable)?;
-        let contents = resources::contents(&request.uri, &reply.structured)?;
+            .map_err(|error| match error.reason {
+                Reason::ArtifactNotFound => resources::not_found(&request.uri),
+                _ => resources::unreadable(error),
+            })?;
+        let contents = resource.contents(&request.uri, &reply.structured)?;
         let mut result = ReadResourceResult::new(contents);
         result.cache_scope = Some(CacheScope::Private);
         result.ttl_ms = Some(0);
         result.meta = self.stamp();
         Ok(result.into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // Over HTTP these revisions have no stream for notifications.
+        if self.is_shared() {
+            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+        }
+        let resource = self.resource(&request.uri)?;
+        // Changes after this cursor are announced, so none is missed after this reply.
+        let cursor = async {
+            let mut arguments = JsonObject::new();
+            arguments.insert("cursor".to_owned(), "now".into());
+            let reply = self.run(Operation::ListChanges, arguments, &context).await;
+            let reply = reply
+                .ok_or_else(cancelled)?
+                .map_err(resources::unreadable)?;
+            let cursor = reply.structured["next_cursor"].as_str();
+            Ok(cursor.unwrap_or("now").to_owned())
+        };
+        let credentials = self.credentials.clone();
+        let metadata = move || {
+            let mut metadata = MetadataMap::new();
+            if let Some(value) = credentials.authorization(None) {
+                metadata.insert("authorization", value);
+            }
+            metadata
+        };
+        self.subscriptions
+            .start(&self.backend, metadata, cursor, &context.peer)
+            .await?;
+        self.subscriptions.add(&request.uri, resource)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.is_shared() {
+            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+        }
+        let resource = self.resource(&request.uri)?;
+        self.subscriptions.remove(&request.uri, &resource);
+        Ok(())
     }
 
     async fn on_custom_request(
@@ -484,15 +550,33 @@ impl ServerHandler for Gateway {
         ))
     }
 
-    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let uris = requested.resource_subscriptions.iter().flatten();
+        let known = uris.filter(|uri| self.resource(uri).is_ok());
+        let accepted = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .resource_subscriptions(known.take(MAX_SUBSCRIPTIONS));
+        Some(accepted.build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut changes = self.features.changes();
+        let mut followed = Followed::default();
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            followed.add(uri, self.resource(uri)?);
+        }
+        let follows = !followed.is_empty();
+        let (_keep, followed) = watch::channel(followed);
+        let metadata = || self.metadata(context.request_context());
+        let recipient = Recipient::Listener(context.sink().clone());
+        let mut following = pin!(follow(&self.backend, metadata, None, followed, recipient));
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
+                ended = &mut following, if follows => return ended.map_err(resources::unreadable),
                 changed = changes.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());

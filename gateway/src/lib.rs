@@ -43,5 +43,6 @@ pub mod scan;
 pub mod service_program;
 mod start_failure;
 pub mod stdio;
+pub mod subscriptions;
 
 pub use program::main;

@@ -1,50 +1,146 @@
-//! Entries as MCP resources: `context://entries/{context_id}` is the full entry, as
-//! get_context_by_ids returns it.
+//! What is stored, as MCP resources: an entry, a thread and an artifact. Each is read by the tool that returns it.
 
-use context_model::Error;
+use context_model::{Error, Limits, Operation};
+use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 
-const PREFIX: &str = "context://entries/";
+const ENTRIES: &str = "context://entries/";
+const THREADS: &str = "context://threads/";
+const ARTIFACTS: &str = "context://artifacts/";
+/// Longest URI that is read, in bytes. A thread of 256 characters has at most 3 089.
+const MAX_URI_BYTES: usize = 4096;
+/// Number of entries in the resource of a thread: its newest ones.
+const THREAD_ENTRIES: i64 = 30;
 
-/// The templates of the resources that can be read.
+/// What a URI names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// An entry, by its id.
+    Entry(i64),
+    /// The newest entries of a thread.
+    Thread(String),
+    /// An artifact, by its id.
+    Artifact(String),
+}
+
+impl Resource {
+    /// Reads a URI. Names are percent-encoded.
+    ///
+    /// # Errors
+    /// "Resource not found" with the URI in its data, for each URI that has another form.
+    pub fn parse(uri: &str) -> Result<Self, ErrorData> {
+        Self::parsed(uri).ok_or_else(|| not_found(uri))
+    }
+
+    fn parsed(uri: &str) -> Option<Self> {
+        if uri.len() > MAX_URI_BYTES {
+            return None;
+        }
+        if let Some(id) = uri.strip_prefix(ENTRIES) {
+            let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+            let id = is_number.then(|| id.parse().ok())??;
+            return (1..=Limits::MAX_ID)
+                .contains(&id)
+                .then_some(Self::Entry(id));
+        }
+        let named = |encoded| {
+            let name = percent_decode_str(encoded).decode_utf8().ok()?;
+            (!name.trim().is_empty()).then(|| name.into_owned())
+        };
+        if let Some(thread) = uri.strip_prefix(THREADS) {
+            return named(thread).map(Self::Thread);
+        }
+        named(uri.strip_prefix(ARTIFACTS)?).map(Self::Artifact)
+    }
+
+    /// The operation that reads it.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Entry(_) => Operation::GetContextByIds,
+            Self::Thread(_) => Operation::SearchContext,
+            Self::Artifact(_) => Operation::GetArtifact,
+        }
+    }
+
+    /// The arguments of [`operation`](Self::operation).
+    #[must_use]
+    pub fn arguments(&self) -> JsonObject {
+        let arguments = match self {
+            Self::Entry(id) => json!({"context_ids": [id], "include_images": false}),
+            Self::Thread(thread) => json!({"thread_id": thread, "limit": THREAD_ENTRIES}),
+            Self::Artifact(id) => json!({"artifact_id": id}),
+        };
+        match arguments {
+            Value::Object(arguments) => arguments,
+            _ => JsonObject::new(),
+        }
+    }
+
+    /// Its contents, from the reply of [`operation`](Self::operation).
+    ///
+    /// # Errors
+    /// "Resource not found" with the URI in its data, if there is no such entry, or none in the thread.
+    pub fn contents(&self, uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, ErrorData> {
+        let content = match self {
+            Self::Entry(_) => reply["result"].get(0),
+            Self::Thread(_) => reply["results"].get(0).map(|_| reply),
+            Self::Artifact(_) => Some(reply),
+        };
+        let content = content.ok_or_else(|| not_found(uri))?;
+        Ok(vec![
+            ResourceContents::text(content.to_string(), uri).with_mime_type("application/json"),
+        ])
+    }
+}
+
+/// The templates of the resources whose operation is offered.
 #[must_use]
-pub fn templates() -> Vec<ResourceTemplate> {
-    vec![
-        ResourceTemplate::new(format!("{PREFIX}{{context_id}}"), "context_entry")
-            .with_title("Context entry")
-            .with_description("A stored entry in full, by its context_id, without image data")
-            .with_mime_type("application/json"),
-    ]
-}
-
-/// The arguments of get_context_by_ids that fetch a resource.
-///
-/// # Errors
-/// "Resource not found" with the URI in its data, for each URI that does not name an entry.
-pub fn arguments(uri: &str) -> Result<JsonObject, ErrorData> {
-    let id: i64 = uri
-        .strip_prefix(PREFIX)
-        .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|digits| digits.parse().ok())
-        .filter(|id| (1..=context_model::Limits::MAX_ID).contains(id))
-        .ok_or_else(|| not_found(uri))?;
-    let mut arguments = JsonObject::new();
-    arguments.insert("context_ids".to_owned(), json!([id]));
-    arguments.insert("include_images".to_owned(), json!(false));
-    Ok(arguments)
-}
-
-/// The contents of a resource, from the reply of get_context_by_ids.
-///
-/// # Errors
-/// "Resource not found" with the URI in its data, if the entry does not exist.
-pub fn contents(uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, ErrorData> {
-    let entry = reply["result"].get(0).ok_or_else(|| not_found(uri))?;
-    Ok(vec![
-        ResourceContents::text(entry.to_string(), uri).with_mime_type("application/json"),
-    ])
+pub fn templates(offers: impl Fn(Operation) -> bool) -> Vec<ResourceTemplate> {
+    let template = |prefix: &str, variable: &str, name: &str, title: &str, description: &str| {
+        ResourceTemplate::new(format!("{prefix}{{{variable}}}"), name)
+            .with_title(title)
+            .with_description(description)
+            .with_mime_type("application/json")
+    };
+    let templates = [
+        (
+            Operation::GetContextByIds,
+            template(
+                ENTRIES,
+                "context_id",
+                "context_entry",
+                "Context entry",
+                "A stored entry in full, by its context_id, without image data",
+            ),
+        ),
+        (
+            Operation::SearchContext,
+            template(
+                THREADS,
+                "thread_id",
+                "context_thread",
+                "Thread",
+                "The newest 30 entries of a thread, by its percent-encoded thread_id; long texts are cut",
+            ),
+        ),
+        (
+            Operation::GetArtifact,
+            template(
+                ARTIFACTS,
+                "artifact_id",
+                "context_artifact",
+                "Artifact",
+                "A document in full, by its artifact_id",
+            ),
+        ),
+    ];
+    let offered = templates
+        .into_iter()
+        .filter(|(operation, _)| offers(*operation));
+    offered.map(|(_, template)| template).collect()
 }
 
 /// The error for a resource that cannot be read, with the service's sentence.
@@ -59,4 +155,39 @@ pub fn unreadable(error: Error) -> ErrorData {
 pub fn not_found(uri: &str) -> ErrorData {
     let shown: String = uri.chars().take(200).collect();
     ErrorData::resource_not_found("resource not found", Some(json!({ "uri": shown })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_names_what_its_percent_encoding_says() {
+        for (uri, expected) in [
+            ("context://entries/42", Some(Resource::Entry(42))),
+            ("context://entries/0", None),
+            ("context://entries/+1", None),
+            (
+                "context://threads/billing",
+                Some(Resource::Thread("billing".into())),
+            ),
+            (
+                "context://threads/a%2Fb%20%C3%A4",
+                Some(Resource::Thread("a/b ä".into())),
+            ),
+            ("context://threads/%FF", None),
+            ("context://threads/%20", None),
+            ("context://threads/", None),
+            (
+                "context://artifacts/019a",
+                Some(Resource::Artifact("019a".into())),
+            ),
+            ("context://artifact/019a", None),
+            ("file:///etc/passwd", None),
+        ] {
+            assert_eq!(Resource::parse(uri).ok(), expected, "{uri}");
+        }
+        let long = format!("{THREADS}{}", "%C3%A4".repeat(700));
+        assert_eq!(Resource::parse(&long).ok(), None);
+    }
 }

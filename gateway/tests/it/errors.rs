@@ -180,7 +180,12 @@ async fn entries_are_no_resources_when_the_tool_that_reads_them_is_disabled() {
     let setup = setup_with(Credentials::Own(None), tools);
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
     let templates = pipe.request("resources/templates/list", json!({})).await;
-    assert_eq!(templates["result"]["resourceTemplates"], json!([]));
+    let templates = templates["result"]["resourceTemplates"].as_array().unwrap();
+    let names = templates.iter().map(|template| &template["name"]);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["context_thread", "context_artifact"]
+    );
     let reply = pipe
         .request("resources/read", json!({"uri": "context://entries/42"}))
         .await;

@@ -13,10 +13,11 @@ use context_proto::v1 as pb;
 use context_proto::v1::artifact_service_server::{ArtifactService, ArtifactServiceServer};
 use context_proto::v1::change_service_server::{ChangeService, ChangeServiceServer};
 use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
+use context_test_support::wait_for;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
-use tokio::sync::Notify;
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
@@ -30,6 +31,15 @@ pub struct Seen {
     pub operation: &'static str,
     pub request: Value,
     pub metadata: MetadataMap,
+}
+
+/// An open stream of changes.
+#[derive(Debug)]
+pub struct Watching {
+    /// Where it began.
+    pub cursor: String,
+    /// Sends its frames.
+    pub frames: mpsc::Sender<Result<pb::WatchResponse, Status>>,
 }
 
 /// What the service does with the next requests.
@@ -46,6 +56,7 @@ pub enum Behaviour {
 #[derive(Debug, Default)]
 struct State {
     seen: Mutex<Vec<Seen>>,
+    watching: Mutex<Vec<Watching>>,
     behaviour: Mutex<Behaviour>,
     arrived: Notify,
     dropped: Notify,
@@ -81,6 +92,14 @@ pub struct Fake(Arc<State>);
 impl Fake {
     pub fn seen(&self) -> Vec<Seen> {
         self.0.seen.lock().unwrap().clone()
+    }
+
+    /// Waits for the next stream of changes that the gateway opens.
+    pub async fn watching(&self) -> Watching {
+        wait_for("a stream of changes", || {
+            self.0.watching.lock().unwrap().pop()
+        })
+        .await
     }
 
     pub fn behave(&self, behaviour: Behaviour) {
@@ -415,13 +434,19 @@ artifact_operations! {
 
 #[tonic::async_trait]
 impl ChangeService for Fake {
-    type WatchStream = tokio_stream::Empty<Result<pb::WatchResponse, Status>>;
+    type WatchStream = ReceiverStream<Result<pb::WatchResponse, Status>>;
 
     async fn watch(
         &self,
-        _: Request<pb::WatchRequest>,
+        request: Request<pb::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(Status::unimplemented("the gateway opens no streams"))
+        let (frames, receiver) = mpsc::channel(16);
+        let opened = Watching {
+            cursor: request.into_inner().cursor.unwrap_or_default(),
+            frames,
+        };
+        self.0.watching.lock().unwrap().push(opened);
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_changes(

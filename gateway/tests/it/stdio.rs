@@ -16,7 +16,7 @@ async fn every_revision_lists_tools_prompts_and_resources_without_the_service() 
             ("tools/list", "tools", 23),
             ("prompts/list", "prompts", 2),
             ("resources/list", "resources", 0),
-            ("resources/templates/list", "resourceTemplates", 1),
+            ("resources/templates/list", "resourceTemplates", 3),
         ] {
             let result = pipe.request(method, json!({})).await["result"].clone();
             assert_eq!(
@@ -165,7 +165,7 @@ async fn a_subscriber_of_the_modern_era_hears_of_the_change() {
 }
 
 #[tokio::test]
-async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
+async fn entries_threads_and_artifacts_are_resources_and_everything_else_is_not_found() {
     let setup = setup(Credentials::Own(None));
     for (era, code) in [(Era::Legacy("2025-11-25"), -32002), (Era::Modern, -32602)] {
         let mut pipe = Pipe::open(&setup, era).await;
@@ -175,12 +175,29 @@ async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
         let entry: Value =
             serde_json::from_str(reply["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(entry["id"], 42);
+        for (uri, operation, field) in [
+            ("context://threads/a%2Fb", "search_context", "thread_id"),
+            ("context://artifacts/x", "get_artifact", "artifact_id"),
+        ] {
+            let reply = pipe.request("resources/read", json!({ "uri": uri })).await;
+            assert!(
+                reply["result"]["contents"][0]["text"].is_string(),
+                "{reply}"
+            );
+            let seen = setup.fake.seen().pop().unwrap();
+            assert_eq!(seen.operation, operation);
+            let named = if field == "thread_id" { "a/b" } else { "x" };
+            assert_eq!(seen.request[field], named);
+        }
         for uri in [
             "context://entries/0",
             "context://entries/x",
             "context://entries/",
             "file:///etc/passwd",
             "context://entries/99999999999999999999",
+            "context://threads/",
+            "context://threads/%ff",
+            "context://artifacts",
         ] {
             let error =
                 pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();

@@ -180,3 +180,56 @@ async fn a_second_service_started_by_hand_is_refused_with_a_sentence() {
         .await
         .expect("the first one is unharmed");
 }
+
+/// The resources of which the gateway has notified, as soon as there are so many.
+async fn updated(gateway: &Mcp, count: usize) -> std::collections::BTreeSet<String> {
+    let mut uris = std::collections::BTreeSet::new();
+    wait_for("notifications", || {
+        let updates = gateway.notifications().into_iter();
+        let updates = updates.filter(|one| one["method"] == "notifications/resources/updated");
+        uris.extend(updates.map(|one| one["params"]["uri"].as_str().expect("a URI").to_owned()));
+        (uris.len() >= count).then_some(())
+    })
+    .await;
+    uris
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_announces_what_another_one_changes_also_after_the_service_was_killed() {
+    let home = Home::new();
+    let _sweep = Sweep(home.database());
+    let reader = Mcp::start(home.command("context-gateway")).await;
+    let writer = Mcp::start(home.command("context-gateway")).await;
+    let thread = "context://threads/plans%20of%20a%2Fb";
+    let subscribed = reader
+        .request("resources/subscribe", json!({ "uri": thread }))
+        .await;
+    assert!(subscribed["result"].is_object(), "{subscribed}");
+    for text in ["before", "after the service was killed"] {
+        let entry = json!({"thread_id": "plans of a/b", "source": "agent", "text": text});
+        let stored = writer.call("store_context", entry).await.expect("stored");
+        let entry = format!("context://entries/{}", stored["context_id"]);
+        assert_eq!(updated(&reader, 1).await, [thread.to_owned()].into());
+        let subscribed = reader
+            .request("resources/subscribe", json!({ "uri": entry }))
+            .await;
+        assert!(subscribed["result"].is_object(), "{subscribed}");
+        let change = json!({"context_id": stored["context_id"], "tags": ["changed"]});
+        writer
+            .call("update_context", change)
+            .await
+            .expect("changed");
+        assert_eq!(updated(&reader, 2).await, [thread.to_owned(), entry].into());
+        let read = reader
+            .request("resources/read", json!({ "uri": thread }))
+            .await;
+        let content = read["result"]["contents"][0]["text"].as_str();
+        assert!(content.expect("a text").contains(text), "{read}");
+        for service in services_of(&home.database()) {
+            kill_process(service, Signal::KILL).expect("it runs");
+        }
+    }
+    for gateway in [reader, writer] {
+        assert!(gateway.leave().await.success());
+    }
+}

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 const LIMIT: Duration = Duration::from_secs(90);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
+type Notifications = Arc<Mutex<Vec<Value>>>;
 
 /// A client with its own `context-gateway stdio` process.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub struct Mcp {
     child: Child,
     stdin: tokio::sync::Mutex<ChildStdin>,
     waiting: Waiting,
+    notifications: Notifications,
     next_id: AtomicU64,
 }
 
@@ -62,12 +64,17 @@ impl Mcp {
             child.stdin.take().expect("stdin"),
             child.stdout.take().expect("stdout"),
         );
-        let waiting = Waiting::default();
-        tokio::spawn(deliver(stdout, Arc::clone(&waiting)));
+        let (waiting, notifications) = (Waiting::default(), Notifications::default());
+        tokio::spawn(deliver(
+            stdout,
+            Arc::clone(&waiting),
+            Arc::clone(&notifications),
+        ));
         let client = Self {
             child,
             stdin: tokio::sync::Mutex::new(stdin),
             waiting,
+            notifications,
             next_id: 1.into(),
         };
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
@@ -107,6 +114,17 @@ impl Mcp {
             .expect("the gateway runs")
     }
 
+    /// The notifications since the last call of this method.
+    #[must_use]
+    pub fn notifications(&self) -> Vec<Value> {
+        std::mem::take(
+            &mut *self
+                .notifications
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
     /// Calls a tool and returns the whole reply.
     pub async fn tool(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
@@ -143,12 +161,19 @@ impl Mcp {
     }
 }
 
-/// Passes each reply to the request with its id, until the gateway ends.
-async fn deliver(stdout: ChildStdout, waiting: Waiting) {
+/// Passes each reply to the request with its id, and collects the notifications, until the gateway ends.
+async fn deliver(stdout: ChildStdout, waiting: Waiting, notifications: Notifications) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout belongs to MCP: {line}"));
+        if message["method"].is_string() {
+            notifications
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(message);
+            continue;
+        }
         let id = message["id"].as_u64().unwrap_or_default();
         let waiter = waiting
             .lock()

@@ -1,0 +1,154 @@
+//! Subscriptions to resources: over stdio with `resources/subscribe`, and with `subscriptions/listen`.
+
+use context_gateway::handler::Credentials;
+use context_proto::v1 as pb;
+use pb::watch_response::Frame;
+use serde_json::{Value, json};
+
+use crate::fake::{Watching, setup};
+use crate::session::{Era, Pipe, exchange, post, router};
+
+fn change(entity: &str, id: &str, thread: Option<&str>) -> Frame {
+    Frame::Change(pb::Change {
+        operation: "updated".to_owned(),
+        entity: entity.to_owned(),
+        id: id.to_owned(),
+        thread_id: thread.map(str::to_owned),
+        ..pb::Change::default()
+    })
+}
+
+async fn send(stream: &Watching, cursor: &str, frame: Frame) {
+    let cursor = cursor.to_owned();
+    let frame = Some(frame);
+    let response = pb::WatchResponse { cursor, frame };
+    stream.frames.send(Ok(response)).await.unwrap();
+}
+
+/// The URI of the next notification.
+async fn updated(pipe: &mut Pipe) -> String {
+    let notification = pipe.line().await.unwrap();
+    assert_eq!(
+        notification["method"], "notifications/resources/updated",
+        "{notification}"
+    );
+    notification["params"]["uri"].as_str().unwrap().to_owned()
+}
+
+const THREAD: &str = "context://threads/a%2Fb";
+
+#[tokio::test]
+async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    for uri in ["context://entries/42", THREAD, "context://artifacts/x"] {
+        let reply = pipe
+            .request("resources/subscribe", json!({ "uri": uri }))
+            .await;
+        assert!(reply["result"].is_object(), "{reply}");
+    }
+    let unknown = pipe
+        .request("resources/subscribe", json!({"uri": "context://x/1"}))
+        .await;
+    assert_eq!(unknown["error"]["code"], -32002);
+    // The stream continues after the cursor that the service gave before the first reply.
+    let stream = setup.fake.watching().await;
+    assert_eq!(stream.cursor, "c");
+    send(&stream, "", Frame::Opened(pb::Opened::default())).await;
+    send(&stream, "1", change("context", "42", Some("elsewhere"))).await;
+    send(&stream, "2", change("context", "7", Some("elsewhere"))).await;
+    send(&stream, "3", change("artifact", "x", None)).await;
+    send(&stream, "4", change("context", "7", Some("a/b"))).await;
+    for expected in ["context://entries/42", "context://artifacts/x", THREAD] {
+        assert_eq!(updated(&mut pipe).await, expected);
+    }
+
+    // A service that stops ends the stream. It is opened again where it ended.
+    let reason = "DRAINING".to_owned();
+    send(&stream, "", Frame::End(pb::End { reason })).await;
+    drop(stream);
+    let stream = setup.fake.watching().await;
+    assert_eq!(stream.cursor, "4");
+    let reply = pipe
+        .request("resources/unsubscribe", json!({ "uri": THREAD }))
+        .await;
+    assert!(reply["result"].is_object(), "{reply}");
+    send(&stream, "", Frame::Opened(pb::Opened::default())).await;
+    send(&stream, "5", change("context", "7", Some("a/b"))).await;
+    send(&stream, "6", change("artifact", "x", None)).await;
+    assert_eq!(updated(&mut pipe).await, "context://artifacts/x");
+
+    // When the changes cannot be continued, each resource may have changed.
+    let resync = pb::Resync {
+        reason: "RESYNC_REQUIRED".to_owned(),
+        oldest_cursor: None,
+    };
+    send(&stream, "", Frame::Resync(resync)).await;
+    drop(stream);
+    let stream = setup.fake.watching().await;
+    assert_eq!(stream.cursor, "now");
+    send(&stream, "7", Frame::Opened(pb::Opened::default())).await;
+    let mut both = [updated(&mut pipe).await, updated(&mut pipe).await];
+    both.sort();
+    assert_eq!(both, ["context://artifacts/x", "context://entries/42"]);
+}
+
+#[tokio::test]
+async fn a_listener_hears_of_what_it_listens_to() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    let uris = json!([THREAD, "file:///etc/passwd"]);
+    pipe.start(
+        "subscriptions/listen",
+        json!({"notifications": {"resourceSubscriptions": uris}}),
+    )
+    .await;
+    let acknowledged = pipe.line().await.unwrap();
+    assert_eq!(
+        acknowledged["params"]["notifications"]["resourceSubscriptions"],
+        json!([THREAD]),
+        "{acknowledged}"
+    );
+    let stream = setup.fake.watching().await;
+    assert_eq!(stream.cursor, "now");
+    send(&stream, "1", Frame::Opened(pb::Opened::default())).await;
+    // It may have changed between the acknowledgement and the stream.
+    assert_eq!(updated(&mut pipe).await, THREAD);
+    send(&stream, "2", change("context", "7", Some("other"))).await;
+    send(&stream, "3", change("context", "7", Some("a/b"))).await;
+    assert_eq!(updated(&mut pipe).await, THREAD);
+    // A key that is no longer valid ends the subscription with an error.
+    let reason = "KEY_REVOKED".to_owned();
+    send(&stream, "", Frame::End(pb::End { reason })).await;
+    let ended = pipe.line().await.unwrap();
+    assert_eq!(
+        ended["error"]["data"]["reason"], "UNAUTHENTICATED",
+        "{ended}"
+    );
+}
+
+#[tokio::test]
+async fn subscriptions_are_bounded_and_a_second_one_to_the_same_resource_is_free() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-06-18")).await;
+    let mut last = Value::Null;
+    for id in (1..=101).chain([1]) {
+        let uri = format!("context://entries/{id}");
+        last = pipe
+            .request("resources/subscribe", json!({ "uri": uri }))
+            .await;
+        assert_eq!(last["error"].is_object(), id == 101, "{last}");
+    }
+    assert!(last["result"].is_object(), "{last}");
+}
+
+#[tokio::test]
+async fn clients_over_http_subscribe_only_by_listening() {
+    let setup = setup(Credentials::Callers);
+    let router = router(&setup);
+    let era = Era::Legacy("2025-11-25");
+    let request = era.request(1, "resources/subscribe", json!({ "uri": THREAD }));
+    let (_, reply) = exchange(&router, post(era, &request)).await;
+    assert_eq!(reply["error"]["code"], -32601, "{reply}");
+    assert!(setup.fake.seen().is_empty());
+}
