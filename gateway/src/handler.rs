@@ -49,6 +49,13 @@ const METHODS: [&str; 12] = [
     "tools/list",
 ];
 
+/// Those that only the revisions with `initialize` have.
+const EARLIER_METHODS: [&str; 3] = [
+    "initialize",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
+
 /// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
 /// or off.
 const LISTING_TTL_MS: u64 = 300_000;
@@ -532,10 +539,10 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method: String = request.method.chars().take(64).collect();
-        // A request whose metadata names its protocol revision belongs to a revision without
-        // `initialize`.
+        // A request whose metadata names its protocol revision belongs to a revision without these methods.
         let is_known = METHODS.contains(&method.as_str())
-            && (method != "initialize" || context.meta.protocol_version().is_none());
+            && (!EARLIER_METHODS.contains(&method.as_str())
+                || context.meta.protocol_version().is_none());
         // rmcp passes standard requests here if their parameters do not match the protocol.
         if is_known {
             let sentence = format!(

@@ -146,9 +146,10 @@ async fn subscriptions_are_bounded_and_a_second_one_to_the_same_resource_is_free
 async fn clients_over_http_subscribe_only_by_listening() {
     let setup = setup(Credentials::Callers);
     let router = router(&setup);
-    let era = Era::Legacy("2025-11-25");
-    let request = era.request(1, "resources/subscribe", json!({ "uri": THREAD }));
-    let (_, reply) = exchange(&router, post(era, &request)).await;
-    assert_eq!(reply["error"]["code"], -32601, "{reply}");
+    for era in [Era::Legacy("2025-11-25"), Era::Modern] {
+        let request = era.request(1, "resources/subscribe", json!({ "uri": THREAD }));
+        let (_, reply) = exchange(&router, post(era, &request)).await;
+        assert_eq!(reply["error"]["code"], -32601, "{era:?}: {reply}");
+    }
     assert!(setup.fake.seen().is_empty());
 }
