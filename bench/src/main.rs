@@ -55,7 +55,7 @@ struct Cli {
     #[arg(long)]
     million: bool,
     /// Measure only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start, Part::Semantic, Part::Hybrid])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start, Part::Semantic, Part::Hybrid, Part::Watch])]
     only: Vec<Part>,
     /// Also measure the store on this PostgreSQL server; two databases are created and dropped
     #[arg(long, value_name = "URL")]
@@ -102,6 +102,8 @@ enum Part {
     Semantic,
     /// Hybrid search, with the same vectors
     Hybrid,
+    /// Streams of changes
+    Watch,
 }
 
 /// The floors that run as separate processes.
@@ -170,6 +172,9 @@ fn scale(cli: &Cli) -> Scale {
             gets: 10,
             image_gets: 4,
             searches: 4,
+            streams: 20,
+            active_streams: 5,
+            streamed_stores: 10,
             rounds: 1,
             starts: 1,
         }
@@ -185,6 +190,9 @@ fn scale(cli: &Cli) -> Scale {
             gets: 1000,
             image_gets: 200,
             searches: 60,
+            streams: 1000,
+            active_streams: 100,
+            streamed_stores: 500,
             rounds: 7,
             starts: 7,
         }
@@ -248,6 +256,12 @@ async fn run(cli: &Cli) -> Result<()> {
         }
         if let Some(model) = &cli.model {
             cases::vectors::embed(&bench, &mut report, model).await?;
+        }
+    }
+    if cli.only.contains(&Part::Watch) {
+        cases::watch::run(&bench, &mut report).await?;
+        if let Some(server) = &cli.postgres {
+            cases::watch::across(&bench, &mut report, server).await?;
         }
     }
     bench.progress.done();

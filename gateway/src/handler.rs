@@ -50,11 +50,7 @@ const METHODS: [&str; 12] = [
 ];
 
 /// Those that only the revisions with `initialize` have.
-const EARLIER_METHODS: [&str; 3] = [
-    "initialize",
-    "resources/subscribe",
-    "resources/unsubscribe",
-];
+const EARLIER_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
 
 /// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
 /// or off.

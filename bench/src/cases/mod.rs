@@ -8,6 +8,7 @@ pub mod read;
 pub mod start;
 pub mod store;
 pub mod vectors;
+pub mod watch;
 
 pub use lane::{Lane, SharedLane};
 pub use load::Loaded;
@@ -38,6 +39,12 @@ pub struct Scale {
     pub image_gets: usize,
     /// Number of searches in a round.
     pub searches: usize,
+    /// Number of idle streams of changes.
+    pub streams: usize,
+    /// Number of streams that get every event.
+    pub active_streams: usize,
+    /// Number of stores beside streams in a round.
+    pub streamed_stores: usize,
     /// Number of rounds.
     pub rounds: usize,
     /// Number of timed starts.

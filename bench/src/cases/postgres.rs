@@ -612,7 +612,7 @@ async fn same_counts(urls: &[String; 2]) -> Result<()> {
     }
 }
 
-fn with_database(url: &str, database: &str) -> String {
+pub(super) fn with_database(url: &str, database: &str) -> String {
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..]
         .find('/')
