@@ -74,7 +74,7 @@ pub async fn open(
         .streams
         .try_enter(Holder::Owner(owner.clone()))
         .map_err(|_| too_many())?;
-    let subscription = app.engine.changes.subscribe(&owner);
+    let subscription = app.engine.changes.subscribe_with(&owner, &request.filters);
     let opening = app.engine.changes.watch(who.caller(), request);
     let (watch, opened) = app
         .call(&who, Operation::Watch, transport, None, opening)
@@ -88,6 +88,7 @@ pub async fn open(
         transport,
         checked: Instant::now(),
         last_frame: Instant::now(),
+        owes_bookmark: false,
         watch,
         subscription,
         sender,
@@ -140,6 +141,8 @@ struct Stream {
     checked: Instant,
     /// When the last frame was sent. Changes that the filter leaves out do not delay the next bookmark.
     last_frame: Instant,
+    /// Whether a bookmark follows the next read.
+    owes_bookmark: bool,
     watch: Watch,
     subscription: Subscription,
     sender: mpsc::Sender<Queued>,
@@ -196,9 +199,15 @@ impl Stream {
                 self.send(event, Some(step.clone())).await?;
             }
             drop(step);
-            if !has_more {
-                self.wait().await?;
+            if has_more {
+                continue;
             }
+            if std::mem::take(&mut self.owes_bookmark)
+                && let Some(event) = self.watch.bookmark()
+            {
+                self.send(event, None).await?;
+            }
+            self.wait().await?;
         }
     }
 
@@ -285,6 +294,11 @@ impl Stream {
                 _ = checks.tick() => self.check_rights().await?,
                 () = tokio::time::sleep_until(self.last_frame + BOOKMARK_EVERY) => {
                     self.last_frame = Instant::now();
+                    if self.subscription.is_of_thread() {
+                        // Changes of other threads did not wake it. The bookmark says that they were left out.
+                        self.owes_bookmark = true;
+                        return Ok(());
+                    }
                     if let Some(event) = self.watch.bookmark() {
                         self.send(event, None).await?;
                     }

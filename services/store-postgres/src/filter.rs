@@ -15,10 +15,18 @@ use context_model::{
     Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix,
 };
 
+use context_store::DocumentKind;
+
 use crate::pg::sql::{Bind, Fragment, fragment};
 
-/// The filter as a condition on an owner's rows in `entries`. `indexed` are the fields that have an index.
+/// The metadata of an artifact as it was given. Its document has only the folded one.
+const METADATA_OF_ARTIFACT: &str = "(SELECT v.metadata FROM context.artifact_versions AS v WHERE v.owner_id = entries.owner_id \
+                                    AND v.artifact_id = entries.artifact_id AND v.version = entries.version)";
+
+/// The filter as a condition on an owner's rows in the table of this kind, which the statement calls `entries`. `indexed`
+/// are the fields that have an index.
 pub(crate) fn compile<'v>(
+    kind: DocumentKind,
     filter: &'v Filter,
     owner: &'v str,
     indexed: &[MetadataPath],
@@ -68,9 +76,11 @@ pub(crate) fn compile<'v>(
     for condition in conditions {
         let is_indexed = indexed.contains(&condition.path);
         by_content |= condition::uses_content_index(condition, is_indexed);
-        all.push(" AND (")
-            .append(condition::compile(condition, is_indexed))
-            .push(")");
+        let mut condition = condition::compile(condition, is_indexed);
+        if kind == DocumentKind::Artifact {
+            condition.replace(index::EXACT_METADATA, METADATA_OF_ARTIFACT);
+        }
+        all.push(" AND (").append(condition).push(")");
     }
     if by_content {
         all.push(" AND ").append(of_owner(owner));

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use context_store::{News, OwnerId};
+use context_store::{News, OwnerId, Touched};
 use diesel::prelude::*;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 use tokio::sync::Notify;
@@ -50,7 +50,8 @@ pub(crate) struct Commits {
 impl Commits {
     /// Announces a commit of this service.
     pub fn announce(&self, owner: &OwnerId, revision: i64) {
-        self.news.announce(owner, revision);
+        // Another service may have committed in between.
+        self.news.announce(owner, revision, &Touched::Anything);
         self.untold.notify_one();
     }
 }
@@ -186,7 +187,8 @@ async fn read_revisions(
     let found: HashMap<String, i64> = found.into_iter().collect();
     for owner in &subscribed {
         // An owner that has never written, or was erased, has no row.
-        news.announce(owner, found.get(owner.as_str()).copied().unwrap_or(0));
+        let revision = found.get(owner.as_str()).copied().unwrap_or(0);
+        news.announce(owner, revision, &Touched::Anything);
     }
     Ok(())
 }

@@ -203,7 +203,7 @@ impl Search {
              ORDER BY entries.created_at DESC, entries.id DESC {limits}) AS e \
              ON e.owner_id = o.owner_id WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC",
             entries::page_columns(&self.selection),
-            filter::compile(&self.filter, owner.as_str(), &self.indexed),
+            filter::compile(DocumentKind::Context, &self.filter, owner.as_str(), &self.indexed),
             limits(self.page.and_one()),
             Bind::text(owner.as_str()),
         )
@@ -428,7 +428,7 @@ pub(crate) fn ranked<'v>(
          page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC {limits})",
         Fragment::new(context),
         Fragment::new(table),
-        filter::compile(filter, owner, indexed),
+        filter::compile(kind, filter, owner, indexed),
         filter::of_owner(owner),
         matches,
         Fragment::new((cap + 1).to_string()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use context_model::{Filter, MetadataPath, TagCount, TagPrefix};
-use context_store::{OwnerId, Page, TagsPage};
+use context_store::{DocumentKind, OwnerId, Page, TagsPage};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
@@ -143,7 +143,12 @@ impl List {
             fragment!(
                 "SELECT tag, count(*) AS entry_count FROM context.entries AS entries \
                  CROSS JOIN LATERAL unnest(entries.tags) AS tag WHERE {filter}",
-                filter::compile(&self.filter, owner.as_str(), &self.indexed),
+                filter::compile(
+                    DocumentKind::Context,
+                    &self.filter,
+                    owner.as_str(),
+                    &self.indexed
+                ),
             )
         };
         if let Some(prefix) = &self.prefix {

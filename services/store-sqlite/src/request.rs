@@ -1,6 +1,6 @@
 //! A write request: its work, its idempotency key and its reply.
 
-use context_store::{News, OwnerId, Recorded, StoreError, WriteOptions, Written};
+use context_store::{News, OwnerId, Recorded, StoreError, Touched, WriteOptions, Written};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
@@ -26,6 +26,8 @@ pub(crate) struct Request<T, W> {
     pub outcome: Option<Result<Written<T>, StoreError>>,
     /// Whether it deleted the owner.
     pub erased: bool,
+    /// What it changed.
+    pub touched: Touched,
 }
 
 impl<T, W> Weight for Request<T, W> {
@@ -81,6 +83,7 @@ where
         transaction.end_commit()?;
         let erased = transaction.erased;
         self.erased = erased;
+        self.touched = std::mem::replace(&mut transaction.touched, Touched::NOTHING);
         let owner = transaction.owner;
         let written = Written {
             outcome,
@@ -104,8 +107,11 @@ where
 
     fn announce(&self, news: &News) {
         if let Some(Ok(written)) = &self.outcome {
-            let revision = if self.erased { 0 } else { written.revision };
-            news.announce(&self.owner, revision);
+            if self.erased {
+                news.announce(&self.owner, 0, &Touched::Anything);
+            } else {
+                news.announce(&self.owner, written.revision, &self.touched);
+            }
         }
     }
 

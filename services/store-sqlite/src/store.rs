@@ -11,7 +11,7 @@ use context_store::{
     ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch,
     Idempotency, KeyStore, News, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
     SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage,
-    ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    ThreadsPage, Touched, Usage, VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
@@ -238,6 +238,7 @@ impl SqliteStore {
             reply,
             outcome: None,
             erased: false,
+            touched: Touched::NOTHING,
         };
         self.push(Box::new(request))?;
         answer.await.unwrap_or(Err(StoreError::Closed))

@@ -2,7 +2,7 @@
 
 use context_model::{Source, Timestamp};
 use context_store::rules::ids;
-use context_store::{Change, ChangeKind, Changed, StoreError, WriteOptions};
+use context_store::{Change, ChangeKind, Changed, StoreError, Touched, WriteOptions};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -30,6 +30,8 @@ pub(crate) struct Transaction<'c> {
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner was deleted.
     pub erased: bool,
+    /// What the changes of this request concern.
+    pub touched: Touched,
     /// The last change. It is written when it is known whether another one follows it in the commit.
     last_change: Option<Change>,
 }
@@ -54,6 +56,7 @@ impl<'c> Transaction<'c> {
             context_windows,
             vectors,
             erased: false,
+            touched: Touched::NOTHING,
             last_change: None,
         }
     }
@@ -73,6 +76,7 @@ impl<'c> Transaction<'c> {
     pub fn changed(&mut self, kind: ChangeKind, changed: Changed, version: i64) -> QueryResult<()> {
         self.write_last_change(false)?;
         self.owner.revision += 1;
+        self.touched.add(&changed);
         self.last_change = Some(Change {
             revision: self.owner.revision,
             at: self.now,

@@ -39,7 +39,7 @@ pub use context_window::ContextWindow;
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};
-pub use news::{News, Subscription};
+pub use news::{News, Subscription, Touched};
 pub use owner::OwnerId;
 pub use read::{
     FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics,

@@ -3,13 +3,46 @@
 //! A store announces commits here. One object serves a whole process: a store that learns of commits from elsewhere has
 //! one task that does so for all owners with subscriptions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use crate::OwnerId;
+use crate::{Changed, OwnerId};
+
+/// Number of threads up to which a commit says which threads it changed.
+const MAX_THREADS: usize = 16;
+/// After this many revisions subscriptions to one thread are woken too, so that none of them falls far behind.
+const WAKE_ALL_AFTER: i64 = 1000;
+
+/// What a commit changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    /// Not known.
+    Anything,
+    /// Entries of these threads, and perhaps artifacts.
+    Threads(BTreeSet<String>),
+}
+
+impl Touched {
+    /// What a commit without changes changed.
+    pub const NOTHING: Self = Self::Threads(BTreeSet::new());
+
+    /// Adds a change of the commit.
+    pub fn add(&mut self, changed: &Changed) {
+        let (Self::Threads(threads), Changed::Context { thread_id, .. }) = (&mut *self, changed)
+        else {
+            return;
+        };
+        if !threads.contains(thread_id) {
+            threads.insert(thread_id.clone());
+        }
+        if threads.len() > MAX_THREADS {
+            *self = Self::Anything;
+        }
+    }
+}
 
 /// The latest known revision of each owner with a subscription.
 #[derive(Debug, Default)]
@@ -20,45 +53,86 @@ pub struct News {
     subscribed: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Topic {
-    revision: watch::Sender<Option<i64>>,
+    revision: Option<i64>,
+    /// By what the subscriptions wait for: changes of one thread, or all changes.
+    channels: HashMap<Option<String>, Channel>,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    wake: watch::Sender<()>,
     subscriptions: usize,
+}
+
+impl Topic {
+    fn wake(&self, thread: Option<&str>) {
+        if let Some(channel) = self.channels.get(&thread.map(str::to_owned)) {
+            channel.wake.send_replace(());
+        }
+    }
 }
 
 impl News {
     /// Subscribes to an owner's changes until the result is dropped.
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, owner: &OwnerId) -> Subscription {
+        self.subscribe_to(owner, None)
+    }
+
+    /// Like [`subscribe`](Self::subscribe), with `thread` only to the changes of entries of this thread. Such a
+    /// subscription may also be woken by others.
+    #[must_use]
+    pub fn subscribe_to(self: &Arc<Self>, owner: &OwnerId, thread: Option<&str>) -> Subscription {
+        let thread = thread.map(str::to_owned);
         let mut owners = self.lock();
-        let topic = owners.entry(owner.clone()).or_insert_with(|| Topic {
-            revision: watch::Sender::new(None),
-            subscriptions: 0,
-        });
-        topic.subscriptions += 1;
-        let revision = topic.revision.subscribe();
+        let topic = owners.entry(owner.clone()).or_default();
+        let channel = topic.channels.entry(thread.clone()).or_default();
+        channel.subscriptions += 1;
+        let woken = channel.wake.subscribe();
         self.count.store(owners.len(), Ordering::SeqCst);
         drop(owners);
         self.subscribed.notify_one();
         Subscription {
             news: Arc::clone(self),
             owner: owner.clone(),
-            revision,
+            thread,
+            woken,
         }
     }
 
-    /// Announces that an owner has this revision now, after the commit. Wakes the owner's subscriptions if it is
-    /// another one than before.
-    pub fn announce(&self, owner: &OwnerId, revision: i64) {
+    /// Announces that an owner has this revision now, after the commit. Wakes the owner's subscriptions to what was
+    /// touched if it is another revision than before. Only a store that announces every commit, in order, may say what
+    /// was touched.
+    pub fn announce(&self, owner: &OwnerId, revision: i64, touched: &Touched) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(topic) = self.lock().get(owner) {
-            topic.revision.send_if_modified(|known| {
-                let is_new = *known != Some(revision);
-                *known = Some(revision);
-                is_new
-            });
+        let mut owners = self.lock();
+        let Some(topic) = owners.get_mut(owner) else {
+            return;
+        };
+        let Some(before) = topic
+            .revision
+            .replace(revision)
+            .map_or(Some(0), |known| (known != revision).then_some(known))
+        else {
+            return;
+        };
+        let is_next = revision > before && before / WAKE_ALL_AFTER == revision / WAKE_ALL_AFTER;
+        match touched {
+            Touched::Threads(threads) if is_next => {
+                topic.wake(None);
+                for thread in threads {
+                    topic.wake(Some(thread));
+                }
+            }
+            _ => {
+                for channel in topic.channels.values() {
+                    channel.wake.send_replace(());
+                }
+            }
         }
     }
 
@@ -85,20 +159,27 @@ impl News {
 pub struct Subscription {
     news: Arc<News>,
     owner: OwnerId,
-    revision: watch::Receiver<Option<i64>>,
+    thread: Option<String>,
+    woken: watch::Receiver<()>,
 }
 
 impl Subscription {
     /// Forgets earlier announcements. The caller then reads the feed: it contains every change announced before.
     pub fn begin_read(&mut self) {
-        self.revision.mark_unchanged();
+        self.woken.mark_unchanged();
     }
 
     /// Waits for an announcement after [`begin_read`](Self::begin_read). It may concern changes that the caller has
     /// already read.
     pub async fn changed(&mut self) {
         // The sender lives as long as this subscription is counted.
-        let _ = self.revision.changed().await;
+        let _ = self.woken.changed().await;
+    }
+
+    /// Whether it is not woken by every change.
+    #[must_use]
+    pub const fn is_of_thread(&self) -> bool {
+        self.thread.is_some()
     }
 }
 
@@ -106,8 +187,13 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut owners = self.news.lock();
         if let Some(topic) = owners.get_mut(&self.owner) {
-            topic.subscriptions -= 1;
-            if topic.subscriptions == 0 {
+            if let Some(channel) = topic.channels.get_mut(&self.thread) {
+                channel.subscriptions -= 1;
+                if channel.subscriptions == 0 {
+                    topic.channels.remove(&self.thread);
+                }
+            }
+            if topic.channels.is_empty() {
                 owners.remove(&self.owner);
             }
         }
@@ -126,16 +212,58 @@ mod tests {
         let news = Arc::new(News::default());
         let (mine, theirs) = (OwnerId::new("mine"), OwnerId::new("theirs"));
         let (mut me, mut them) = (news.subscribe(&mine), news.subscribe(&theirs));
-        news.announce(&mine, 1);
+        let announce = |revision| news.announce(&mine, revision, &Touched::NOTHING);
+        announce(1);
         me.begin_read();
         assert!(me.changed().now_or_never().is_none(), "it was read");
-        news.announce(&mine, 2);
+        announce(2);
         assert!(me.changed().now_or_never().is_some());
         assert!(them.changed().now_or_never().is_none());
-        news.announce(&mine, 2);
+        announce(2);
         assert!(me.changed().now_or_never().is_none(), "nothing new");
-        news.announce(&mine, 1);
+        announce(1);
         assert!(me.changed().now_or_never().is_some(), "a new incarnation");
+    }
+
+    fn touching(thread: &str) -> Touched {
+        let mut touched = Touched::NOTHING;
+        touched.add(&Changed::Context {
+            id: 1,
+            thread_id: thread.to_owned(),
+            source: None,
+        });
+        touched
+    }
+
+    #[test]
+    fn a_subscription_to_a_thread_sleeps_through_changes_of_others() {
+        let news = Arc::new(News::default());
+        let owner = OwnerId::new("o");
+        let mut one = news.subscribe_to(&owner, Some("a"));
+        let mut all = news.subscribe(&owner);
+        let mut woken = |revision, touched: &Touched| {
+            one.begin_read();
+            all.begin_read();
+            news.announce(&owner, revision, touched);
+            assert!(all.changed().now_or_never().is_some());
+            one.changed().now_or_never().is_some()
+        };
+        assert!(!woken(1, &touching("b")));
+        assert!(woken(2, &touching("a")));
+        assert!(!woken(3, &Touched::NOTHING), "an artifact");
+        assert!(woken(4, &Touched::Anything));
+        assert!(!woken(999, &touching("b")));
+        assert!(woken(1000, &touching("b")), "far behind");
+        assert!(woken(7, &touching("b")), "a new incarnation");
+        let mut many = Touched::NOTHING;
+        for number in 0..=MAX_THREADS {
+            many.add(&Changed::Context {
+                id: 1,
+                thread_id: number.to_string(),
+                source: None,
+            });
+        }
+        assert_eq!(many, Touched::Anything);
     }
 
     #[test]

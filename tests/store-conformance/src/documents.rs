@@ -100,16 +100,35 @@ async fn named(store: &dyn Store, documents: Vec<i64>) -> Vec<ArtifactId> {
 }
 
 /// The condition that this metadata field has this value.
-fn conditions(key: &str, value: Value) -> Vec<Condition> {
+fn parsed(filter: MetadataFilter) -> Vec<Condition> {
     let given = FilterInput {
-        metadata_filters: Some(vec![MetadataFilter {
-            key: key.to_owned(),
-            value: Some(value),
-            ..MetadataFilter::default()
-        }]),
+        metadata_filters: Some(vec![filter]),
         ..FilterInput::default()
     };
     Filter::parse(given, &mut Violations::default()).conditions
+}
+
+fn conditions(key: &str, value: Value) -> Vec<Condition> {
+    comparison(key, "eq", value)
+}
+
+fn comparison(key: &str, operator: &str, value: Value) -> Vec<Condition> {
+    parsed(MetadataFilter {
+        key: key.to_owned(),
+        operator: Some(operator.to_owned()),
+        value: Some(value),
+        ..MetadataFilter::default()
+    })
+}
+
+/// A comparison that distinguishes case.
+fn exactly(key: &str, operator: &str, value: Value) -> Vec<Condition> {
+    parsed(MetadataFilter {
+        key: key.to_owned(),
+        operator: Some(operator.to_owned()),
+        value: Some(value),
+        case_sensitive: Some(true),
+    })
 }
 
 async fn artifacts_and_entries_are_ranked_apart(store: &dyn Store) {
@@ -215,6 +234,12 @@ async fn conditions_on_metadata_select_artifacts(store: &dyn Store) {
         (conditions("n", json!(2)), vec![2]),
         (conditions("Team", json!("BLUE")), vec![1, 2, 3]),
         (conditions("n", json!(9)), vec![]),
+        (comparison("Team", "gte", json!("Blub")), vec![1, 2, 3]),
+        (comparison("Team", "lt", json!("Blue")), vec![]),
+        (exactly("Team", "eq", json!("Blue")), vec![1, 2, 3]),
+        (exactly("Team", "ne", json!("blue")), vec![1, 2, 3]),
+        (exactly("Team", "starts_with", json!("bl")), vec![]),
+        (exactly("Team", "in", json!(["x", "Blue"])), vec![1, 2, 3]),
     ] {
         let filter = Filter {
             conditions: wanted.clone(),

@@ -9,7 +9,9 @@ mod watch;
 
 use std::time::Duration;
 
-use context_model::{ListChangesReply, ListChangesRequest, Operation, Result, Violations};
+use context_model::{
+    FilterInput, ListChangesReply, ListChangesRequest, Operation, Result, Violations,
+};
 use context_store::{OwnerId, Subscription};
 
 use crate::access::Caller;
@@ -30,6 +32,14 @@ impl Changes {
     #[must_use]
     pub fn subscribe(&self, owner: &OwnerId) -> Subscription {
         self.store.changes().news().subscribe(owner)
+    }
+
+    /// Like [`subscribe`](Self::subscribe), for a stream with these filters. Changes that they exclude because of the
+    /// thread do not wake it.
+    #[must_use]
+    pub fn subscribe_with(&self, owner: &OwnerId, filters: &FilterInput) -> Subscription {
+        let thread = filters.thread_id.as_deref().map(str::trim);
+        self.store.changes().news().subscribe_to(owner, thread)
     }
 
     /// Lists the changes after a cursor. It does not wait: `wait_ms` is only validated.

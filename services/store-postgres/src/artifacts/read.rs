@@ -6,8 +6,8 @@ use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, 
 use context_store::rules::artifact::{self, Placed, ReadVersion};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion,
-    OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
+    ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, DocumentKind, ListedArtifact,
+    ListedVersion, OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
 };
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -510,7 +510,7 @@ impl List {
         fragment!(
             "{path} AND EXISTS (SELECT 1 FROM context.artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND {filter})",
             path,
-            filter::compile(&self.filter, owner.as_str(), &[]),
+            filter::compile(DocumentKind::Artifact, &self.filter, owner.as_str(), &[]),
         )
     }
 

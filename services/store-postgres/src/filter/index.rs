@@ -8,6 +8,9 @@ use sha2::{Digest as _, Sha256};
 /// Maximum characters of a string in an index: an index row must fit a third of a page.
 pub(super) const INDEXED_CHARS: usize = 200;
 
+/// The metadata of an entry as it was given.
+pub(super) const EXACT_METADATA: &str = "(entries.metadata)";
+
 /// A metadata field. Its text is the same everywhere, because PostgreSQL uses an index only for exactly its expression.
 ///
 /// `->` with a text only enters objects. `#>` would read `0` as the first item of an array.
@@ -50,7 +53,7 @@ impl Field {
 
     /// The original string.
     pub(super) fn exact_text(&self) -> String {
-        format!("(entries.metadata{} ->> {})", self.steps, self.last)
+        format!("({EXACT_METADATA}{} ->> {})", self.steps, self.last)
     }
 
     /// The beginning of [`Field::text`] in byte order: the key of the first index.

@@ -133,6 +133,14 @@ impl<'v> Fragment<'v> {
         }
     }
 
+    /// Replaces a part of the text that contains no value.
+    pub fn replace(&mut self, part: &str, by: &str) {
+        if self.sql.contains(part) {
+            self.sql = Cow::Owned(self.sql.replace(part, by));
+            self.literal = None;
+        }
+    }
+
     /// A statement of fixed text, which stays prepared.
     pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
         Self {

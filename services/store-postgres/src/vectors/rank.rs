@@ -199,6 +199,7 @@ impl Rank {
             }
         });
         matching.append(filter::compile(
+            self.search.kind,
             &self.filter,
             owner.as_str(),
             self.indexed(),

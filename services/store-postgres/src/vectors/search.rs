@@ -266,7 +266,7 @@ impl Search<'_> {
             Fragment::new(table),
             set,
             Bind::text(owner),
-            filter::compile(self.filter, owner, self.indexed_paths),
+            filter::compile(self.kind, self.filter, owner, self.indexed_paths),
         )
     }
 
