@@ -99,15 +99,15 @@ class ContextStore(BaseStore):
             else:
                 filters += expressed
         enough = op.offset + op.limit
-        items = self._ranked(op, filters, enough) if op.query else self._listed(op.namespace_prefix, filters, enough)
+        size = SEARCH_PAGE if others else max(1, enough)
+        items = self._ranked(op, filters, size) if op.query else self._listed(op.namespace_prefix, filters, size)
         matching = (item for item in items if all(_matches(item.value.get(key), wanted) for key, wanted in others.items()))
         return list(itertools.islice(matching, op.offset, enough))
 
-    def _listed(self, namespace_prefix, filters=(), enough=LIST_PAGE):
+    def _listed(self, namespace_prefix, filters=(), size=LIST_PAGE):
         """The items of a namespace and those below it, newest first."""
-        request = pb.ListArtifactsRequest(
-            path_prefix=self._path(namespace_prefix, ""), metadata_filters=filters, limit=max(1, min(enough, LIST_PAGE))
-        )
+        prefix = self._path(namespace_prefix, "")
+        request = pb.ListArtifactsRequest(path_prefix=prefix, metadata_filters=filters, limit=min(size, LIST_PAGE))
         while True:
             page = self._service.read(self._service.artifacts.ListArtifacts, request)
             yield from (SearchItem(**self._fields_of(found)) for found in page.artifacts)
@@ -115,16 +115,14 @@ class ContextStore(BaseStore):
                 return
             request.cursor = page.next_cursor
 
-    def _ranked(self, op, filters, enough):
+    def _ranked(self, op, filters, size):
         """The items that a query finds, best first."""
         prefix = self._path(op.namespace_prefix, "")
         filters = [*filters, _filter("path", "starts_with", prefix), _filter("searchable", "eq", True)]
-        size = max(1, min(enough, SEARCH_PAGE))
-        for offset in range(0, SEARCH_DEPTH + 1, size):
-            only, include = context_pb2.Filter(metadata_filters=filters), value_pb2.StringList(values=["artifacts"])
-            request = context_service_pb2.HybridSearchContextRequest(
-                query=op.query, include=include, filter=only, limit=size, offset=offset
-            )
+        request = context_service_pb2.HybridSearchContextRequest(query=op.query, limit=min(size, SEARCH_PAGE))
+        request.filter.metadata_filters.extend(filters)
+        request.include.values.append("artifacts")
+        for request.offset in range(0, SEARCH_DEPTH + 1, request.limit):
             page = self._service.read(self._service.contexts.HybridSearchContext, request)
             yield from (SearchItem(**self._fields_of(hit), score=hit.relevance) for hit in page.results if hit.path.startswith(prefix))
             if not page.has_more:
