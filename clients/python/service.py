@@ -14,7 +14,7 @@ RETRIED = {
     "initialBackoff": "0.2s",
     "maxBackoff": "2s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
 }
 OPTIONS = (
     # A page of entries can exceed gRPC's default of 4 MiB.
