@@ -4,6 +4,7 @@
 NODE_TOOLS=$CACHE/node-tools
 PYTHON=$CACHE/python/bin/python
 FRAMEWORKS_PYTHON=$CACHE/frameworks/bin/python
+FRAMEWORKS_NODE=$CACHE/frameworks-node
 
 install_node_tools() {
     command -v npm >/dev/null || die "npm is missing; install Node.js (18 or newer) with npm"
@@ -70,11 +71,23 @@ need_python() {
         die "the Python packages could not be installed"
 }
 
-# Sets FRAMEWORKS_PYTHON to an interpreter that has the agent frameworks. They have
+# Installs the agent frameworks, for Python and for Node. They have
 # requirements of their own, which must not change what the other tests use.
 need_frameworks() {
     once frameworks "$(fingerprint "$ROOT/scripts/tools/frameworks/requirements.txt")" install_python_packages frameworks ||
-        die "the agent frameworks could not be installed"
+        die "the agent frameworks for Python could not be installed"
+    once frameworks-node "$(fingerprint "$ROOT"/scripts/tools/frameworks/package*.json)" install_node_frameworks ||
+        die "the agent frameworks for Node could not be installed"
+}
+
+# Without optional packages: the Claude Agent SDK's contain Claude Code, which the one
+# for Python contains too.
+install_node_frameworks() {
+    say "installing the agent frameworks for Node into $FRAMEWORKS_NODE"
+    rm -rf "$FRAMEWORKS_NODE"
+    mkdir -p "$FRAMEWORKS_NODE"
+    cp "$ROOT"/scripts/tools/frameworks/package.json "$ROOT"/scripts/tools/frameworks/package-lock.json "$FRAMEWORKS_NODE"
+    (cd "$FRAMEWORKS_NODE" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 # The versions are in clients/go/README.md. Debian's gRPC package accepts
