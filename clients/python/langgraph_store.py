@@ -9,16 +9,18 @@ import itertools
 import json
 import re
 from datetime import timezone
+from operator import ge, gt, le, lt
 
 import errors
 import grpc
 import values
-from context.v1 import artifact_service_pb2 as pb, context_pb2, context_service_pb2, value_pb2
+from context.v1 import artifact_service_pb2 as pb, context_pb2, context_service_pb2
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, get_text_at_path
 from service import Service, finished
 
 CONTENT_CHARS = 100_000
 LIST_PAGE, SEARCH_PAGE, SEARCH_DEPTH = 50, 100, 10_000  # The service's limits.
+COMPARED = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
 
 
@@ -41,7 +43,7 @@ class ContextStore(BaseStore):
         return results
 
     async def abatch(self, ops):
-        return await finished(self.batch, list(ops))
+        return await finished(self.batch, ops)
 
     def _result(self, op):
         match op:
@@ -75,13 +77,9 @@ class ContextStore(BaseStore):
         value = dict(op.value)
         fields = self._fields if op.index is None else op.index or []
         words = "\n".join(text for field in fields for text in get_text_at_path(value, field))
-        metadata = value_pb2.Object(
-            fields={
-                "value": value_pb2.Value(json_value=json.dumps(value, allow_nan=False)),
-                "path": values.to_value(path),  # Searches cannot filter by the artifact's own.
-                "searchable": values.to_value(bool(words.strip())),
-            }
-        )
+        # Searches cannot filter by the path of an artifact.
+        metadata = values.to_object({"path": path, "searchable": bool(words.strip())})
+        metadata.fields["value"].json_value = json.dumps(value, allow_nan=False)
         content = words.replace("\0", "")[:CONTENT_CHARS].strip() or "(not searchable)"
         given = {"content": content, "title": op.key[:200], "metadata": metadata}
         if found:
@@ -189,9 +187,8 @@ def _matches(value, wanted):
 def _compare(value, operator, operand):
     if operator in ("$eq", "$ne"):
         return (value == operand) == (operator == "$eq")
-    if value is None or isinstance(value, str) != isinstance(operand, str):
-        return False
-    return {"$gt": value > operand, "$gte": value >= operand, "$lt": value < operand, "$lte": value <= operand}[operator]
+    comparable = any(isinstance(value, kind) and isinstance(operand, kind) for kind in (str, (int, float)))
+    return comparable and COMPARED[operator](value, operand)
 
 
 def _lies(namespace, condition):

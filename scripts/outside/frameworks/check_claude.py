@@ -227,6 +227,19 @@ async def concurrent_batches_lose_nothing(service):
     assert len(summaries) == 4 and all(summary["data"]["first_prompt"] == "Message 0" for summary in summaries), summaries
 
 
+async def concurrent_appends_all_reach_the_summary(service):
+    prefix = f"claude-{uuid.uuid4().hex}"
+    told = {"customTitle": "custom_title", "aiTitle": "ai_title", "lastPrompt": "last_prompt", "summary": "summary_hint", "gitBranch": "git_branch"}
+    for number in range(20):
+        key = {"project_key": "p", "session_id": f"{number}"}
+        stores = [ContextSessionStore(service, prefix) for _ in told]
+        await asyncio.gather(*(store.append(key, [{"type": "x", field: field}]) for store, field in zip(stores, told)))
+    summaries = await stores[0].list_session_summaries("p")
+    assert len(summaries) == 20
+    for summary in summaries:
+        assert {name: summary["data"].get(name) for name in told.values()} == {name: field for field, name in told.items()}, summary
+
+
 async def check(service, scratch):
     await run_session_store_conformance(lambda: store_of(service))
     await the_functions_of_the_sdk_work_as_in_memory(service, scratch)
@@ -234,6 +247,7 @@ async def check(service, scratch):
     await an_entry_that_is_sent_again_is_stored_once(service)
     compared = await random_operations_equal_those_of_the_store_in_memory(service)
     await concurrent_batches_lose_nothing(service)
+    await concurrent_appends_all_reach_the_summary(service)
     await claude_code_resumes_on_another_machine(service, scratch)
     print(
         "claude-agent-sdk: conformance, Claude Code resumed and continued a session, "
