@@ -89,17 +89,15 @@ class ContextStore(BaseStore):
             self._service.write(self._service.artifacts.CreateArtifact, pb.CreateArtifactRequest(path=path, **given))
 
     def _search(self, op):
-        filters, others = [], {}
-        for key, wanted in (op.filter or {}).items():
+        # The service narrows down, and the adapter decides: the service ignores case, and cannot express everything.
+        conditions, filters = op.filter or {}, []
+        for key, wanted in conditions.items():
             expressed = list(_metadata_filters(f"value.{key}", wanted))
-            if None in expressed or not re.fullmatch(r"[\w-]+", key, re.ASCII):
-                others[key] = wanted
-            else:
-                filters += expressed
+            filters += expressed if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
         enough = op.offset + op.limit
-        size = SEARCH_PAGE if others else max(1, enough)
+        size = SEARCH_PAGE if conditions else max(1, enough)
         items = self._ranked(op, filters, size) if op.query else self._listed(op.namespace_prefix, filters, size)
-        matching = (item for item in items if all(_matches(item.value.get(key), wanted) for key, wanted in others.items()))
+        matching = (item for item in items if all(_matches(item.value.get(key), wanted) for key, wanted in conditions.items()))
         return list(itertools.islice(matching, op.offset, enough))
 
     def _listed(self, namespace_prefix, filters=(), size=LIST_PAGE):
@@ -155,17 +153,15 @@ class ContextStore(BaseStore):
 
 
 def _filter(key, operator, wanted):
-    return context_pb2.MetadataFilter(key=key, operator=operator, value=values.to_value(wanted), case_sensitive=True)
+    return context_pb2.MetadataFilter(key=key, operator=operator, value=values.to_value(wanted))
 
 
 def _metadata_filters(key, wanted):
-    """What the service can check of a condition, and None if there is more to it."""
+    """What the service can check of a condition."""
     for operator, operand in (wanted if _has_operators(wanted) else {"$eq": wanted}).items():
         if operator in OPERATORS and isinstance(operand, str | int | float):
             yield _filter(key, OPERATORS[operator], operand)
-        elif operator in OPERATORS or operator == "$ne":
-            yield None  # An absent field equals None and differs from a value. Lists and objects are compared here.
-        else:
+        elif operator not in OPERATORS and operator != "$ne":  # Without the field, `$ne` holds here, but not there.
             raise ValueError(f"unknown operator: {operator}")
 
 
