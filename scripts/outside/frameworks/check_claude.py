@@ -84,10 +84,10 @@ def story():
     yield
 
 
-async def ask(store, scratch, prompt, answer, **options):
+async def ask(store, scratch, prompt, answer, *, project="project", **options):
     """Runs Claude Code, in a configuration of its own. Returns the session and what the model was given."""
     home = os.path.join(scratch, uuid.uuid4().hex)
-    project = os.path.join(scratch, "project")
+    project = os.path.join(scratch, project)
     os.makedirs(home)
     os.makedirs(project, exist_ok=True)
     with open(os.path.join(home, "requests.log"), "w+") as log:

@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
 
 import * as claude from "@anthropic-ai/claude-agent-sdk";
 import { Agent, MemorySession, run, setTracingDisabled, tool, Usage } from "@openai/agents";
@@ -105,6 +106,50 @@ async function concurrentItemsAreKept() {
   }
   const popped = await Promise.all(sessions.map((session) => session.popItem()));
   assert.deepEqual(popped.map((item) => item.content).sort(), stored.slice(-BATCHES).sort());
+}
+
+/** A proxy that forwards each request. It loses every other reply to a write, and answers some with 503 instead. */
+async function lossy(use) {
+  const [lost, seen] = [new Set(), { lost: 0, busy: 0 }];
+  const proxy = createServer(async (request, response) => {
+    const body = Buffer.concat(await Array.fromAsync(request));
+    const key = request.headers["idempotency-key"];
+    if (key !== undefined && !lost.has(key) && seen.busy <= seen.lost) {
+      lost.add(key);
+      seen.busy++;
+      return response.writeHead(503).end();
+    }
+    const { host, connection, "transfer-encoding": _, "content-length": __, ...headers } = request.headers;
+    const reply = await fetch(url + request.url, { method: request.method, headers, ...(body.length > 0 ? { body } : {}) });
+    const text = await reply.text();
+    if (key !== undefined && !lost.has(key)) {
+      lost.add(key);
+      seen.lost++;
+      return request.socket.destroy();
+    }
+    response.writeHead(reply.status, { "content-type": reply.headers.get("content-type") }).end(text);
+  });
+  await new Promise((listening) => proxy.listen(0, "127.0.0.1", listening));
+  await use(connect(`http://127.0.0.1:${proxy.address().port}`));
+  proxy.close();
+  proxy.closeAllConnections();
+  assert(seen.lost > 3 && seen.busy > 3, JSON.stringify(seen));
+}
+
+async function aLostReplyRepeatsNothing() {
+  await lossy(async (unreliable) => {
+    const session = new ContextSession(randomUUID(), unreliable);
+    for (let number = 0; number < 5; number++) await session.addItems([user(`${number}`), user("same")]);
+    assert.equal((await session.popItem()).content, "same");
+    const kept = (await session.getItems()).map((item) => item.content);
+    assert.deepEqual(kept, ["0", "same", "1", "same", "2", "same", "3", "same", "4"]);
+    const [store, key] = [new ContextSessionStore(unreliable, `claude-${randomUUID()}`), { projectKey: "p", sessionId: "s" }];
+    const lines = [{ type: "mode" }, entry(1), { type: "mode" }];
+    for (const line of lines) await store.append(key, [line]);
+    assert.deepEqual(await store.load(key), lines);
+    await store.delete(key);
+    assert.equal(await store.load(key), null);
+  });
 }
 
 // --- Claude Agent SDK
@@ -232,6 +277,7 @@ setTracingDisabled(true);
 await aConversationIsRemembered();
 for (let seed = 0; seed < 4; seed++) await sessionsEqualThoseInMemory(seed);
 await concurrentItemsAreKept();
+await aLostReplyRepeatsNothing();
 await theFunctionsOfTheSdkWorkAsInMemory();
 for (let seed = 0; seed < 6; seed++) await storesEqualThoseInMemory(seed);
 await repetitionsAreStoredOnce();
