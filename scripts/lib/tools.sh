@@ -3,6 +3,8 @@
 
 NODE_TOOLS=$CACHE/node-tools
 PYTHON=$CACHE/python/bin/python
+FRAMEWORKS_PYTHON=$CACHE/frameworks/bin/python
+FRAMEWORKS_NODE=$CACHE/frameworks-node
 
 install_node_tools() {
     command -v npm >/dev/null || die "npm is missing; install Node.js (18 or newer) with npm"
@@ -42,27 +44,50 @@ need_node_tools() {
     export PATH
 }
 
+# install_python_packages NAME : makes the virtual environment .cache/NAME with the
+# packages of scripts/tools/NAME.
 install_python_packages() {
+    local environment=$CACHE/$1
     command -v python3 >/dev/null || die "python3 is missing"
-    say "installing the Python packages into $CACHE/python"
-    rm -rf "$CACHE/python"
-    if ! python3 -m venv "$CACHE/python" >"$CACHE/venv.log" 2>&1; then
+    say "installing the Python packages into $environment"
+    rm -rf "$environment"
+    if ! python3 -m venv "$environment" >"$CACHE/venv.log" 2>&1; then
         # Debian ships python3 without ensurepip.
         if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
             apt-get install -y -qq python3-venv >&2 || apt-get update -qq && apt-get install -y -qq python3-venv >&2
-            rm -rf "$CACHE/python"
-            python3 -m venv "$CACHE/python" || return
+            rm -rf "$environment"
+            python3 -m venv "$environment" || return
         else
             cat "$CACHE/venv.log" >&2
             die "python3 cannot make a virtual environment; install python3-venv"
         fi
     fi
-    "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$ROOT/scripts/tools/python/requirements.txt"
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$ROOT/scripts/tools/$1/requirements.txt"
 }
 
 # Sets PYTHON to an interpreter that has the pinned packages.
 need_python() {
-    once python "$(fingerprint "$ROOT/scripts/tools/python/requirements.txt")" install_python_packages || die "the Python packages could not be installed"
+    once python "$(fingerprint "$ROOT/scripts/tools/python/requirements.txt")" install_python_packages python ||
+        die "the Python packages could not be installed"
+}
+
+# Installs the agent frameworks, for Python and for Node. They have
+# requirements of their own, which must not change what the other tests use.
+need_frameworks() {
+    once frameworks "$(fingerprint "$ROOT/scripts/tools/frameworks/requirements.txt")" install_python_packages frameworks ||
+        die "the agent frameworks for Python could not be installed"
+    once frameworks-node "$(fingerprint "$ROOT"/scripts/tools/frameworks/package*.json)" install_node_frameworks ||
+        die "the agent frameworks for Node could not be installed"
+}
+
+# Without optional packages: the Claude Agent SDK's contain Claude Code, which the one
+# for Python contains too.
+install_node_frameworks() {
+    say "installing the agent frameworks for Node into $FRAMEWORKS_NODE"
+    rm -rf "$FRAMEWORKS_NODE"
+    mkdir -p "$FRAMEWORKS_NODE"
+    cp "$ROOT"/scripts/tools/frameworks/package.json "$ROOT"/scripts/tools/frameworks/package-lock.json "$FRAMEWORKS_NODE"
+    (cd "$FRAMEWORKS_NODE" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 # The versions are in clients/go/README.md. Debian's gRPC package accepts

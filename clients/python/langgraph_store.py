@@ -1,0 +1,194 @@
+"""Keeps the long-term memory of LangGraph in the context service.
+
+    graph = builder.compile(store=ContextStore(Service("127.0.0.1:7420")))
+
+An item is the artifact at `<root>/<namespace>/<key>`, and its value is metadata. Every version of a value is kept.
+"""
+
+import itertools
+import json
+import re
+from datetime import timezone
+from operator import ge, gt, le, lt
+
+import errors
+import grpc
+import values
+from context.v1 import artifact_service_pb2 as pb, context_pb2, context_service_pb2
+from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp, get_text_at_path
+from service import Service, finished
+
+CONTENT_CHARS = 100_000
+LIST_PAGE, SEARCH_PAGE, SEARCH_DEPTH = 50, 100, 10_000  # The service's limits.
+COMPARED = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+OPERATORS = {"$eq": "eq", "$gt": "gt", "$gte": "gte", "$lt": "lt", "$lte": "lte"}
+
+
+class ContextStore(BaseStore):
+    """A `BaseStore`. A search with a query is a hybrid search: by words, and by meaning if the service has a model.
+
+    `fields` are the parts of a value that such searches see, unless `put` says otherwise. Without them it is the whole
+    value.
+    """
+
+    def __init__(self, service: Service, *, root="langgraph", fields=None):
+        self._service, self._root, self._fields = service, root, fields or ["$"]
+
+    def batch(self, ops):
+        ops = list(ops)
+        # As in LangGraph's own stores, reads see what was there before the batch, and the last write of a key counts.
+        results = [self._result(op) for op in ops]
+        for op in {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}.values():
+            self._put(op)
+        return results
+
+    async def abatch(self, ops):
+        return await finished(self.batch, ops)
+
+    def _result(self, op):
+        match op:
+            case GetOp():
+                found = self._at(self._path(op.namespace, op.key))
+                return found and Item(**self._fields_of(found))
+            case SearchOp():
+                return self._search(op)
+            case ListNamespacesOp():
+                return self._namespaces(op)
+            case PutOp():
+                return None
+        raise ValueError(f"unknown operation: {type(op).__name__}")
+
+    def _put(self, op):
+        path = self._path(op.namespace, op.key)
+        while True:
+            found = self._at(path)
+            try:
+                if op.value is not None:
+                    self._write(found, path, op)
+                elif found:
+                    self._service.write(self._service.artifacts.DeleteArtifact, pb.DeleteArtifactRequest(artifact_id=found.id))
+                return
+            except grpc.RpcError as error:
+                # Someone else has created or deleted the item since.
+                if errors.reason(error) not in ("PATH_TAKEN", "ARTIFACT_NOT_FOUND"):
+                    raise
+
+    def _write(self, found, path, op):
+        value = dict(op.value)
+        fields = self._fields if op.index is None else op.index or []
+        words = "\n".join(text for field in fields for text in get_text_at_path(value, field))
+        # Searches cannot filter by the path of an artifact.
+        metadata = values.to_object({"path": path, "searchable": bool(words.strip())})
+        metadata.fields["value"].json_value = json.dumps(value, allow_nan=False)
+        content = words.replace("\0", "")[:CONTENT_CHARS].strip() or "(not searchable)"
+        given = {"content": content, "title": op.key[:200], "metadata": metadata}
+        if found:
+            request = pb.UpdateArtifactRequest(artifact_id=found.id, return_content=False, **given)
+            self._service.write(self._service.artifacts.UpdateArtifact, request)
+        else:
+            self._service.write(self._service.artifacts.CreateArtifact, pb.CreateArtifactRequest(path=path, **given))
+
+    def _search(self, op):
+        # The service narrows down, and the adapter decides: the service ignores case, and cannot express everything.
+        conditions, filters = op.filter or {}, []
+        for key, wanted in conditions.items():
+            expressed = list(_metadata_filters(f"value.{key}", wanted))
+            filters += expressed if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
+        enough = op.offset + op.limit
+        size = SEARCH_PAGE if conditions else max(1, enough)
+        items = self._ranked(op, filters, size) if op.query else self._listed(op.namespace_prefix, filters, size)
+        matching = (item for item in items if all(_matches(item.value.get(key), wanted) for key, wanted in conditions.items()))
+        return list(itertools.islice(matching, op.offset, enough))
+
+    def _listed(self, namespace_prefix, filters=(), size=LIST_PAGE):
+        """The items of a namespace and those below it, newest first."""
+        prefix = self._path(namespace_prefix, "")
+        request = pb.ListArtifactsRequest(path_prefix=prefix, metadata_filters=filters, limit=min(size, LIST_PAGE))
+        while True:
+            page = self._service.read(self._service.artifacts.ListArtifacts, request)
+            yield from (SearchItem(**self._fields_of(found)) for found in page.artifacts)
+            if not page.has_more:
+                return
+            request.cursor = page.next_cursor
+
+    def _ranked(self, op, filters, size):
+        """The items that a query finds, best first."""
+        prefix = self._path(op.namespace_prefix, "")
+        filters = [*filters, _filter("path", "starts_with", prefix), _filter("searchable", "eq", True)]
+        request = context_service_pb2.HybridSearchContextRequest(query=op.query, limit=min(size, SEARCH_PAGE))
+        request.filter.metadata_filters.extend(filters)
+        request.include.values.append("artifacts")
+        for request.offset in range(0, SEARCH_DEPTH + 1, request.limit):
+            page = self._service.read(self._service.contexts.HybridSearchContext, request)
+            yield from (SearchItem(**self._fields_of(hit), score=hit.relevance) for hit in page.results if hit.path.startswith(prefix))
+            if not page.has_more:
+                return
+
+    def _namespaces(self, op):
+        conditions = op.match_conditions or ()
+        prefixes = [tuple(itertools.takewhile(lambda name: name != "*", one.path)) for one in conditions if one.match_type == "prefix"]
+        # No operation lists namespaces, so all items below the longest prefix are read.
+        found = {item.namespace for item in self._listed(max(prefixes, key=len, default=()))}
+        found = {namespace[: op.max_depth] for namespace in found if all(_lies(namespace, one) for one in conditions)}
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _at(self, path):
+        try:
+            return self._service.read(self._service.artifacts.GetArtifact, pb.GetArtifactRequest(path=path)).artifact
+        except grpc.RpcError as error:
+            if errors.reason(error) != "ARTIFACT_NOT_FOUND":
+                raise
+            return None
+
+    def _path(self, namespace, key):
+        names = (name.replace("%", "%25").replace("/", "%2F") for name in (*namespace, key))
+        return "/".join([self._root, *names])
+
+    def _fields_of(self, found):
+        """The fields of the item that an artifact is."""
+        *namespace, key = (name.replace("%2F", "/").replace("%25", "%") for name in found.path[len(self._root) + 1 :].split("/"))
+        value = values.from_value(found.metadata.fields["value"]) or {}
+        times = {name: getattr(found, name).ToDatetime(timezone.utc) for name in ("created_at", "updated_at")}
+        return {"namespace": tuple(namespace), "key": key, "value": value, **times}
+
+
+def _filter(key, operator, wanted):
+    return context_pb2.MetadataFilter(key=key, operator=operator, value=values.to_value(wanted))
+
+
+def _metadata_filters(key, wanted):
+    """What the service can check of a condition."""
+    for operator, operand in (wanted if _has_operators(wanted) else {"$eq": wanted}).items():
+        if operator in OPERATORS and isinstance(operand, str | int | float):
+            yield _filter(key, OPERATORS[operator], operand)
+        elif operator not in OPERATORS and operator != "$ne":  # Without the field, `$ne` holds here, but not there.
+            raise ValueError(f"unknown operator: {operator}")
+
+
+def _has_operators(wanted):
+    return isinstance(wanted, dict) and any(name.startswith("$") for name in wanted)
+
+
+def _matches(value, wanted):
+    """LangGraph's rules for a condition."""
+    if _has_operators(wanted):
+        return all(_compare(value, operator, operand) for operator, operand in wanted.items())
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and all(_matches(value.get(name), inner) for name, inner in wanted.items())
+    if isinstance(wanted, list | tuple):
+        return isinstance(value, list) and len(value) == len(wanted) and all(map(_matches, value, wanted))
+    return value == wanted
+
+
+def _compare(value, operator, operand):
+    if operator in ("$eq", "$ne"):
+        return (value == operand) == (operator == "$eq")
+    comparable = any(isinstance(value, kind) and isinstance(operand, kind) for kind in (str, (int, float)))
+    return comparable and COMPARED[operator](value, operand)
+
+
+def _lies(namespace, condition):
+    """Whether a namespace begins or ends as a condition says."""
+    path = condition.path
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(part) == len(path) and all(name in ("*", own) for name, own in zip(path, part))

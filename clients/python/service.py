@@ -1,0 +1,57 @@
+"""The connection that the adapters of agent frameworks share."""
+
+import asyncio
+import json
+import os
+import uuid
+
+import grpc
+from context.v1 import artifact_service_pb2_grpc, context_service_pb2_grpc
+
+TIMEOUT_S = 30
+RETRIED = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.2s",
+    "maxBackoff": "2s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
+}
+OPTIONS = (
+    # A page of entries can exceed gRPC's default of 4 MiB.
+    ("grpc.max_receive_message_length", 128 << 20),
+    ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRIED}]})),
+)
+
+
+class Service:
+    """A context service, with the API key `key` or that of CONTEXT_API_KEY. Threads can share it."""
+
+    def __init__(self, address="127.0.0.1:7420", key=None):
+        key = key or os.environ.get("CONTEXT_API_KEY")
+        self._credentials = (("authorization", f"Bearer {key}"),) if key else ()
+        self._channel = grpc.insecure_channel(address, OPTIONS)
+        self.contexts = context_service_pb2_grpc.ContextServiceStub(self._channel)
+        self.artifacts = artifact_service_pb2_grpc.ArtifactServiceStub(self._channel)
+
+    def read(self, method, request):
+        """The reply of a call that changes nothing."""
+        return method(request, timeout=TIMEOUT_S, metadata=self._credentials)
+
+    def write(self, method, request):
+        """The reply of a call that changes something. A retry does not repeat the change."""
+        once = (("idempotency-key", uuid.uuid4().hex),)
+        return method(request, timeout=TIMEOUT_S, metadata=self._credentials + once)
+
+    def close(self):
+        self._channel.close()
+
+
+async def finished(function, *arguments):
+    """The result of a function that blocks. A caller that is cancelled waits too, so that it knows that no write is
+    still on its way."""
+    task = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

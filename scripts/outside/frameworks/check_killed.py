@@ -1,0 +1,73 @@
+"""Kills the service again and again while 64 concurrent batches of each adapter arrive. Nothing may be lost, and
+nothing stored twice.
+
+    check_killed.py SERVICE DIRECTORY
+"""
+
+import asyncio
+import pathlib
+import signal
+import sys
+import threading
+
+import follow
+from claude_session_store import ContextSessionStore
+from langgraph.store.base import PutOp
+from langgraph_store import ContextStore
+from openai_session import ContextSession
+from service import Service
+
+BATCHES = 64
+SIZE = 10
+KILLS = 8
+
+
+async def fill(address, killed):
+    service = Service(address)
+    store, transcripts = ContextStore(service), ContextSessionStore(service)
+    key = {"project_key": "p", "session_id": "s"}
+    done, kills = 0, threading.Semaphore(0)
+    killing = threading.Thread(target=lambda: [kills.acquire() and killed() for _ in range(KILLS)])
+    killing.start()
+
+    async def counted(call):
+        nonlocal done
+        await call
+        done += 1
+        if done % (BATCHES * 3 // (KILLS + 1)) == 0:
+            kills.release()
+
+    def batch(number):
+        entries = [{"type": "user", "uuid": f"{number}/{position}"} for position in range(SIZE)]
+        items = [{"role": "user", "content": f"{number}/{position}"} for position in range(SIZE)]
+        yield transcripts.append(key, entries)
+        yield ContextSession("one", service).add_items(items)
+        yield store.abatch([PutOp(("n", f"{number}"), f"{position}", {"n": position}) for position in range(SIZE)])
+
+    await asyncio.gather(*(counted(call) for number in range(BATCHES) for call in batch(number)))
+    kills.release(KILLS)
+    killing.join()
+    expected = sorted(f"{number}/{position}" for number in range(BATCHES) for position in range(SIZE))
+    stored = {
+        "claude-agent-sdk": [entry["uuid"] for entry in await transcripts.load(key)],
+        "openai-agents": [item["content"] for item in await ContextSession("one", service).get_items()],
+        "langgraph": [f"{item.namespace[1]}/{item.key}" for item in await store.asearch(("n",), limit=10_000)],
+    }
+    for name, found in stored.items():
+        assert sorted(found) == expected, f"{name}: {len(found)} stored, {len(set(expected) - set(found))} lost"
+
+
+def main():
+    binary, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+    directory.mkdir()
+    server = follow.Service(binary, directory)
+    server.start()
+    try:
+        asyncio.run(fill(server.address, lambda: server.restart(signal.SIGKILL)))
+    finally:
+        server.end(signal.SIGTERM)
+    print(f"frameworks: {BATCHES} concurrent batches of each adapter lost nothing while the service was killed {KILLS} times")
+
+
+if __name__ == "__main__":
+    main()
