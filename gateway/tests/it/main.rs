@@ -10,6 +10,7 @@ mod fake;
 mod hooks;
 mod http;
 mod local;
+mod plugins;
 mod recall;
 mod session;
 mod settings;
