@@ -12,6 +12,7 @@ mod http;
 mod local;
 mod plugins;
 mod recall;
+mod secrets;
 mod session;
 mod settings;
 mod stdio;
