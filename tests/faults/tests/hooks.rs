@@ -538,7 +538,9 @@ async fn fifty_hooks_at_once_lose_and_double_nothing_while_the_service_is_full()
     fifty_at_once(Trouble::Full).await;
 }
 
-/// Prints how long the agent waits for a hook, with a service that runs and 100 000 entries in ten projects:
+/// Prints how long the agent waits for a hook, with a service that runs and 100 000 entries in ten projects. It is the worst
+/// case of a recall: every entry has words of every prompt. Complaints are hooks that ended without an answer, of all
+/// events so far. Figures of a debug build say little:
 ///
 /// ```text
 /// cargo nextest run --locked --workspace --run-ignored only --no-capture -E 'test(latency_of_hooks)'
@@ -612,7 +614,7 @@ async fn latency_of_hooks() {
             times[(RUNS * percent / 100).min(RUNS - 1)].as_micros() as f64 / 1000.0
         };
         let late = hooks.complaints.lock().unwrap().len();
-        println!(
+        eprintln!(
             "{event}: {RUNS} runs, p50 {:.1} ms, p95 {:.1} ms, longest {:.1} ms, complaints {late}",
             at(50),
             at(95),
