@@ -248,6 +248,9 @@ pub struct HookArgs {
     /// What is captured and recalled.
     #[command(flatten)]
     pub settings: HookSettings,
+    /// A plugin makes this call: do nothing if the user's settings have the same hook
+    #[arg(long, hide = true)]
+    pub plugin: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: HookCommand,

@@ -126,6 +126,10 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     let Some((agent, event)) = args.command.event() else {
         return Err("it was called with another command".to_owned());
     };
+    // The agent calls both hooks at the same time. The one in the settings has the settings that `install` was given.
+    if args.plugin && crate::install::has_hook(agent, event) {
+        return Ok(());
+    }
     let limit_ms = args.settings.timeout_ms;
     LIMIT_MS.store(limit_ms, Ordering::Relaxed);
     let until = began + Duration::from_millis(limit_ms).saturating_sub(RESERVE);

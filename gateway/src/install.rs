@@ -11,6 +11,8 @@ mod jsonc;
 mod text;
 mod tomlc;
 
+pub use hooks::has_hook;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -67,6 +67,7 @@ def main():
     first = json.dumps(requests[0], ensure_ascii=False)
     assert QUESTION in first
     assert "<remembered>" in first and FACT in first, "the first request lacks the fact"
+    assert first.count("<remembered>") == 1 and first.count(FACT) == 1, "the fact is shown twice"
     print("the first request of the second session has the fact of the first one, without a tool call")
 
 

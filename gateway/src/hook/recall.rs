@@ -7,10 +7,10 @@ use super::service::{Hit, Service};
 
 /// The least relevance of the best entry. It is higher than docs/retrieval.md recommends for a search, because the
 /// agent did not ask for the entry.
-const MIN_RELEVANCE: f64 = 0.65;
+const MIN_RELEVANCE: f64 = 0.95;
 /// The least relevance of further entries. It is higher still, because a doubtful entry beside a good one only costs
 /// tokens.
-const MIN_RELEVANCE_OF_OTHERS: f64 = 0.95;
+const MIN_RELEVANCE_OF_OTHERS: f64 = 0.99;
 /// Most entries for a prompt.
 const MAX_SNIPPETS: usize = 3;
 /// Most characters of an entry in the text for the agent.
@@ -27,12 +27,22 @@ continue cool correct could current deploy did diff do does doing done don dont 
 exactly execute explain fail failed failing fails faster file files fine finish first fix fixed fixes following for format from function \
 further get git give go going good got great had happened has have he hello help her here hey hi him his how i if implement in \
 instead into is issue it its just keep know last let lets like line lines lint list ll log logs look lot main make makes many may me \
-merge method might mind more most move much must my need needs never new next nice no nope not nothing now of off ok okay on once one \
+merge message method might mind more most move much must my need needs never new next nice no nope not nothing now of off ok okay on once one \
 only open or other our out over perfect please plan proceed problem pull push put re read ready really refactor remove rename repo \
 restart result results retry revert review right run running same save see she should shorter show simpler simplify slower smaller so some something start started \
 status step still stop sure suite take task tell test tests than thank thanks that the their them then there these they thing things \
 think this those through to today too try two type undo up update us use used using ve version very wait want was way we well were \
 what when where which while who why will with without work works would write wrong yeah yep yes yet you your ";
+/// The same in German and Chinese. Chinese text is split only at punctuation, so these are whole clauses.
+const GENERIC_ELSEWHERE: &str = " aber alle alles also anders auch auf aus bei bitte danke dann das dasselbe datei dateien dem den \
+der des die dies diese dieser dieses dir doch ein eine einem einen einer einmal erkläre erklär erledigt erst es fehler \
+fertig für funktioniert gehen geht genau gut habe haben hat hier ich ihn immer ist ja jetzt kann kannst klar können könntest \
+lass lassen laufen lauf leider los mach mache machen mal mehr mich mir mit nach nächste nächsten nein nicht nichts noch \
+nochmal nochmals nun nur oder ohne okay passt prima prüfe rückgängig schau schön schon sehr sich sie sieht sind so sollte \
+sonst stimmt stopp super test tests tu tun und uns vielen von vorn vorne war warte warten warum was weiter wenn wer wie \
+wieder wir wird wo zeig zeige zeilen zu zum zur zurück \
+继续 继续吧 请继续 好 好的 好吧 可以 行 是 是的 对 对的 不 不是 不对 不行 谢谢 多谢 再试一次 重试 重来 试试 撤销 撤回 提交 推送 \
+运行测试 跑测试 再跑一次 下一步 等等 停 没问题 为什么 怎么了 ";
 
 /// What to search for; `None` for a prompt that stored entries cannot help with: a command, or one without a topic.
 #[must_use]
@@ -49,7 +59,9 @@ pub fn query(prompt: &str) -> Option<String> {
             let is_number = word.chars().all(|c| c.is_ascii_digit());
             // In a script without spaces a whole clause counts as one word, and two characters can name a topic.
             let is_long_enough = folded.chars().count() >= 3 || !word.is_ascii();
-            is_long_enough && !is_number && !GENERIC.contains(&format!(" {folded} "))
+            let word = format!(" {folded} ");
+            let is_generic = GENERIC.contains(&word) || GENERIC_ELSEWHERE.contains(&word);
+            is_long_enough && !is_number && !is_generic
         })
         .count();
     if topics == 0 {
@@ -94,8 +106,18 @@ pub async fn find(
         }
     }
     hits.retain(|hit| hit.thread_id != thread_id && hit.field("session") != Some(session_id));
+    // An earlier prompt that only asks the same is the best match and says nothing.
+    hits.retain(|hit| !(hit.is_user && only_asks(&hit.text)));
     hits.sort_by(|a, b| b.relevance.total_cmp(&a.relevance));
     Ok(hits)
+}
+
+/// Whether every sentence of a text is a question.
+fn only_asks(text: &str) -> bool {
+    let has_statement = [". ", "! ", ": ", "\n", "。", "！"]
+        .iter()
+        .any(|end| text.contains(end));
+    text.trim_end().ends_with(['?', '？']) && !has_statement
 }
 
 /// The text for the agent: at most three entries, best first, without those in `shown`. The hits have the order of
@@ -124,6 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_question_with_a_statement_is_more_than_a_question() {
+        assert!(only_asks("Where does the key live? In which vault?") && only_asks("钥匙在哪里？"));
+        for text in [
+            "It lives in vault seven.",
+            "It moved to vault nine. Is that fine?",
+            "Port 6543: is that right?",
+        ] {
+            assert!(!only_asks(text), "{text}");
+        }
+    }
+
+    #[test]
     fn prompts_without_a_topic_are_not_searched_for() {
         for prompt in [
             "yes",
@@ -145,6 +179,10 @@ mod tests {
             "...",
             "try again",
             "do it",
+            "ja, mach weiter",
+            "Danke, das passt so!",
+            "好的，谢谢",
+            "继续",
         ] {
             assert_eq!(query(prompt), None, "{prompt:?}");
         }

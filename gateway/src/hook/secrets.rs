@@ -23,6 +23,8 @@ pub fn redact(text: &str) -> Redacted {
     found.extend(credentials_of_urls(text));
     found.extend(assignments(text));
     found.extend(beside_words(text));
+    found.extend(password_lines(text));
+    found.extend(after_chinese_words(text));
     found.sort_by_key(|secret| (secret.range.start, std::cmp::Reverse(secret.range.end)));
     let mut redacted = String::with_capacity(text.len());
     let (mut copied, mut removed) = (0, 0);
@@ -232,11 +234,16 @@ fn token_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
             return Some((at + end, "JSON Web Token"));
         }
     }
-    // Telegram: the bot's number, a colon, and at least 32 characters that begin with `AA`.
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if (8..=10).contains(&digits) && rest[digits..].starts_with(b":AA") {
-        let end = run(digits + 1, Alphabet::Url);
-        if end - digits >= 33 {
+    // Telegram: the bot's number, a colon, and at least 32 characters that begin with `AA`. In URLs `bot` stands before it.
+    let skipped = if rest.starts_with(b"bot") { 3 } else { 0 };
+    let number = rest[skipped..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit());
+    let digits = number.count();
+    let colon = skipped + digits;
+    if (8..=10).contains(&digits) && rest[colon..].starts_with(b":AA") {
+        let end = run(colon + 1, Alphabet::Url);
+        if end - colon >= 33 {
             return Some((at + end, "Telegram token"));
         }
     }
@@ -301,6 +308,7 @@ const PASSWORDS: &[&str] = &[
     "passphrase",
     "pwd",
     "passwort",
+    "kennwort",
     "pgpassword",
     "passcode",
     "pw",
@@ -317,6 +325,8 @@ const KEYS: &[&str] = &[
     "secretaccesskey",
     "secretkeybase",
     "privatekey",
+    "presharedkey",
+    "primarykey",
     "signingkey",
     "encryptionkey",
     "accountkey",
@@ -401,8 +411,7 @@ fn assignments(text: &str) -> Vec<Secret> {
             });
             continue;
         }
-        if &text[start..at] == "-p" && text[..start].trim_end().ends_with("sshpass") {
-            let value = word_after(text, at);
+        if let Some(value) = argument(text, start, at) {
             at = at.max(value.end);
             found.push(Secret {
                 range: value,
@@ -451,6 +460,99 @@ fn word_after(text: &str, at: usize) -> Range<usize> {
     start..start + end
 }
 
+/// The password in an argument of a command that has no name for it: `sshpass -p X`, `redis-cli -a X`, `mysql -pX`,
+/// `htpasswd -b FILE USER X`. The flag stands from `start` to `at`.
+fn argument(text: &str, start: usize, at: usize) -> Option<Range<usize>> {
+    let flag = &text[start..at];
+    if !flag.starts_with('-') {
+        return None;
+    }
+    let line = text[..start].rsplit('\n').next().unwrap_or_default();
+    let called = |name: &str| line.split_whitespace().any(|word| word.ends_with(name));
+    let value = if flag == "-p" && line.trim_end().ends_with("sshpass")
+        || flag == "-a" && called("redis-cli")
+    {
+        word_after(text, at)
+    } else if flag.starts_with("-p")
+        && ["mysql", "mysqldump", "mysqladmin", "mariadb"]
+            .iter()
+            .any(|name| called(name))
+    {
+        let value = word_after(text, start + 2);
+        // `-p` alone asks for the password.
+        if value.start != start + 2 || !has_mixture(&text[value.clone()]) {
+            return None;
+        }
+        value
+    } else if flag == "-b" && line.trim_end().ends_with("htpasswd") {
+        let user = word_after(text, word_after(text, at).end);
+        word_after(text, user.end)
+    } else {
+        return None;
+    };
+    (!value.is_empty() && !is_placeholder(&text[value.clone()])).then_some(value)
+}
+
+/// Passwords in lines of `.pgpass`: `host:port:database:user:password`.
+fn password_lines(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for (start, word) in text.lines().flat_map(|line| {
+        let offset = line.as_ptr() as usize - text.as_ptr() as usize;
+        words(line).map(move |(start, word)| (offset + start, word))
+    }) {
+        let fields: Vec<&str> = word.splitn(5, ':').collect();
+        let [host, port, database, user, password] = fields[..] else {
+            continue;
+        };
+        let is_name = |name: &str| {
+            name == "*"
+                || name.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && name.bytes().all(is_name_byte)
+        };
+        let is_port = port == "*"
+            || (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+        if !host.is_empty()
+            && is_port
+            && is_name(database)
+            && is_name(user)
+            && has_mixture(password)
+            && !is_placeholder(password)
+        {
+            let end = start + word.len();
+            found.push(Secret {
+                range: end - password.len()..end,
+                kind: "password",
+            });
+        }
+    }
+    found
+}
+
+/// What follows the Chinese words for a password. They stand in a text without spaces.
+fn after_chinese_words(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for name in ["密码", "密碼", "口令"] {
+        for (at, _) in text.match_indices(name) {
+            let after = &text[at + name.len()..];
+            let value = after.trim_start_matches([
+                '是', '为', '為', '：', ':', '=', ' ', '"', '\'', '“', '「', '‘', '`',
+            ]);
+            let start = text.len() - value.len();
+            let end = value
+                .find(|c: char| !c.is_ascii_graphic() || matches!(c, '"' | '\'' | '`' | ',' | ';'))
+                .unwrap_or(value.len());
+            let value = value[..end].trim_end_matches('.');
+            if value.len() >= 4 && has_mixture(value) && !is_placeholder(value) {
+                found.push(Secret {
+                    range: start..start + value.len(),
+                    kind: "password",
+                });
+            }
+        }
+    }
+    found
+}
+
 /// The credentials after `Bearer` or `Basic`.
 fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>> {
     let is = |name: &str| identifier.eq_ignore_ascii_case(name);
@@ -497,7 +599,18 @@ fn assigned(
     };
     let after_spaces = skip_spaces(next);
     let is_equals;
-    if bytes[after_spaces..].starts_with(b":=") || bytes[after_spaces..].starts_with(b"=>") {
+    // `key="password" value="…"` in XML, and `define('PASSWORD', '…')` in PHP.
+    let is_defined = || {
+        let before = text[..at].trim_end_matches(|c: char| c.is_ascii() && is_name_byte(c as u8));
+        before.trim_end_matches(['"', '\'']).ends_with("define(")
+    };
+    if is_quoted_name && bytes[after_spaces..].starts_with(b"value=") {
+        is_equals = true;
+        next = after_spaces + "value=".len();
+    } else if is_quoted_name && bytes[after_spaces..].starts_with(b",") && is_defined() {
+        is_equals = true;
+        next = after_spaces + 1;
+    } else if bytes[after_spaces..].starts_with(b":=") || bytes[after_spaces..].starts_with(b"=>") {
         is_equals = true;
         next = after_spaces + 2;
     } else if bytes.get(after_spaces) == Some(&b'=') && bytes.get(after_spaces + 1) != Some(&b'=') {
@@ -596,7 +709,18 @@ fn looks_like_key(value: &str) -> bool {
         && value.bytes().any(|b| b.is_ascii_lowercase());
     !is_path
         && letters
-        && (digits >= 2 || is_random(value) || value.len() >= 32 && is_mixed && digits > 0)
+        && (digits >= 2
+            || is_random(value)
+            || is_base32(value)
+            || value.len() >= 32 && is_mixed && digits > 0)
+}
+
+/// Whether a value may be the seed of one-time passwords (RFC 4648, RFC 6238).
+fn is_base32(value: &str) -> bool {
+    value.len() >= 16
+        && value
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || matches!(b, b'2'..=b'7'))
 }
 
 /// Whether a value is only a stand-in for a secret, as examples and configurations have it.
@@ -697,6 +821,11 @@ const WORDS: &[&str] = &[
     "passwd",
     "pwd",
     "passcode",
+    "passwort",
+    "kennwort",
+    "contraseña",
+    "senha",
+    "wachtwoord",
     "secret",
     "token",
     "credential",
@@ -704,6 +833,16 @@ const WORDS: &[&str] = &[
     "apikey",
     "bearer",
     "pin",
+];
+/// Those of them that do not name a password.
+const NO_PASSWORDS: &[&str] = &[
+    "secret",
+    "token",
+    "credential",
+    "credentials",
+    "apikey",
+    "bearer",
+    "key",
 ];
 /// Words before `key` that make it such a word: "API key".
 const BEFORE_KEY: &[&str] = &[
@@ -733,17 +872,30 @@ fn beside_words(text: &str) -> Vec<Secret> {
         let mut is_password = false;
         let mut before = String::new();
         let mut copula = false;
+        let mut earlier: Vec<(usize, &str)> = Vec::new();
         for (start, raw) in words(line) {
             let inner = raw.trim_matches(|c: char| {
                 !c.is_alphanumeric() && !matches!(c, '!' | '#' | '$' | '+' | '/' | '=')
             });
             let inner_start = start + (inner.as_ptr() as usize - raw.as_ptr() as usize);
             let folded = inner.to_ascii_lowercase();
+            let is_passe = folded == "passe" && before == "de";
             let is_key_word = WORDS.contains(&folded.as_str())
-                || folded == "key" && BEFORE_KEY.contains(&before.as_str());
+                || folded == "key" && BEFORE_KEY.contains(&before.as_str())
+                || is_passe;
             if is_key_word {
                 near = BESIDE;
-                is_password = folded.starts_with("pass") || folded == "pwd" || folded == "pin";
+                is_password = is_passe || !NO_PASSWORDS.contains(&folded.as_str());
+                // A long random string before the word: `echo X # the private key`.
+                let hidden = |(place, word): &(usize, &str)| {
+                    let is_hash = word.bytes().all(|b| b.is_ascii_hexdigit());
+                    let is_secret = word.len() >= 32 && (is_random(word) || is_base32(word));
+                    (is_secret && !is_hash && !is_placeholder(word)).then_some(Secret {
+                        range: *place..place + word.len(),
+                        kind: "secret",
+                    })
+                };
+                found.extend(earlier.iter().rev().take(BESIDE).filter_map(hidden));
                 copula = false;
             } else if near > 0 {
                 near -= 1;
@@ -756,7 +908,7 @@ fn beside_words(text: &str) -> Vec<Secret> {
                     inner.bytes().any(|b| b.is_ascii_alphabetic()),
                     inner.bytes().filter(u8::is_ascii_digit).count(),
                 );
-                let is_secret = inner.len() >= 16 && is_random(inner)
+                let is_secret = inner.len() >= 16 && (is_random(inner) || is_base32(inner))
                     // `password s0mePass`, as in .netrc.
                     || is_next && is_password && inner.len() >= 6 && letters && digits > 0 && !is_code(inner)
                     || copula && is_password && digits >= 4 && digits == inner.len()
@@ -771,14 +923,26 @@ fn beside_words(text: &str) -> Vec<Secret> {
                     });
                     copula = false;
                 }
-                if matches!(folded.as_str(), "is" | "was" | "to" | "=" | "ist" | "now")
-                    || raw.ends_with(':')
+                if matches!(
+                    folded.as_str(),
+                    "is" | "was"
+                        | "to"
+                        | "="
+                        | "now"
+                        | "ist"
+                        | "lautet"
+                        | "war"
+                        | "est"
+                        | "es"
+                        | "è"
+                ) || raw.ends_with(':')
                     || matches!(raw, "=" | ":" | "->")
                 {
                     copula = true;
                 }
             }
             before = folded;
+            earlier.push((offset + inner_start, inner));
         }
     }
     found

@@ -68,6 +68,17 @@ pub fn run(agent: HookAgent, args: &InstallArgs) -> Result<(), String> {
     ))
 }
 
+/// Whether the user's settings of the agent have this hook. Settings that cannot be read have none.
+#[must_use]
+pub fn has_hook(agent: HookAgent, event: HookEvent) -> bool {
+    let Ok(text) = settings_file(agent).and_then(|file| read(&file)) else {
+        return false;
+    };
+    let path = ["hooks", event.name(agent)];
+    let without = jsonc::remove_elements(&text, &path, |group| is_ours(agent, group));
+    matches!(without, Ok(Some(_)))
+}
+
 /// The settings of one event: a group of hooks, with one hook.
 fn group(agent: HookAgent, args: &InstallArgs, event: HookEvent) -> Result<Value, String> {
     let exe = std::env::current_exe()

@@ -1,12 +1,18 @@
 //! The hooks of agents against a real service: what they capture arrives once, whatever happens to the service and however
 //! often they fire, and what they recall stays inside a project.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "prints how long an agent waits for a hook"
+)]
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use context_faults::blocker::Blocker;
 use context_proto::v1 as pb;
 use context_test_support::{Home, Sweep, grpc};
 use diesel::connection::SimpleConnection as _;
@@ -409,5 +415,211 @@ async fn fifty_hooks_at_once_lose_nothing_and_double_nothing() {
     let mut expected: Vec<String> = (0..50).map(|n| format!("Answer {n}.")).collect();
     expected.sort_unstable();
     assert_eq!(found, expected);
+    service.kill();
+}
+
+/// What happens to the service while fifty hooks fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Killed,
+    Stopped,
+    /// Another process has the database's write lock, and the queue is full.
+    Full,
+}
+
+/// Fires fifty hooks at once while the service is in trouble, and repairs it. Every message must arrive once: those that
+/// a hook captured, and, from the transcript at the session's end, those of hooks that had no time. Prints the longest
+/// time that the agent waited.
+async fn fifty_at_once(trouble: Trouble) {
+    const SESSIONS: usize = 5;
+    let hooks = Hooks {
+        home: Home::new()
+            .with("SQLITE_WRITE_QUEUE", "8")
+            .with("SQLITE_BUSY_TIMEOUT_MS", "600000"),
+        complaints: std::sync::Mutex::default(),
+    };
+    let hooks = std::sync::Arc::new(hooks);
+    let mut service = hooks.home.start().await;
+    let app = hooks.project("app");
+    let transcript = |session: usize| hooks.home.path().join(format!("{session}.jsonl"));
+    for session in 0..SESSIONS {
+        let records: Vec<String> = (session..50)
+            .step_by(SESSIONS)
+            .map(|n| {
+                let content =
+                    json!([{"type": "text", "text": format!("Answer {n} about the parser.")}]);
+                let question = json!({"content": format!("Question {n}?")});
+                let asked =
+                    json!({"type": "user", "promptId": format!("p{n}"), "message": question});
+                let message = json!({"id": format!("m{n}"), "model": "opus", "content": content});
+                format!(
+                    "{asked}\n{}",
+                    json!({"type": "assistant", "message": message})
+                )
+            })
+            .collect();
+        std::fs::write(transcript(session), records.join("\n")).unwrap();
+    }
+    let pid = service.pid();
+    let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
+    let blocker = match trouble {
+        Trouble::Killed => None,
+        Trouble::Stopped => {
+            signal(rustix::process::Signal::STOP);
+            None
+        }
+        Trouble::Full => Some(Blocker::hold(&hooks.home.database())),
+    };
+    if trouble == Trouble::Killed {
+        service.kill();
+    }
+    // With an address no hook starts another service.
+    let backend = format!("unix:{}", hooks.home.socket().display());
+    let mut firing = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let (hooks, app, backend) = (hooks.clone(), app.clone(), backend.clone());
+        firing.spawn(async move {
+            let text = format!("Answer {n} about the parser.");
+            let input = stop(&format!("s{}", n % SESSIONS), &app, &format!("p{n}"), &text);
+            let began = std::time::Instant::now();
+            hooks
+                .fire_with("Stop", input, &[("CONTEXT_BACKEND", &backend)])
+                .await;
+            began.elapsed()
+        });
+    }
+    let waits = firing.join_all().await;
+    let captured = waiting(hooks.home.path()).len();
+    eprintln!(
+        "{trouble:?}: 50 hooks at once, the longest wait {} ms; {captured} messages wait for the service",
+        waits.iter().max().unwrap().as_millis()
+    );
+    drop(blocker);
+    match trouble {
+        Trouble::Killed => service = hooks.home.start().await,
+        Trouble::Stopped => signal(rustix::process::Signal::CONT),
+        Trouble::Full => {}
+    }
+    let patient = [("CONTEXT_HOOK_TIMEOUT_MS", "30000")];
+    for session in 0..SESSIONS {
+        let end = json!({"session_id": format!("s{session}"), "cwd": &app, "transcript_path": transcript(session)});
+        hooks.fire_with("SessionEnd", end, &patient).await;
+    }
+    hooks.flush().await;
+    let entries = hooks.entries().await;
+    let mut found = texts(&entries);
+    found.sort_unstable();
+    // No hook fired for the prompts: they come from the transcript alone.
+    let mut expected: Vec<String> = (0..50)
+        .flat_map(|n| {
+            [
+                format!("Answer {n} about the parser."),
+                format!("Question {n}?"),
+            ]
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    service.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_hooks_at_once_lose_and_double_nothing_when_the_service_was_killed() {
+    fifty_at_once(Trouble::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_hooks_at_once_lose_and_double_nothing_while_the_service_is_stopped() {
+    fifty_at_once(Trouble::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_hooks_at_once_lose_and_double_nothing_while_the_service_is_full() {
+    fifty_at_once(Trouble::Full).await;
+}
+
+/// Prints how long the agent waits for a hook, with a service that runs and 100 000 entries in ten projects. It is the worst
+/// case of a recall: every entry has words of every prompt. Complaints are hooks that ended without an answer, of all
+/// events so far. Figures of a debug build say little:
+///
+/// ```text
+/// cargo nextest run --locked --workspace --run-ignored only --no-capture -E 'test(latency_of_hooks)'
+/// ```
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement of a few minutes, without an assertion about its result"]
+async fn latency_of_hooks() {
+    const ENTRIES: usize = 100_000;
+    const RUNS: usize = 500;
+    let hooks = Hooks {
+        home: Home::new(),
+        complaints: std::sync::Mutex::default(),
+    };
+    let mut service = hooks.home.start().await;
+    let app = hooks.project("app0");
+    let mut client = grpc::contexts(grpc::at_socket(&hooks.home.socket()));
+    let subjects = [
+        "parser", "invoice", "gauge", "router", "scanner", "tariff", "ledger", "cache", "backup",
+        "tunnel",
+    ];
+    for batch in 0..ENTRIES / 100 {
+        let entries = (0..100)
+            .map(|place| {
+                let n = batch * 100 + place;
+                let (project, subject) = (n % 10, subjects[n / 10 % 10]);
+                let metadata = json!({
+                    "project": format!("git.example/acme/app{project}"),
+                    "session": format!("old{}", n / 200),
+                    "message_id": format!("{n:032x}"),
+                });
+                let Value::Object(metadata) = metadata else {
+                    panic!("an object")
+                };
+                let text = format!(
+                    "The {subject} of lot {n} was checked on day {}; its limit is {} units.",
+                    n % 365,
+                    n % 977
+                );
+                pb::StoreContextRequest {
+                    thread_id: format!("git.example/acme/app{project}/old{}", n / 200),
+                    source: ["user", "agent"][n % 2].to_owned(),
+                    text,
+                    metadata: Some(context_proto::Object::from(&metadata)),
+                    ..pb::StoreContextRequest::default()
+                }
+            })
+            .collect();
+        let request = pb::StoreContextBatchRequest {
+            entries,
+            ..pb::StoreContextBatchRequest::default()
+        };
+        client.store_context_batch(request).await.unwrap();
+    }
+    for event in ["UserPromptSubmit", "SessionStart", "Stop"] {
+        let mut times = Vec::new();
+        for n in 0..RUNS {
+            let subject = subjects[n % subjects.len()];
+            let input = json!({
+                "session_id": format!("s{}", n / 20),
+                "cwd": &app,
+                "prompt_id": format!("p{n}"),
+                "prompt": format!("What is the limit of the {subject} of lot {}?", n * 10),
+                "last_assistant_message": format!("The limit of the {subject} is {n}."),
+            });
+            let began = std::time::Instant::now();
+            hooks.fire(event, input).await;
+            times.push(began.elapsed());
+        }
+        times.sort_unstable();
+        let at = |percent: usize| {
+            times[(RUNS * percent / 100).min(RUNS - 1)].as_micros() as f64 / 1000.0
+        };
+        let late = hooks.complaints.lock().unwrap().len();
+        eprintln!(
+            "{event}: {RUNS} runs, p50 {:.1} ms, p95 {:.1} ms, longest {:.1} ms, complaints {late}",
+            at(50),
+            at(95),
+            at(100)
+        );
+    }
     service.kill();
 }
