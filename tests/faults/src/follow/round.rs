@@ -28,6 +28,9 @@ const FOLLOWERS: usize = 4;
 /// Requests of all writers together.
 const REQUESTS: usize = 200;
 const FAULTS: usize = 2;
+/// Entries that some rounds store at once. No follower but one of everything reads their thread, so the others receive
+/// a bookmark. Deleting them is a commit that is too long for one page.
+const BURST: usize = 1100;
 /// A compaction keeps this many changes at least.
 const KEPT: usize = 20;
 
@@ -291,6 +294,7 @@ impl Stage {
     }
 
     async fn play(mut self) -> Round {
+        let has_burst = self.random.one_in(20);
         let requests = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
         for number in 0..WRITERS {
@@ -308,14 +312,17 @@ impl Stage {
         let mut filters = Vec::new();
         for number in 0..FOLLOWERS {
             let mut random = self.random.part(100 + number as u64);
-            let filter = if number == 0 {
-                Filter::None
-            } else {
-                *random.pick(&Filter::ALL)
+            let filter = match number {
+                0 => Filter::None,
+                1 if has_burst => Filter::Thread("quiet"),
+                _ => *random.pick(&Filter::ALL),
             };
             filters.push(filter);
             let follower = Follower::new(random, filter, Arc::clone(&self.places), target.clone());
             followers.spawn(follower.run());
+        }
+        if has_burst {
+            self.burst().await;
         }
         let mut moments: Vec<usize> = (0..FAULTS).map(|_| self.random.below(REQUESTS)).collect();
         moments.sort_unstable();
@@ -360,6 +367,27 @@ impl Stage {
             faults: self.faults,
             stored,
             target,
+        }
+    }
+
+    async fn burst(&mut self) {
+        self.faults.push("a burst".to_owned());
+        let entry = json!({"thread_id": "burst", "source": "agent", "text": "one of many", "metadata": {"n": 1}});
+        let batch = json!({"entries": vec![entry; 100]});
+        for _ in 0..BURST / 100 {
+            let place = self.places.any(&mut self.random).await;
+            let reply = Request::post(place.address, "/v1/contexts/batch", &batch)
+                .send()
+                .await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        }
+        if self.random.chance(50) {
+            let place = self.places.any(&mut self.random).await;
+            let thread = json!({"thread_id": "burst"});
+            let reply = Request::post(place.address, "/v1/contexts/delete", &thread)
+                .send()
+                .await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
         }
     }
 
