@@ -12,7 +12,7 @@ use context_test_support::{Random, grpc};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::round::{Place, Places, Target};
+use super::round::{Place, Places, Target, with_key};
 use super::{Body, Change, Event, Filter, Log, Session, Start};
 
 /// How long a follower waits for a frame before it looks whether it should end.
@@ -45,6 +45,7 @@ pub struct Follower {
     /// It drops its connection about once in so many frames.
     cut_every: usize,
     random: Random,
+    key: Option<String>,
     places: Arc<Places>,
     target: watch::Receiver<Option<Target>>,
     cursor: Option<String>,
@@ -63,6 +64,7 @@ impl Follower {
     pub(super) fn new(
         mut random: Random,
         filter: Filter,
+        key: Option<String>,
         places: Arc<Places>,
         target: watch::Receiver<Option<Target>>,
     ) -> Self {
@@ -85,6 +87,7 @@ impl Follower {
             is_slow: random.chance(25),
             cut_every: *random.pick(&[5, 20, 80, 1_000_000]),
             random,
+            key,
             places,
             target,
             cursor: None,
@@ -182,7 +185,7 @@ impl Follower {
 
     fn query(&self) -> String {
         let filter = match self.filter {
-            Filter::None => String::new(),
+            Filter::None | Filter::OfKey => String::new(),
             Filter::Thread(thread) => format!("thread_id={thread}&"),
             Filter::OfUser => "source=user&".to_owned(),
             Filter::Tagged => "tag=keep&".to_owned(),
@@ -200,7 +203,7 @@ impl Follower {
 
     async fn sse(&mut self, place: Place, session: &mut Session) -> Over {
         let request = Request::get(place.address, &format!("/v1/watch?{}", self.query()));
-        let mut events: Events = match request.try_events().await {
+        let mut events: Events = match with_key(request, self.key.as_deref()).try_events().await {
             Ok(Ok(events)) => events,
             Ok(Err(reply)) => return refused(&reply, session),
             Err(_) => return Over::Gone,
@@ -234,7 +237,10 @@ impl Follower {
             include_body: Some(self.bodies),
             ..pb::WatchRequest::default()
         };
-        let mut client = ChangeServiceClient::new(grpc::at(place.address));
+        let mut client = ChangeServiceClient::with_interceptor(
+            grpc::at(place.address),
+            grpc::Key::new(self.key.as_deref()),
+        );
         let mut stream = match client.watch(request).await {
             Ok(stream) => stream.into_inner(),
             Err(status) => return failed(&status, session),
@@ -260,7 +266,8 @@ impl Follower {
             let limit = *self.random.pick(&[1, 3, 10, 100, 1000]);
             let wait = *self.random.pick(&[0, 50, 300]);
             let path = format!("/v1/changes?{}&limit={limit}&wait_ms={wait}", self.query());
-            let request = Request::get(place.address, &path).try_send();
+            let request = Request::get(place.address, &path);
+            let request = with_key(request, self.key.as_deref()).try_send();
             let patience = if self.random.one_in(self.cut_every) {
                 10
             } else {
@@ -328,7 +335,7 @@ fn of_grpc_filter(filter: Filter) -> pb::Filter {
             let values = vec!["keep".to_owned()];
             asked.tags = Some(pb::StringList { values });
         }
-        Filter::None | Filter::Artifacts => {}
+        Filter::None | Filter::OfKey | Filter::Artifacts => {}
         Filter::Numbered => unreachable!("it is asked for over REST"),
     }
     asked

@@ -31,10 +31,12 @@ pub enum Filter {
     Numbered,
     /// Artifacts.
     Artifacts,
+    /// None, but the key is narrowed to the thread `t0`.
+    OfKey,
 }
 
 impl Filter {
-    /// All filters of a round.
+    /// All filters that need no key.
     pub const ALL: [Self; 7] = [
         Self::None,
         Self::Thread("t0"),
@@ -58,6 +60,7 @@ impl Filter {
         match self {
             Self::None | Self::Numbered => Some(false),
             Self::Thread(thread) => Some(is_artifact || row.thread_id.as_deref() != Some(thread)),
+            Self::OfKey => Some(is_artifact || row.thread_id.as_deref() != Some("t0")),
             Self::OfUser if is_artifact => Some(true),
             Self::OfUser => row.source.as_deref().map(|source| source != "user"),
             Self::Tagged => Some(is_artifact),

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use context_engine::{ChangesConfig, Engine, SystemClock};
+use context_engine::{Admin, ChangesConfig, Engine, SystemClock};
+use context_model::CreateApiKeyRequest;
 use context_service::cli::Cli;
 use context_service::{Started, config, start};
 use context_test_postgres::{Client, TestDatabase};
@@ -65,6 +66,24 @@ impl Places {
         })
         .await
     }
+}
+
+/// Adds the key, if there is one.
+pub(super) fn with_key(request: Request, key: Option<&str>) -> Request {
+    match key {
+        Some(key) => request.key(key),
+        None => request,
+    }
+}
+
+/// The keys of a round with authentication.
+struct Keys {
+    /// For everything of the owner.
+    all: String,
+    /// For reading one thread.
+    narrow: String,
+    /// Of another owner.
+    other: String,
 }
 
 /// Where every follower must arrive: the revisions of the last entries and of the last artifact.
@@ -259,6 +278,8 @@ struct Stage {
     client: Option<Client>,
     history: History,
     random: Random,
+    /// The keys, if the services ask for one.
+    keys: Option<Keys>,
     /// A copy of the SQLite file, which a later fault puts back.
     copy: Option<tempfile::TempDir>,
     faults: Vec<String>,
@@ -266,7 +287,7 @@ struct Stage {
 
 impl Stage {
     async fn open(database: Option<&TestDatabase>, seed: u64) -> Self {
-        let random = Random::new(seed);
+        let mut random = Random::new(seed);
         // One round in five runs the real program, which can be killed.
         let is_apart = seed.is_multiple_of(5);
         let url = database.map(TestDatabase::url);
@@ -274,10 +295,24 @@ impl Stage {
         let mut nodes: Vec<Node> = (0..count)
             .map(|number| Node::new(number, url, is_apart))
             .collect();
+        let has_keys = !is_apart && random.one_in(4);
+        if has_keys {
+            for node in &mut nodes {
+                node.flags.push("--auth=keys".to_owned());
+            }
+        }
         let places = Arc::new(Places::default());
         for node in &mut nodes {
             node.start(&places, 0).await;
         }
+        let keys = match &nodes[0].running {
+            Some(Running::Here { engine, .. }) if has_keys => Some(Keys {
+                all: new_key(engine, "default", &["read", "write"], None).await,
+                narrow: new_key(engine, "default", &["read"], Some("t0")).await,
+                other: new_key(engine, "another", &["read", "write"], None).await,
+            }),
+            _ => None,
+        };
         let client = match database {
             Some(database) => Some(database.connect().await),
             None => None,
@@ -288,6 +323,7 @@ impl Stage {
             client,
             history: History::default(),
             random,
+            keys,
             copy: None,
             faults: Vec::new(),
         }
@@ -301,11 +337,23 @@ impl Stage {
             let writer = Writer {
                 places: Arc::clone(&self.places),
                 random: self.random.part(number as u64),
+                key: self.key(),
                 requests: Arc::clone(&requests),
                 ids: Vec::new(),
                 artifacts: Vec::new(),
             };
             writers.spawn(writer.run(REQUESTS / WRITERS));
+        }
+        if let Some(keys) = &self.keys {
+            let stranger = Writer {
+                places: Arc::clone(&self.places),
+                random: self.random.part(99),
+                key: Some(keys.other.clone()),
+                requests: Arc::default(),
+                ids: Vec::new(),
+                artifacts: Vec::new(),
+            };
+            writers.spawn(stranger.run(REQUESTS / WRITERS));
         }
         let (announce, target) = watch::channel(None);
         let mut followers = JoinSet::new();
@@ -315,10 +363,21 @@ impl Stage {
             let filter = match number {
                 0 => Filter::None,
                 1 if has_burst => Filter::Thread("quiet"),
+                2 if self.keys.is_some() => Filter::OfKey,
                 _ => *random.pick(&Filter::ALL),
             };
+            let key = self.keys.as_ref().map(|keys| match filter {
+                Filter::OfKey => keys.narrow.clone(),
+                _ => keys.all.clone(),
+            });
             filters.push(filter);
-            let follower = Follower::new(random, filter, Arc::clone(&self.places), target.clone());
+            let follower = Follower::new(
+                random,
+                filter,
+                key,
+                Arc::clone(&self.places),
+                target.clone(),
+            );
             followers.spawn(follower.run());
         }
         if has_burst {
@@ -376,23 +435,33 @@ impl Stage {
         let batch = json!({"entries": vec![entry; 100]});
         for _ in 0..BURST / 100 {
             let place = self.places.any(&mut self.random).await;
-            let reply = Request::post(place.address, "/v1/contexts/batch", &batch)
-                .send()
-                .await;
+            let reply = with_key(
+                Request::post(place.address, "/v1/contexts/batch", &batch),
+                self.key().as_deref(),
+            )
+            .send()
+            .await;
             assert_eq!(reply.status, 200, "{}", reply.body);
         }
         if self.random.chance(50) {
             let place = self.places.any(&mut self.random).await;
             let thread = json!({"thread_id": "burst"});
-            let reply = Request::post(place.address, "/v1/contexts/delete", &thread)
-                .send()
-                .await;
+            let reply = with_key(
+                Request::post(place.address, "/v1/contexts/delete", &thread),
+                self.key().as_deref(),
+            )
+            .send()
+            .await;
             assert_eq!(reply.status, 200, "{}", reply.body);
         }
     }
 
     fn epoch(&self) -> usize {
         self.history.0.len() - 1
+    }
+
+    fn key(&self) -> Option<String> {
+        self.keys.as_ref().map(|keys| keys.all.clone())
     }
 
     async fn read_history(&mut self) {
@@ -475,14 +544,21 @@ impl Stage {
 
     async fn write(&mut self, path: &str, body: &Value) -> i64 {
         let place = self.places.any(&mut self.random).await;
-        let reply = Request::post(place.address, path, body).send().await;
+        let reply = with_key(
+            Request::post(place.address, path, body),
+            self.key().as_deref(),
+        )
+        .send()
+        .await;
         assert_eq!(reply.status, 201, "{}", reply.body);
         reply.json()["revision"].as_i64().expect("a revision")
     }
 
     async fn get(&mut self, path: &str) -> Value {
         let place = self.places.any(&mut self.random).await;
-        let reply = Request::get(place.address, path).send().await;
+        let reply = with_key(Request::get(place.address, path), self.key().as_deref())
+            .send()
+            .await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         reply.json()
     }
@@ -496,7 +572,7 @@ impl Stage {
         let artifacts = match filter {
             Filter::None | Filter::Artifacts => Some(String::new()),
             Filter::Numbered => Some(format!("&metadata_filters={NUMBERED}")),
-            Filter::Thread(_) | Filter::OfUser | Filter::Tagged => None,
+            Filter::Thread(_) | Filter::OfUser | Filter::Tagged | Filter::OfKey => None,
         };
         if let Some(query) = artifacts {
             self.stored_artifacts(&query, &mut stored).await;
@@ -508,6 +584,7 @@ impl Stage {
         let mut search = json!({"limit": 100, "offset": 0});
         match filter {
             Filter::Thread(thread) => search["thread_id"] = json!(thread),
+            Filter::OfKey => search["thread_id"] = json!("t0"),
             Filter::OfUser => search["source"] = json!("user"),
             Filter::Tagged => search["tags"] = json!(["keep"]),
             Filter::Numbered => {
@@ -519,9 +596,12 @@ impl Stage {
         loop {
             search["offset"] = json!(ids.len());
             let place = self.places.any(&mut self.random).await;
-            let reply = Request::post(place.address, "/v1/contexts/search", &search)
-                .send()
-                .await;
+            let reply = with_key(
+                Request::post(place.address, "/v1/contexts/search", &search),
+                self.key().as_deref(),
+            )
+            .send()
+            .await;
             assert_eq!(reply.status, 200, "{}", reply.body);
             let page = reply.json();
             let found = page["results"].as_array().expect("a list");
@@ -570,6 +650,26 @@ impl Stage {
             stored.insert(("artifact".to_owned(), id), artifact_of_json(&artifact));
         }
     }
+}
+
+async fn new_key(engine: &Engine, owner: &str, scopes: &[&str], thread: Option<&str>) -> String {
+    let key = CreateApiKeyRequest {
+        name: "follow".to_owned(),
+        scopes: Some(scopes.iter().map(ToString::to_string).collect()),
+        threads: thread.map(|thread| vec![thread.to_owned()]),
+        ..CreateApiKeyRequest::default()
+    };
+    let owner = owner.to_owned();
+    let printed = engine
+        .access
+        .administer(Admin::CreateKey { owner, key })
+        .await
+        .expect("a key");
+    printed
+        .split_whitespace()
+        .next()
+        .expect("the key")
+        .to_owned()
 }
 
 /// A database file and what SQLite keeps beside it.

@@ -9,11 +9,12 @@ use context_test_support::Random;
 use context_test_support::http::{Reply, Request};
 use serde_json::{Value, json};
 
-use super::round::Places;
+use super::round::{Places, with_key};
 
 pub struct Writer {
     pub places: Arc<Places>,
     pub random: Random,
+    pub key: Option<String>,
     /// Number of requests so far, over all writers.
     pub requests: Arc<AtomicUsize>,
     pub ids: Vec<Value>,
@@ -33,6 +34,7 @@ impl Writer {
     async fn send(&mut self, method: &str, path: &str, body: Option<Value>) -> Option<Value> {
         let place = self.places.any(&mut self.random).await;
         let request = Request::new(method, format!("http://{}{path}", place.address));
+        let request = with_key(request, self.key.as_deref());
         let request = match body {
             Some(body) => request.json(&body),
             None => request,
