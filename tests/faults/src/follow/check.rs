@@ -208,7 +208,8 @@ impl Reader<'_> {
         }
         let is_same = (&change.entity, &change.id) == (&row.entity, &row.entity_id);
         let is_of_operation = if change.operation == "left" {
-            filter.can_leave() && row.operation != "create"
+            // What does not match any more when its body is loaded leaves, even if it was just created.
+            filter.can_leave() && (row.operation != "create" || self.log.bodies)
         } else {
             let is_of_now = change.operation != "deleted" || !filter.can_leave();
             is_of_now
