@@ -307,9 +307,9 @@ impl Stage {
         }
         let keys = match &nodes[0].running {
             Some(Running::Here { engine, .. }) if has_keys => Some(Keys {
-                all: new_key(engine, "default", &["read", "write"], None).await,
+                all: new_key(engine, "default", &["read", "write", "delete"], None).await,
                 narrow: new_key(engine, "default", &["read"], Some("t0")).await,
-                other: new_key(engine, "another", &["read", "write"], None).await,
+                other: new_key(engine, "another", &["read", "write", "delete"], None).await,
             }),
             _ => None,
         };
