@@ -3,7 +3,7 @@
 //!
 //! [`Ledger`](ledger::Ledger) records what was acknowledged, [`load`] sends the requests of many writers,
 //! [`audit`](audit::audit) recounts a database from its entries, and [`Disk`](disk::Disk) loses data that was not
-//! synced. The real binaries are run by `context-test-support`.
+//! synced. [`follow`] checks what readers of the changes receive. The real binaries are run by `context-test-support`.
 //!
 //! Every test prints its seed. `CONTEXT_FAULTS_SEED` repeats a run.
 
@@ -12,5 +12,6 @@ pub mod blocker;
 pub mod client;
 pub mod content;
 pub mod disk;
+pub mod follow;
 pub mod ledger;
 pub mod load;

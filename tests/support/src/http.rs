@@ -98,8 +98,21 @@ impl Request {
         assert_eq!(parts.headers["content-type"], "text/event-stream");
         Events {
             body,
-            text: String::new(),
+            received: Vec::new(),
         }
+    }
+
+    /// Sends the request and returns the events of its reply, or the reply if it is no stream of events.
+    ///
+    /// # Errors
+    /// The error of the connection.
+    pub async fn try_events(self) -> Result<std::result::Result<Events, Reply>, Error> {
+        let (parts, body) = self.open().await?.into_parts();
+        if parts.status != StatusCode::OK {
+            return Ok(Err(Reply::whole(parts, body).await?));
+        }
+        let received = Vec::new();
+        Ok(Ok(Events { body, received }))
     }
 
     /// Sends the request and waits for the whole reply. Returns an error if there is none.
@@ -111,13 +124,7 @@ impl Request {
     /// When a header cannot be sent.
     pub async fn try_send(self) -> Result<Reply, Error> {
         let (parts, body) = self.open().await?.into_parts();
-        let body = body.collect().await?.to_bytes();
-        Ok(Reply {
-            status: parts.status,
-            version: parts.version,
-            headers: parts.headers,
-            body: String::from_utf8_lossy(&body).into_owned(),
-        })
+        Reply::whole(parts, body).await
     }
 
     async fn open(self) -> Result<http::Response<Incoming>, Error> {
@@ -134,7 +141,8 @@ impl Request {
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
-    text: String,
+    /// What was received and not returned. A character can be split between two pieces of the body.
+    received: Vec<u8>,
 }
 
 /// One Server-Sent Event.
@@ -150,12 +158,13 @@ impl Events {
     /// The next event. `None` at the end of the stream.
     ///
     /// # Panics
-    /// When the data is not JSON.
+    /// When an event is not UTF-8, or its data not JSON.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            while let Some((block, rest)) = self.text.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
-                self.text = rest;
+            while let Some(end) = self.received.windows(2).position(|two| two == b"\n\n") {
+                let rest = self.received.split_off(end + 2);
+                let block = std::mem::replace(&mut self.received, rest);
+                let block = String::from_utf8(block).expect("UTF-8");
                 let field = |name: &str| {
                     block
                         .lines()
@@ -173,13 +182,23 @@ impl Events {
             }
             let frame = self.body.frame().await?.ok()?;
             if let Ok(data) = frame.into_data() {
-                self.text.push_str(&String::from_utf8_lossy(&data));
+                self.received.extend_from_slice(&data);
             }
         }
     }
 }
 
 impl Reply {
+    async fn whole(parts: http::response::Parts, body: Incoming) -> Result<Self, Error> {
+        let body = body.collect().await?.to_bytes();
+        Ok(Self {
+            status: parts.status,
+            version: parts.version,
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+
     /// The body as JSON.
     ///
     /// # Panics

@@ -319,10 +319,11 @@ impl Changes {
                 return Ok((changes, true));
             }
             let (now, later) = rest.split_at(count);
-            changes.extend(
-                now.iter()
-                    .map(|selected| shown(selection, selected, &states.of(selected.row))),
-            );
+            changes.extend(now.iter().map(|selected| {
+                let current = states.of(selected.row);
+                let selected = judge_again(selection, selected, &current);
+                shown(selection, &selected, &current)
+            }));
             rest = later;
         }
         Ok((changes, false))
@@ -332,6 +333,30 @@ impl Changes {
 /// A read of a state that includes all of these changes, also on a standby.
 fn state_at<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Read {
     read::at(rows.into_iter().map(|row| row.revision).max())
+}
+
+/// Judges by the state whose text is shown. It can be newer than the one that selected the change.
+fn judge_again<'r>(
+    selection: &Selection,
+    selected: &Selected<'r>,
+    current: &Current<'_>,
+) -> Selected<'r> {
+    let Selected {
+        place,
+        row,
+        operation,
+    } = *selected;
+    let matches = !selection.is_judged(row) || selection.judge(row, current) == Some(operation);
+    Selected {
+        place,
+        row,
+        // A reader of `left` may never have seen what left, so it is right for what was created too.
+        operation: if matches {
+            operation
+        } else {
+            ChangeOperation::Left
+        },
+    }
 }
 
 /// A change as the caller sees it. What does not satisfy the filters any more is only named.

@@ -1,0 +1,160 @@
+//! The changes that were committed, read from the database itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use context_test_postgres::Client;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+
+use crate::audit::connect;
+
+/// A committed change.
+#[derive(Debug, Clone, PartialEq, QueryableByName)]
+#[expect(missing_docs, reason = "the columns of the table")]
+pub struct Row {
+    #[diesel(sql_type = BigInt)]
+    pub revision: i64,
+    #[diesel(sql_type = Text)]
+    pub operation: String,
+    #[diesel(sql_type = Text)]
+    pub entity: String,
+    #[diesel(sql_type = Text)]
+    pub entity_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub thread_id: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub version: Option<i64>,
+    /// Unknown after the change left the feed.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub source: Option<String>,
+    /// 1 at the end of a commit, else 0. Unknown after the change left the feed.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub commit_end: Option<i64>,
+}
+
+/// The columns of a row in the feed, and in the audit log.
+const KEPT: &str =
+    "revision, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
+const AUDITED: &str = "revision, operation, entity, entity_id, thread_id, version, NULL, NULL";
+
+/// The history of one state of the database: from its creation, or from the return to an older copy, to the next one.
+#[derive(Debug, Clone, Default)]
+pub struct Epoch {
+    /// The changes, by revision.
+    pub rows: BTreeMap<i64, Row>,
+    /// The last revision that this state has in common with the one before it.
+    pub common: i64,
+    /// Whether changes left the feed.
+    pub is_compacted: bool,
+}
+
+impl Epoch {
+    fn add(&mut self, rows: Vec<Row>) {
+        for row in rows {
+            // What the audit log does not have is known from an earlier reading.
+            let known = self.rows.remove(&row.revision);
+            let (source, commit_end) =
+                known.map_or((None, None), |row| (row.source, row.commit_end));
+            let row = Row {
+                source: row.source.or(source),
+                commit_end: row.commit_end.or(commit_end),
+                ..row
+            };
+            self.rows.insert(row.revision, row);
+        }
+    }
+
+    /// The last revision, or 0.
+    #[must_use]
+    pub fn last(&self) -> i64 {
+        self.rows
+            .last_key_value()
+            .map_or(0, |(revision, _)| *revision)
+    }
+}
+
+/// The states of the database, one after the other.
+#[derive(Debug, Clone)]
+pub struct History(pub Vec<Epoch>);
+
+impl Default for History {
+    fn default() -> Self {
+        Self(vec![Epoch::default()])
+    }
+}
+
+impl History {
+    /// The present state.
+    ///
+    /// # Panics
+    /// Never: there is one.
+    pub fn current(&mut self) -> &mut Epoch {
+        self.0.last_mut().expect("an epoch")
+    }
+
+    /// Begins another state, which has this many changes in common with the present one.
+    pub fn begin(&mut self, common: i64) {
+        let is_compacted = self.current().is_compacted;
+        let mut rows = self.current().rows.clone();
+        rows.retain(|revision, _| *revision <= common);
+        self.0.push(Epoch {
+            rows,
+            common,
+            is_compacted,
+        });
+    }
+
+    /// Reads the changes that a file has now.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub fn read_file(&mut self, database: &Path) {
+        self.current().add(rows_of_file(database));
+    }
+
+    /// Reads the changes that a PostgreSQL database has now.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub async fn read_postgres(&mut self, client: &Client) {
+        let query = format!(
+            "SELECT {KEPT}integer)::bigint FROM context.changes WHERE owner_id = 'default' \
+             UNION ALL SELECT {AUDITED} FROM context.audited_changes WHERE owner_id = 'default'"
+        );
+        let found = client
+            .query(&query, &[])
+            .await
+            .expect("the changes are read");
+        let rows = found.iter().map(|row| Row {
+            revision: row.get(0),
+            operation: row.get(1),
+            entity: row.get(2),
+            entity_id: row.get(3),
+            thread_id: row.get(4),
+            version: row.get(5),
+            source: row.get(6),
+            commit_end: row.get(7),
+        });
+        self.current().add(rows.collect());
+    }
+}
+
+/// The last revision that a file has.
+///
+/// # Panics
+/// When it cannot be read.
+#[must_use]
+pub fn last_of_file(database: &Path) -> i64 {
+    let revisions = rows_of_file(database).into_iter().map(|row| row.revision);
+    revisions.max().unwrap_or(0)
+}
+
+fn rows_of_file(database: &Path) -> Vec<Row> {
+    let query = format!(
+        "SELECT {KEPT}INTEGER) AS commit_end FROM changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default') \
+         UNION ALL SELECT {AUDITED} FROM audited_changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default')"
+    );
+    let rows = diesel::sql_query(query).load(&mut connect(database));
+    rows.expect("the changes are read")
+}

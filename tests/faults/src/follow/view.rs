@@ -1,0 +1,100 @@
+//! What a follower has, from the frames that it received.
+
+use std::collections::BTreeMap;
+
+use super::{Body, Change, Event, Log, Start, Stored};
+
+/// What a follower has: each entry and artifact, with its content if it asked for bodies.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    held: BTreeMap<(String, String), Option<Body>>,
+    /// The entries of a snapshot that is not complete.
+    snapshot: BTreeMap<(String, String), Option<Body>>,
+    is_whole: bool,
+}
+
+impl View {
+    /// The view at the end of a log. `None` if the follower did not read everything, or if an older copy of the database
+    /// came back and its cursor stayed valid. Frames show the state when they were sent, which may be newer than their
+    /// cursor, and this newer state is lost then.
+    #[must_use]
+    pub fn of(log: &Log) -> Option<Self> {
+        let mut view = Self::default();
+        let mut epoch = 0;
+        for session in &log.sessions {
+            match session.start {
+                Start::Oldest => {
+                    view = Self {
+                        is_whole: true,
+                        ..Self::default()
+                    }
+                }
+                Start::Now => view = Self::default(),
+                Start::Snapshot => view.snapshot.clear(),
+                Start::Cursor if session.epoch != epoch => view.is_whole = false,
+                Start::Cursor => {}
+            }
+            epoch = session.epoch;
+            for event in &session.events {
+                view.apply(event, log.bodies);
+            }
+        }
+        view.is_whole.then_some(view)
+    }
+
+    fn apply(&mut self, event: &Event, bodies: bool) {
+        match event {
+            Event::Entry { entity, id, body } => {
+                self.snapshot
+                    .insert((entity.clone(), id.clone()), body.clone());
+            }
+            Event::SnapshotEnd(_) => {
+                self.held = std::mem::take(&mut self.snapshot);
+                self.is_whole = true;
+            }
+            Event::Change(change) => self.change(change, bodies),
+            Event::Opened(_)
+            | Event::Bookmark(_)
+            | Event::Page { .. }
+            | Event::Resync(_)
+            | Event::End(_) => {}
+        }
+    }
+
+    fn change(&mut self, change: &Change, bodies: bool) {
+        let Change {
+            operation,
+            entity,
+            id,
+            body,
+            ..
+        } = change;
+        let is_gone = matches!(&**operation, "deleted" | "left") || (bodies && body.is_none());
+        let key = (entity.clone(), id.clone());
+        if is_gone {
+            self.held.remove(&key);
+        } else {
+            self.held.insert(key, body.clone());
+        }
+    }
+
+    /// How it differs from what the lists of the API have.
+    #[must_use]
+    pub fn differences(&self, stored: &Stored) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (key, body) in stored {
+            match self.held.get(key) {
+                None => wrong.push(format!("{key:?} is missing in the view")),
+                Some(Some(held)) if held != body => {
+                    wrong.push(format!(
+                        "{key:?} is {held:?} in the view, and {body:?} in the database"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        let strange = self.held.keys().filter(|key| !stored.contains_key(*key));
+        wrong.extend(strange.map(|key| format!("{key:?} is in the view and not in the database")));
+        wrong
+    }
+}

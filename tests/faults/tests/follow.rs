@@ -1,0 +1,209 @@
+//! Seeded rounds of writers, followers and faults: what each follower receives is what was committed.
+
+use context_faults::follow::round::{Backend, Round};
+use context_faults::follow::{Change, Event, Filter, Log, Session, Start};
+use context_test_support::{rounds, seed};
+
+/// The first seed that is tried for a round in which faults are planted.
+const FIRST_EXAMPLE: u64 = 1;
+
+/// Runs the rounds of a backend, and reports each violation with the command that repeats its round.
+async fn play(backend: Backend, variable: &str) {
+    let first = seed();
+    let (mut views, mut faults, mut failed) = (0, 0, 0);
+    let rounds = rounds(variable, 10);
+    for number in 1..=rounds {
+        let seed = first + number as u64 - 1;
+        let Some(round) = Round::run(backend, seed).await else {
+            return;
+        };
+        views += round.logs.iter().filter(|log| round.has_view(log)).count();
+        faults += round.faults.len();
+        let wrong = round.violations();
+        if !wrong.is_empty() {
+            failed += 1;
+            eprintln!(
+                "{wrong:#?}\nfaults: {:?}\nCONTEXT_FAULTS_SEED={seed} {variable}=1 cargo nextest run --workspace \
+                 -E 'binary(follow)' repeats it",
+                round.faults
+            );
+        }
+        if number == rounds || number.is_multiple_of(10) {
+            eprintln!(
+                "{backend:?}: {number} rounds from seed {first}, {faults} faults, {views} views compared, {failed} \
+                 rounds with violations"
+            );
+        }
+    }
+    assert_eq!(failed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_of_one_service_stay_in_step() {
+    play(Backend::Sqlite, "CONTEXT_FAULTS_FOLLOW_SQLITE").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_of_two_services_stay_in_step() {
+    play(Backend::Postgres, "CONTEXT_FAULTS_FOLLOW_POSTGRES").await;
+}
+
+/// A round with a stream of everything, with bodies, and its session with many changes. Nothing left the feed.
+async fn example() -> (Round, Log, usize) {
+    for seed in FIRST_EXAMPLE.. {
+        let round = Round::run(Backend::Sqlite, seed).await.expect("SQLite");
+        assert_eq!(round.violations(), [""; 0], "seed {seed}");
+        let is_plain = round.history.0.len() == 1 && !round.history.0[0].is_compacted;
+        let log = &round
+            .logs
+            .iter()
+            .find(|log| log.filter == Filter::None && log.bodies && !log.lists);
+        let Some(log) = log.filter(|log| is_plain && round.has_view(log)).cloned() else {
+            continue;
+        };
+        let session = log.sessions.iter().position(|session| {
+            let is_inside =
+                |event: &&Event| matches!(event, Event::Change(change) if !change.commit_end);
+            changes(session).len() > 20 && session.events.iter().any(|event| is_inside(&event))
+        });
+        if let Some(session) = session {
+            eprintln!("the example is the round of seed {seed}");
+            return (round, log, session);
+        }
+    }
+    unreachable!("seeds do not end")
+}
+
+/// The events of a session that are changes, by their places.
+fn changes(session: &Session) -> Vec<(usize, &Change)> {
+    let events = session.events.iter().enumerate();
+    let changes = events.filter_map(|(place, event)| match event {
+        Event::Change(change) => Some((place, change)),
+        _ => None,
+    });
+    changes.collect()
+}
+
+fn change_at(session: &mut Session, place: usize) -> &mut Change {
+    match &mut session.events[place] {
+        Event::Change(change) => change,
+        other => panic!("{other:?} is no change"),
+    }
+}
+
+/// The checker must report each of these, or it shows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_planted_fault_is_reported() {
+    let (round, log, session) = example().await;
+    let found = changes(&log.sessions[session]);
+    let (place, revision) = (found[5].0, found[5].1.revision);
+    let inside = found
+        .iter()
+        .find(|(_, change)| !change.commit_end)
+        .expect("a long commit")
+        .0;
+    let plant = |words: &str, fault: &dyn Fn(&mut Session)| {
+        let mut log = log.clone();
+        fault(&mut log.sessions[session]);
+        let wrong = round.violations_of(&log);
+        assert!(
+            wrong.iter().any(|line| line.contains(words)),
+            "{words:?} is not in {wrong:#?}"
+        );
+    };
+    plant("missing: [", &|session| _ = session.events.remove(place));
+    plant("after everything up to", &|session| {
+        session.events.swap(place, place + 1)
+    });
+    plant("after everything up to", &|session| {
+        let twice = session.events[place].clone();
+        session.events.insert(place, twice);
+    });
+    plant("a commit is split", &|session| {
+        change_at(session, inside).commit_end = true
+    });
+    plant("instead of Row", &|session| {
+        change_at(session, place).id = "another".to_owned()
+    });
+    plant("instead of Row", &|session| {
+        change_at(session, place).operation = "left".to_owned()
+    });
+    plant("was never committed", &|session| {
+        change_at(session, place).revision = 1 << 40
+    });
+    plant("after everything up to", &|session| {
+        session.events.insert(place, Event::Bookmark(revision))
+    });
+    plant("a bookmark at", &|session| {
+        session
+            .events
+            .insert(place + 1, Event::Bookmark(revision - 1))
+    });
+    plant("missing: [", &|session| {
+        session.events[place] = Event::Bookmark(revision)
+    });
+    plant("nothing happened that justifies it", &|session| {
+        session
+            .events
+            .insert(place, Event::Resync("CURSOR_COMPACTED".to_owned()));
+    });
+    plant("at the end", &|session| {
+        for event in &mut session.events {
+            if let Event::Change(change) = event {
+                change.body = None;
+            }
+        }
+    });
+
+    // The stream is cut after a change, and continues one change later than its cursor.
+    let mut cut = log.clone();
+    let rest = cut.sessions[session].events.split_off(place + 1);
+    let mut again = Session {
+        epoch: 0,
+        start: Start::Cursor,
+        events: rest,
+    };
+    again.events.insert(0, Event::Opened(revision));
+    cut.sessions.insert(session + 1, again);
+    assert_eq!(round.violations_of(&cut), [""; 0], "a cut is no fault");
+    let mut late = cut.clone();
+    late.sessions[session + 1].events[0] = Event::Opened(revision + 1);
+    assert!(round.violations_of(&late)[0].contains("opens at"));
+    let mut lossy = cut;
+    lossy.sessions[session + 1].events.remove(1);
+    assert!(round.violations_of(&lossy)[0].contains("missing: ["));
+
+    // The log ends early.
+    let mut early = log.clone();
+    early.sessions.truncate(session + 1);
+    early.sessions[session].events.truncate(place);
+    assert!(round.violations_of(&early)[0].contains("it ends at"));
+
+    // The filter excludes what was received.
+    let narrow = Log {
+        filter: Filter::Thread("quiet"),
+        ..log.clone()
+    };
+    assert!(
+        round
+            .violations_of(&narrow)
+            .iter()
+            .any(|line| line.contains("which the filter excludes"))
+    );
+
+    // A cursor of changes that are gone is accepted.
+    let mut restored = round;
+    restored.history.begin(revision - 1);
+    let mut accepted = log;
+    let events = vec![Event::Opened(revision)];
+    accepted.sessions.push(Session {
+        epoch: 1,
+        start: Start::Cursor,
+        events,
+    });
+    let wrong = restored.violations_of(&accepted);
+    assert!(
+        wrong.iter().any(|line| line.contains("was accepted")),
+        "{wrong:#?}"
+    );
+}
