@@ -14,3 +14,4 @@ mod recall;
 mod session;
 mod settings;
 mod stdio;
+mod tasks;

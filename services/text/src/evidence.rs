@@ -307,7 +307,13 @@ impl Parts {
             }
         }
         let of_chosen = self.score(chosen.iter().copied());
-        (self.score(0..hidden) <= of_chosen + OPENING_MARGIN).then_some(chosen)
+        // Without similarities all scores are lower.
+        let margin = if self.similarities.is_empty() {
+            OPENING_MARGIN / 2.0
+        } else {
+            OPENING_MARGIN
+        };
+        (self.score(0..hidden) <= of_chosen + margin).then_some(chosen)
     }
 
     /// The chosen sentences and, as long as they fit into `max_chars`, the sentences from `hidden` on that stand beside

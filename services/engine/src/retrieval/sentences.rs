@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
-use context_store::StoredEntry;
+use context_store::{ChunkRange, StoredEntry};
 use tokio::time::Instant;
 
 use super::Retrieval;
@@ -51,7 +51,9 @@ impl Retrieval {
         if !is_local || !search.reading.is_possible || active.model != semantic.model {
             return;
         }
-        let sentences = sentences(entries, self.search.truncation_length, evidence);
+        let Ok(sentences) = self.sentences_of(entries, evidence).await else {
+            return;
+        };
         if sentences.is_empty() {
             return;
         }
@@ -76,27 +78,39 @@ impl Retrieval {
             Err(error) => tracing::warn!("Sentences were not compared with a query: {error}"),
         }
     }
+
+    /// The sentences of the entries whose results do not show them whole. Texts may be long, so this runs outside the
+    /// async workers.
+    async fn sentences_of(
+        &self,
+        entries: &[StoredEntry],
+        evidence: &Evidence,
+    ) -> Result<Vec<String>, tokio::task::JoinError> {
+        let shown_chars = self.search.truncation_length;
+        let texts: Vec<(String, Option<ChunkRange>)> = entries
+            .iter()
+            .filter(|entry| shown_bytes(&entry.text, shown_chars).is_some())
+            .map(|entry| (entry.text.clone(), evidence.chunks.get(&entry.id).copied()))
+            .collect();
+        tokio::task::spawn_blocking(move || sentences(&texts)).await
+    }
 }
 
-/// The distinct sentences of the entries whose results do not show them whole: first those of the nearest chunks, then
-/// the others, each in the order of the entries.
-fn sentences(entries: &[StoredEntry], shown_chars: usize, evidence: &Evidence) -> Vec<String> {
+/// The distinct sentences of texts, each with the nearest chunk: first those of the chunks, then the others, each in the
+/// order of the texts.
+fn sentences(texts: &[(String, Option<ChunkRange>)]) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
-    for entry in entries {
+    for (text, chunk) in texts {
         if near.len() + far.len() >= MAX_SENTENCES {
             break;
         }
-        if shown_bytes(&entry.text, shown_chars).is_none() {
-            continue;
-        }
-        let chunk = evidence.chunks.get(&entry.id);
-        let chunk = chunk.map(|chunk| character_range(&entry.text, (chunk.start, chunk.end)));
-        for sentence in context_text::evidence_sentences(&entry.text, SNIPPET_CHARS) {
+        let chunk = chunk.map(|chunk| character_range(text, (chunk.start, chunk.end)));
+        for sentence in context_text::evidence_sentences(text, SNIPPET_CHARS) {
             let is_near = chunk
                 .as_ref()
                 .is_some_and(|chunk| sentence.start < chunk.end && chunk.start < sentence.end);
             let group = if is_near { &mut near } else { &mut far };
-            group.push(&entry.text[sentence]);
+            group.push(&text[sentence]);
         }
     }
     let mut seen = HashSet::new();
