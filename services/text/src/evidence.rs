@@ -393,24 +393,14 @@ fn beginning(stem: &str) -> Option<&str> {
     stem.get(..last + c.len_utf8())
 }
 
-/// The similarity of each sentence. One that was not computed counts as the mean of the others, so that the sentence is
-/// neither preferred nor left out. Empty if none is known.
+/// The similarity of each sentence. Empty unless all are known: those of some sentences only would hide better ones, and
+/// words alone show more answers then.
 fn similarities(
     sentences: &[Sentence],
     text: &str,
     similarity: &dyn Fn(&str) -> Option<f64>,
 ) -> Vec<f64> {
-    let known: Vec<Option<f64>> = sentences
-        .iter()
-        .map(|sentence| similarity(&text[sentence.bytes.clone()]))
-        .collect();
-    let count = known.iter().flatten().count();
-    if count == 0 {
-        return Vec::new();
-    }
-    let mean = known.iter().flatten().sum::<f64>() / count as f64;
-    known
-        .into_iter()
-        .map(|similarity| similarity.unwrap_or(mean))
-        .collect()
+    let of = |sentence: &Sentence| similarity(&text[sentence.bytes.clone()]);
+    let all: Option<Vec<f64>> = sentences.iter().map(of).collect();
+    all.unwrap_or_default()
 }

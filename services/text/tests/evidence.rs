@@ -163,7 +163,7 @@ fn a_similar_sentence_is_shown_although_it_has_none_of_the_words() {
 }
 
 #[test]
-fn a_sentence_that_was_not_compared_counts_as_the_others_do() {
+fn words_alone_decide_when_only_some_sentences_were_compared() {
     // Compared were only two, both as good as unrelated.
     let similarity = |sentence: &str| match sentence {
         "Somebody had brought cake." => Some(0.10),
