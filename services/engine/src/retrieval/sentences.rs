@@ -2,8 +2,8 @@
 //!
 //! Chunks are too long for that: a snippet has room for a third of one. So the sentences of a page's long texts are
 //! embedded when a search finds them, those of the nearest chunks first, until the budget (RERANK_BUDGET_MS) is spent. In
-//! memory, beside the token vectors of reranking, they are found by the next search. Sentences that were not compared are
-//! judged by their words.
+//! memory, beside the token vectors of reranking, they are found by the next search. A text of which some were not is
+//! judged by its words.
 
 #![expect(
     clippy::disallowed_methods,
