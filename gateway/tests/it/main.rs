@@ -17,3 +17,4 @@ mod session;
 mod settings;
 mod stdio;
 mod subscriptions;
+mod tasks;

@@ -1,68 +1,96 @@
 //! Evidence: the part of a text that shows why a search found it, when its opening does not.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::snippet::ELLIPSIS;
 use crate::window::is_character_boundary;
 use crate::{Analyzer, ContentWord};
 
-/// Added to the score of a part with words of the query if the part begins in the nearest chunk. The weights of all
-/// words add up to 1.
-const NEAREST_BONUS: f64 = 0.1;
+/// Weight of the query's words in the score of a sentence. The weights of all words of a text add up to this.
+const WORDS_WEIGHT: f64 = 0.5;
+/// Added to the score of a sentence with words of the query if it is in the nearest chunk. Not added when similarities
+/// are known, because they say more.
+const NEAREST_BONUS: f64 = 0.05;
+/// Maximum number of sentences that are chosen by their score. Those around them fill the rest of the snippet. With two,
+/// more answers are shown than with one or three (docs/retrieval.md).
+const CHOSEN: usize = 2;
+/// The second sentence has at least this share of the best one's score.
+const SECOND_SHARE: f64 = 0.3;
+/// The opening is what matches if its score is higher by more than this.
+const OPENING_MARGIN: f64 = 0.3;
+/// Words that begin with the same characters, as many as this, are probably forms of one word that the stemmer of the
+/// analyzer's language does not know: of another language, or a noun and its verb.
+const ALIKE_CHARS: usize = 5;
+/// How much such a word counts, compared with the same word.
+const ALIKE_SHARE: f64 = 0.5;
+/// Maximum number of characters of a label before a colon.
+const LABEL_CHARS: usize = 30;
+/// Between two parts of a text that are not adjacent.
+const GAP: &str = " ... ";
 
-/// Whole sentences around the words of the query that a text has, at most `max_chars` characters, with `...` at the
-/// cuts. `nearest` are the bytes of the chunk that is nearest to the query: of nearly equal parts, one in it is chosen.
-/// Without any of the words the result is the beginning of that chunk, beyond the opening.
+/// What is known about a query and a text, to find the evidence.
+#[derive(Clone, Copy)]
+pub struct Clues<'a> {
+    /// The content words of the query.
+    pub words: &'a [ContentWord],
+    /// The bytes of the chunk that is nearest to the query.
+    pub nearest: Option<&'a Range<usize>>,
+    /// The similarity of a sentence to the query, at most 1, if it was computed. The sentences are those of
+    /// [`evidence_sentences`].
+    pub similarity: &'a dyn Fn(&str) -> Option<f64>,
+}
+
+/// The sentences that [`evidence`] chooses from, as bytes of the text, in order.
+#[must_use]
+pub fn evidence_sentences(text: &str, max_chars: usize) -> Vec<Range<usize>> {
+    let sentences = sentences(text, budget(max_chars)).into_iter();
+    sentences.map(|sentence| sentence.bytes).collect()
+}
+
+/// The one or two sentences that match the query best, whole, with what stands around them, at most `max_chars`
+/// characters, with `...` at the cuts. A sentence matches by the words of the query that it has and by its similarity to
+/// the query. Without words and similarities the result is the beginning of the nearest chunk, beyond the opening.
 ///
-/// `None` if the opening, the first `opening` bytes of the text, has more of the words than any other part, or if no
-/// part has any and half of the nearest chunk is in the opening. Takes time linear in the length of the text.
+/// `None` if the opening, the first `opening` bytes of the text, matches clearly better, or if nothing matches and half of
+/// the nearest chunk is in the opening. Takes time linear in the length of the text.
 ///
 /// ```
-/// use context_text::{Analyzer, Language, content_words, evidence};
+/// use context_text::{Analyzer, Clues, Language, content_words, evidence};
 ///
 /// let analyzer = Analyzer::new(Language::English);
 /// let words = content_words("when does the build run?", &analyzer);
 /// let text = "We talked about the cellar. The nightly build runs at half past two. Ann has the key.";
-/// let found = evidence(text, 27, None, &words, &analyzer, 50);
+/// let clues = Clues { words: &words, nearest: None, similarity: &|_| None };
+/// let found = evidence(text, 27, clues, &analyzer, 50);
 /// assert_eq!(found.as_deref(), Some("...The nightly build runs at half past two...."));
 /// ```
 #[must_use]
 pub fn evidence(
     text: &str,
     opening: usize,
-    nearest: Option<Range<usize>>,
-    words: &[ContentWord],
+    clues: Clues<'_>,
     analyzer: &Analyzer,
     max_chars: usize,
 ) -> Option<String> {
-    let budget = max_chars.saturating_sub(2 * ELLIPSIS.len());
-    let parts = Parts::of(
-        sentences(text, budget),
-        text,
-        words,
-        analyzer,
-        nearest.as_ref(),
-    );
-    let first = if parts.has_words() {
-        parts.best(opening, budget)?
+    let budget = budget(max_chars);
+    let parts = Parts::of(sentences(text, budget), text, clues, analyzer);
+    let hidden = parts.sentence_at(opening);
+    let chosen = if parts.knows_something() {
+        parts.best(hidden, budget)?
     } else {
-        let chunk = nearest?;
+        let chunk = clues.nearest?;
         let start = chunk.start.max(opening);
         let is_beyond = 2 * chunk.end.saturating_sub(start) > chunk.len();
-        is_beyond.then(|| parts.sentence_at(start))?
+        let first = is_beyond.then(|| parts.sentence_at(start))?;
+        vec![first]
     };
-    let shown = parts.sentences[parts.part(first, budget)].as_ref();
-    let shown = shown.first()?.bytes.start..shown.last()?.bytes.end;
-    let mut snippet = String::with_capacity(shown.len() + 2 * ELLIPSIS.len());
-    if !text[..shown.start].trim().is_empty() {
-        snippet.push_str(ELLIPSIS);
-    }
-    snippet.push_str(&text[shown.clone()]);
-    if !text[shown.end..].trim().is_empty() {
-        snippet.push_str(ELLIPSIS);
-    }
-    Some(snippet)
+    parts.shown(text, parts.widened(chosen, hidden, budget))
+}
+
+/// Number of characters of the text that a snippet has room for.
+fn budget(max_chars: usize) -> usize {
+    max_chars.saturating_sub(2 * ELLIPSIS.len())
 }
 
 /// A sentence, or a piece of one that is longer than a snippet.
@@ -94,14 +122,22 @@ fn sentences(text: &str, max_chars: usize) -> Vec<Sentence> {
 }
 
 /// Where sentences end: after a line, after a mark of punctuation before white space, and after one of a script without
-/// spaces.
+/// spaces. A short text before a colon is a label, such as the name of a speaker, and belongs to what follows.
 fn ends(text: &str) -> impl Iterator<Item = usize> {
     let mut before = ' ';
+    let mut chars = 0;
     text.char_indices().filter_map(move |(at, c)| {
         let previous = std::mem::replace(&mut before, c);
+        chars += 1;
         let ends_here = matches!(c, '\n' | '。' | '！' | '？' | '；');
-        let ended_before =
-            c.is_whitespace() && matches!(previous, '.' | '!' | '?' | '…' | ':' | ';');
+        let ended_before = c.is_whitespace()
+            && match previous {
+                ':' => chars > LABEL_CHARS,
+                _ => matches!(previous, '.' | '!' | '?' | '…' | ';'),
+            };
+        if ends_here || ended_before {
+            chars = 0;
+        }
         (ends_here || ended_before).then(|| at + c.len_utf8())
     })
 }
@@ -141,46 +177,49 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + part.trim_end().len())
 }
 
-/// The sentences of a text, and the words of a query in them.
+/// The sentences of a text, and how each matches a query.
 struct Parts {
     sentences: Vec<Sentence>,
-    /// The distinct words of the query in each sentence.
-    words: Vec<Vec<usize>>,
-    /// The weight of each word. The weights of the words in the text add up to 1.
+    /// The distinct words of the query in each sentence, each with 1, or [`ALIKE_SHARE`] if only a word like it is there.
+    words: Vec<HashMap<usize, f64>>,
+    /// The weight of each word. The weights of the words in the text add up to [`WORDS_WEIGHT`].
     weights: Vec<f64>,
+    /// The similarity of each sentence to the query. Empty if none is known.
+    similarities: Vec<f64>,
     /// The sentences of the nearest chunk.
     nearest: Range<usize>,
 }
 
 impl Parts {
     /// A word in few sentences of the text weighs more than one in many.
-    fn of(
-        sentences: Vec<Sentence>,
-        text: &str,
-        words: &[ContentWord],
-        analyzer: &Analyzer,
-        nearest: Option<&Range<usize>>,
-    ) -> Self {
+    fn of(sentences: Vec<Sentence>, text: &str, clues: Clues<'_>, analyzer: &Analyzer) -> Self {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
-        for word in words {
+        for word in clues.words {
             let next = numbers.len();
             numbers.entry(&word.stem).or_insert(next);
         }
-        let mut having = vec![0_usize; numbers.len()];
-        let mut words = vec![Vec::new(); sentences.len()];
+        let alike: HashMap<&str, usize> = numbers
+            .iter()
+            .filter_map(|(stem, word)| Some((beginning(stem)?, *word)))
+            .collect();
+        let mut words = vec![HashMap::new(); sentences.len()];
         let mut at = 0;
         analyzer.tokens(text, &mut |token| {
             while at < sentences.len() && sentences[at].bytes.end <= token.start {
                 at += 1;
             }
-            if let (Some(&word), Some(found)) = (numbers.get(token.stem), words.get_mut(at))
-                && !found.contains(&word)
-            {
-                found.push(word);
-                having[word] += 1;
+            let same = numbers.get(token.stem).map(|word| (*word, 1.0));
+            let similar = || Some((*alike.get(beginning(token.stem)?)?, ALIKE_SHARE));
+            if let (Some((word, share)), Some(found)) = (same.or_else(similar), words.get_mut(at)) {
+                let known: &mut f64 = found.entry(word).or_default();
+                *known = known.max(share);
             }
             true
         });
+        let mut having = vec![0_usize; numbers.len()];
+        for word in words.iter().flat_map(HashMap::keys) {
+            having[*word] += 1;
+        }
         let all = sentences.len() as f64;
         let rarity = |having: &usize| match having {
             0 => 0.0,
@@ -189,22 +228,25 @@ impl Parts {
         let mut weights: Vec<f64> = having.iter().map(rarity).collect();
         let total: f64 = weights.iter().sum();
         if total > 0.0 {
-            weights.iter_mut().for_each(|weight| *weight /= total);
+            let share = WORDS_WEIGHT / total;
+            weights.iter_mut().for_each(|weight| *weight *= share);
         }
+        let similarities = similarities(&sentences, text, clues.similarity);
         let mut parts = Self {
             sentences,
             words,
             weights,
+            similarities,
             nearest: 0..0,
         };
-        if let Some(chunk) = nearest {
+        if let Some(chunk) = clues.nearest {
             parts.nearest = parts.sentence_at(chunk.start)..parts.sentence_at(chunk.end);
         }
         parts
     }
 
-    fn has_words(&self) -> bool {
-        self.weights.iter().any(|weight| *weight > 0.0)
+    fn knows_something(&self) -> bool {
+        !self.similarities.is_empty() || self.weights.iter().any(|weight| *weight > 0.0)
     }
 
     /// The first sentence that ends after this byte of the text.
@@ -213,47 +255,152 @@ impl Parts {
             .partition_point(|sentence| sentence.bytes.end <= byte)
     }
 
-    /// The part that begins with this sentence and has at most `max_chars` characters.
-    fn part(&self, first: usize, max_chars: usize) -> Range<usize> {
-        let rest = self.sentences.get(first..).unwrap_or_default();
-        let start = rest.first().map_or(0, |sentence| sentence.chars.start);
-        let fits = |sentence: &&Sentence| sentence.chars.end - start <= max_chars;
-        first..first + rest.iter().take_while(fits).count()
+    /// The weight of the words in these sentences, and the highest similarity of one of them.
+    fn score(&self, sentences: impl Iterator<Item = usize>) -> f64 {
+        let mut shares: HashMap<usize, f64> = HashMap::new();
+        let mut similarity: f64 = 0.0;
+        for sentence in sentences {
+            for (word, share) in &self.words[sentence] {
+                let known = shares.entry(*word).or_default();
+                *known = known.max(*share);
+            }
+            similarity = similarity.max(self.similarities.get(sentence).copied().unwrap_or(0.0));
+        }
+        let mut shares: Vec<(usize, f64)> = shares.into_iter().collect();
+        // Sums of floats depend on their order, and that of a map differs in each process.
+        shares.sort_unstable_by_key(|(word, _)| *word);
+        let words: f64 = shares
+            .iter()
+            .map(|(word, share)| self.weights[*word] * share)
+            .sum();
+        words + similarity
     }
 
-    /// The weight of the words in this part.
-    fn score(&self, part: Range<usize>) -> f64 {
-        let mut found = vec![false; self.weights.len()];
-        for word in self.words[part].iter().flatten() {
-            found[*word] = true;
+    /// The best sentences from `hidden` on, best first, that fit into `max_chars` together. `None` if no sentence matches,
+    /// or if the opening matches clearly better.
+    fn best(&self, hidden: usize, max_chars: usize) -> Option<Vec<usize>> {
+        let score = |sentence: usize| {
+            let score = self.score(std::iter::once(sentence));
+            let is_preferred = self.similarities.is_empty() && self.nearest.contains(&sentence);
+            match is_preferred && score > 0.0 {
+                true => score + NEAREST_BONUS,
+                false => score,
+            }
+        };
+        let mut scored: Vec<(usize, f64)> = (hidden..self.sentences.len())
+            .map(|sentence| (sentence, score(sentence)))
+            .filter(|(_, score)| *score > 0.0)
+            .collect();
+        scored.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let (_, best) = *scored.first()?;
+        let mut left = max_chars;
+        let mut chosen = Vec::new();
+        for (sentence, score) in scored {
+            let needed =
+                self.sentences[sentence].chars.len() + usize::from(!chosen.is_empty()) * GAP.len();
+            if chosen.len() == CHOSEN || score < SECOND_SHARE * best {
+                break;
+            }
+            if needed <= left {
+                left -= needed;
+                chosen.push(sentence);
+            }
         }
-        let weights = self.weights.iter().zip(found);
-        weights
-            .filter(|(_, found)| *found)
-            .map(|(weight, _)| weight)
-            .sum()
+        let of_chosen = self.score(chosen.iter().copied());
+        // Without similarities all scores are lower.
+        let margin = if self.similarities.is_empty() {
+            OPENING_MARGIN / 2.0
+        } else {
+            OPENING_MARGIN
+        };
+        (self.score(0..hidden) <= of_chosen + margin).then_some(chosen)
     }
 
-    /// The first sentence of the part with the highest score. It begins with a sentence that is not in the opening. Of
-    /// several parts with equal scores the one in the middle, so that the words have text before and after them. `None`
-    /// if the opening has a higher score.
-    fn best(&self, opening: usize, max_chars: usize) -> Option<usize> {
-        let hidden = self.sentence_at(opening);
-        let mut best = self.score(0..hidden);
-        let mut equal = Vec::new();
-        for first in hidden..self.sentences.len() {
-            let mut score = self.score(self.part(first, max_chars));
-            if score > 0.0 && self.nearest.contains(&first) {
-                score += NEAREST_BONUS;
+    /// The chosen sentences and, as long as they fit into `max_chars`, the sentences from `hidden` on that stand beside
+    /// them: first the one after the best, because an answer often follows what was asked for.
+    fn widened(&self, chosen: Vec<usize>, hidden: usize, max_chars: usize) -> BTreeSet<usize> {
+        let mut shown = BTreeSet::from_iter(chosen.iter().copied());
+        let mut sides: Vec<usize> = chosen;
+        loop {
+            let before = shown.len();
+            for place in 0..sides.len() {
+                let sentence = sides[place];
+                let beside = [sentence + 1, sentence.wrapping_sub(1)];
+                let fitting = beside.into_iter().find(|beside| {
+                    let is_there = (hidden..self.sentences.len()).contains(beside);
+                    is_there && !shown.contains(beside) && {
+                        let mut wider = shown.clone();
+                        wider.insert(*beside);
+                        self.chars(&wider) <= max_chars
+                    }
+                });
+                if let Some(beside) = fitting {
+                    shown.insert(beside);
+                    sides.push(beside);
+                }
             }
-            if score > best {
-                best = score;
-                equal.clear();
-            }
-            if score == best {
-                equal.push(first);
+            if shown.len() == before {
+                return shown;
             }
         }
-        equal.get(equal.len() / 2).copied()
     }
+
+    /// The runs of adjacent sentences.
+    fn runs(shown: &BTreeSet<usize>) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for &sentence in shown {
+            match runs.last_mut() {
+                Some(run) if run.end == sentence => run.end += 1,
+                _ => runs.push(sentence..sentence + 1),
+            }
+        }
+        runs
+    }
+
+    /// Number of characters that these sentences take, with what is between them.
+    fn chars(&self, shown: &BTreeSet<usize>) -> usize {
+        let runs = Self::runs(shown);
+        let gaps = runs.len().saturating_sub(1) * GAP.len();
+        let chars = |run: Range<usize>| {
+            self.sentences[run.end - 1].chars.end - self.sentences[run.start].chars.start
+        };
+        runs.into_iter().map(chars).sum::<usize>() + gaps
+    }
+
+    /// The text of these sentences.
+    fn shown(&self, text: &str, shown: BTreeSet<usize>) -> Option<String> {
+        let bytes = |run: Range<usize>| {
+            self.sentences[run.start].bytes.start..self.sentences[run.end - 1].bytes.end
+        };
+        let runs: Vec<Range<usize>> = Self::runs(&shown).into_iter().map(bytes).collect();
+        let (first, last) = (runs.first()?, runs.last()?);
+        let mut snippet = String::new();
+        if !text[..first.start].trim().is_empty() {
+            snippet.push_str(ELLIPSIS);
+        }
+        let parts: Vec<&str> = runs.iter().map(|run| &text[run.clone()]).collect();
+        snippet.push_str(&parts.join(GAP));
+        if !text[last.end..].trim().is_empty() {
+            snippet.push_str(ELLIPSIS);
+        }
+        Some(snippet)
+    }
+}
+
+/// The beginning by which words are alike. `None` for short words.
+fn beginning(stem: &str) -> Option<&str> {
+    let (last, c) = stem.char_indices().nth(ALIKE_CHARS - 1)?;
+    stem.get(..last + c.len_utf8())
+}
+
+/// The similarity of each sentence. Empty unless all are known: those of some sentences only would hide better ones, and
+/// words alone show more answers then.
+fn similarities(
+    sentences: &[Sentence],
+    text: &str,
+    similarity: &dyn Fn(&str) -> Option<f64>,
+) -> Vec<f64> {
+    let of = |sentence: &Sentence| similarity(&text[sentence.bytes.clone()]);
+    let all: Option<Vec<f64>> = sentences.iter().map(of).collect();
+    all.unwrap_or_default()
 }

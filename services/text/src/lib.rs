@@ -55,7 +55,7 @@ mod stop_words;
 mod window;
 
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
-pub use evidence::evidence;
+pub use evidence::{Clues, evidence, evidence_sentences};
 pub use fold::fold;
 pub use guess::guess_language;
 pub use keywords::{CONTEXT_KEYWORDS_BYTES, context_keywords};

@@ -93,6 +93,8 @@ pub struct Hit {
     pub opening: String,
     /// The part of its text that matches, if there is one.
     pub snippet: Option<String>,
+    /// A part of its text in which the words of the query are marked, if the request asked for it.
+    pub highlighted: Option<String>,
 }
 
 /// The results of a search.
@@ -222,6 +224,7 @@ impl Backend {
                     relevance: hit.relevance,
                     opening: hit.text_content,
                     snippet: hit.snippet,
+                    highlighted: hit.highlighted,
                 };
                 Ok(Found {
                     hits: results.into_iter().map(hit).collect(),
@@ -249,6 +252,7 @@ impl Backend {
                                     .unwrap_or_default()
                                     .to_owned(),
                                 snippet: hit["snippet"].as_str().map(str::to_owned),
+                                highlighted: hit["highlighted"].as_str().map(str::to_owned),
                             })
                         };
                         let results = reply["results"]

@@ -9,7 +9,7 @@ use context_providers::Embedder;
 use crate::Error;
 use crate::backend::{Hit, Setup};
 use crate::cli::Cli;
-use crate::method::Method;
+use crate::method::{Method, Request};
 use crate::opened::Opened;
 use crate::set::{Question, Set, name};
 
@@ -39,13 +39,17 @@ pub async fn report(
             ("hybrid", Method::Hybrid),
             ("semantic", Method::Semantic),
             ("hybrid by words alone", Method::HybridWords),
+            ("full-text, highlighted", Method::Fts),
         ] {
             if method.needs_model() && embedder.is_none() {
                 continue;
             }
             let (mut hidden, mut found, mut shown) = (0, 0, 0);
             for question in &set.questions {
-                let request = method.request(&question.text, question.thread_id.clone());
+                let mut request = method.request(&question.text, question.thread_id.clone());
+                if let Request::Fts(request) = &mut request {
+                    request.highlight = Some(true);
+                }
                 let hits = backend.search(request).await?.hits;
                 let hit = hits
                     .iter()
@@ -58,12 +62,12 @@ pub async fn report(
                 let is_shown = hit.is_some_and(|hit| in_snippet(hit, question));
                 shown += usize::from(is_shown);
                 if cli.misses && !is_shown {
-                    let snippet = hit.map(|hit| hit.snippet.as_deref().unwrap_or("no snippet"));
+                    let snippet = hit.map(|hit| evidence(hit).unwrap_or("no snippet".to_owned()));
                     println!(
                         "{}\n  wanted: {}\n  got: {}",
                         question.text,
                         question.answer.as_deref().unwrap_or_default(),
-                        snippet.unwrap_or("not found")
+                        snippet.as_deref().unwrap_or("not found")
                     );
                 }
             }
@@ -79,9 +83,18 @@ pub async fn report(
 }
 
 fn in_snippet(hit: &Hit, question: &Question) -> bool {
-    hit.snippet
-        .as_deref()
-        .is_some_and(|snippet| has_answer(snippet, question))
+    evidence(hit).is_some_and(|shown| has_answer(&shown, question))
+}
+
+/// What a result shows of the text beyond its opening. Full-text search marks words instead of choosing a snippet.
+fn evidence(hit: &Hit) -> Option<String> {
+    let plain = |marked: &String| {
+        let unmarked = marked.replace("<mark>", "").replace("</mark>", "");
+        let unescaped = unmarked.replace("&lt;", "<").replace("&gt;", ">");
+        unescaped.replace("&amp;", "&")
+    };
+    let highlighted = hit.highlighted.as_ref().map(plain);
+    hit.snippet.clone().or(highlighted)
 }
 
 fn has_answer(text: &str, question: &Question) -> bool {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use context_store::ChunkRange;
-use context_text::{Analyzer, ContentWord};
+use context_text::{Analyzer, Clues, ContentWord};
 
 use super::truncate::shown_bytes;
 
@@ -19,6 +19,8 @@ pub(super) struct Evidence {
     pub words: Vec<ContentWord>,
     /// The chunk of each entry that is nearest to the query, if the semantic retriever found the entry.
     pub chunks: HashMap<i64, ChunkRange>,
+    /// The similarity to the query of each sentence that was compared with it (sentences.rs).
+    pub similarities: HashMap<String, f64>,
 }
 
 impl Evidence {
@@ -40,7 +42,12 @@ impl Evidence {
         let opening = shown_bytes(text, shown_chars)?;
         let chunk = self.chunks.get(&id);
         let nearest = chunk.map(|chunk| character_range(text, (chunk.start, chunk.end)));
-        context_text::evidence(text, opening, nearest, &self.words, analyzer, SNIPPET_CHARS)
+        let clues = Clues {
+            words: &self.words,
+            nearest: nearest.as_ref(),
+            similarity: &|sentence| self.similarities.get(sentence).copied(),
+        };
+        context_text::evidence(text, opening, clues, analyzer, SNIPPET_CHARS)
     }
 }
 

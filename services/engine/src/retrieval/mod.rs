@@ -33,6 +33,7 @@ mod relevance;
 mod rerank;
 mod reranker;
 mod semantic;
+mod sentences;
 mod status;
 mod truncate;
 mod turns;

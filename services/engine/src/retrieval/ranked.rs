@@ -195,9 +195,13 @@ impl Retrieval {
         let evidence = search
             .shows_relevance
             .then(|| self.evidence(search, &candidates, &ids));
-        let (entries, evidence) = self
+        let (entries, mut evidence) = self
             .entries_in_order(caller, ids, search, ranking.revision, evidence)
             .await?;
+        if let Some(evidence) = &mut evidence {
+            self.compare_sentences(search, &entries, evidence, &mut plan)
+                .await;
+        }
         let changed = shown.len() - entries.len();
 
         let mut warnings: Vec<String> = rerank_warning.into_iter().collect();
@@ -353,6 +357,7 @@ impl Retrieval {
         Evidence {
             words: context_text::content_words(search.query, &self.analyzer),
             chunks: candidates.iter().filter_map(chunk).collect(),
+            similarities: HashMap::new(),
         }
     }
 

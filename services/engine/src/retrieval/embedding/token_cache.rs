@@ -54,6 +54,12 @@ impl TokenCache {
         TextKey(self.hashers.each_ref().map(|hasher| hasher.hash_one(text)))
     }
 
+    /// The key of a sentence's one vector. It differs from the key of the token vectors of the same text.
+    pub fn sentence_key(&self, text: &str) -> TextKey {
+        let hash = |hasher: &RandomState| hasher.hash_one(("sentence", text));
+        TextKey(self.hashers.each_ref().map(hash))
+    }
+
     pub fn get(&self, text: TextKey) -> Option<Arc<TokenCodes>> {
         let mut state = lock::locked(&self.state);
         let State {
