@@ -128,6 +128,9 @@ impl Call<'_> {
                     Operation::Watch
                     | Operation::GetThread
                     | Operation::ListTags
+                    | Operation::ListMetadataKeys
+                    | Operation::ListMetadataValues
+                    | Operation::ListDays
                     | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey

@@ -107,6 +107,12 @@ operations! {
     GetThread "get_thread" Context READ, Read;
     /// Lists tags.
     ListTags "list_tags" Context READ, Read;
+    /// Lists metadata keys.
+    ListMetadataKeys "list_metadata_keys" Context READ, Read;
+    /// Lists the values of a metadata key.
+    ListMetadataValues "list_metadata_values" Context READ, Read;
+    /// Counts entries by day.
+    ListDays "list_days" Context READ, Read;
     /// Returns counts and the state of every feature.
     GetStatistics "get_statistics" Context READ, Read;
     /// Creates an artifact.
@@ -164,7 +170,15 @@ impl Operation {
     #[must_use]
     pub const fn is_tool(self) -> bool {
         !matches!(self.resource(), Resource::ApiKey)
-            && !matches!(self, Self::Watch | Self::GetThread | Self::ListTags)
+            && !matches!(
+                self,
+                Self::Watch
+                    | Self::GetThread
+                    | Self::ListTags
+                    | Self::ListMetadataKeys
+                    | Self::ListMetadataValues
+                    | Self::ListDays
+            )
     }
 
     /// Whether it changes stored data.
