@@ -40,9 +40,9 @@ async fn sample(store: &dyn Store, filter: Filter, limit: u32) -> Vec<Option<i64
 /// Long metadata is not read, but its entry has a place in the sample.
 async fn a_sample_has_the_metadata_of_the_newest_matching_entries(store: &dyn Store) {
     for (seconds, thread, metadata) in [
-        (3, "a", json!({"n": 3})),
         (1, "a", json!({"n": 1})),
         (2, "b", json!({"n": 2})),
+        (3, "a", json!({"n": 3})),
         (4, "b", json!({"n": 4, "long": "x".repeat(30)})),
         (5, "ab", json!({"n": 5})),
     ] {
