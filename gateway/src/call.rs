@@ -130,6 +130,9 @@ impl Call<'_> {
                     | Operation::ListTags
                     | Operation::MoveArtifacts
                     | Operation::DeleteArtifacts
+                    | Operation::ListMetadataKeys
+                    | Operation::ListMetadataValues
+                    | Operation::ListDays
                     | Operation::CreateApiKey
                     | Operation::ListApiKeys
                     | Operation::GetApiKey

@@ -400,6 +400,9 @@ operations! {
     list_threads ListThreadsRequest ListThreadsResponse ListThreadsReply,
     get_thread GetThreadRequest GetThreadResponse GetThreadReply,
     list_tags ListTagsRequest ListTagsResponse ListTagsReply,
+    list_metadata_keys ListMetadataKeysRequest ListMetadataKeysResponse ListMetadataKeysReply,
+    list_metadata_values ListMetadataValuesRequest ListMetadataValuesResponse ListMetadataValuesReply,
+    list_days ListDaysRequest ListDaysResponse ListDaysReply,
 }
 
 macro_rules! artifact_operations {

@@ -88,6 +88,9 @@ ROUTES = [
 ]
 # Routes whose parameters are in the query string: path to parameters.
 QUERY_ROUTES = {
+    "/v1/metadata/keys": {"thread_id": "malformed", "prefix": "a", "limit": 5},
+    "/v1/metadata/values": {"key": "status", "thread_id": "malformed", "prefix": "a", "limit": 5},
+    "/v1/days": {"thread_id": "malformed", "start_date": "2026-01-01", "end_date": "2026-12-31", "limit": 5},
     "/v1/tags": {"thread_id": "malformed", "prefix": "a", "limit": 5, "offset": 0},
     "/v1/changes": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "limit": 5, "wait_ms": 1, "include_body": True},
     "/v1/watch": {**FEED, **FEED_FILTERS, "tag": ["a", "b"], "include_body": True},

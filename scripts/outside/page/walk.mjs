@@ -506,8 +506,37 @@ async function readThread(base) {
   await page.locator(".entry.chosen").waitFor();
   await page.getByLabel("Filter threads by name").fill("ユーザー");
   await page.waitForFunction(() => document.querySelectorAll(".items li").length === 1);
+  await page.getByLabel("Filter threads by name").fill("INCIDENT/");
+  await page.locator(".items").getByText("incident/2026-11-14").waitFor();
+  await page.waitForFunction(() => document.querySelectorAll(".items li").length === 1);
+  await page.getByLabel("Filter threads by name").fill("no such thread");
+  await page.getByText("No thread has this in its name.").waitFor();
+  await page.getByLabel("Filter threads by name").fill("");
+  await page.waitForFunction(() => document.querySelectorAll(".items li").length > 3);
   await page.done();
-  step("thread: earlier entries, a long text, an image, a link to an entry");
+  step("thread: earlier entries, a long text, an image, a link to an entry, threads by name");
+}
+
+async function showEntriesOverTime(base) {
+  const page = await visit(base);
+  await page.goto(`${base}/#/health`);
+  const { days } = await rest.get("v1/days");
+  const bars = page.getByRole("img", { name: /^[\d,]+ entries in 60 days, at most / });
+  await bars.waitFor();
+  assert.equal(await bars.locator("rect").count(), 60);
+  assert.equal(await bars.locator("rect.agent").count(), days.length);
+  const told = Number(/^([\d,]+) entries/.exec(await bars.getAttribute("aria-label"))[1].replaceAll(",", ""));
+  assert.ok(told >= days[0].entry_count, `${told} of ${days[0].entry_count}`);
+  const before = told;
+  await rest.post("v1/contexts", { thread_id: "heartbeat", source: "agent", text: `An entry of today, ${Date.now()}.` });
+  await page.waitForFunction((before) => {
+    const told = /^([\d,]+) entries in/.exec(document.querySelector(".over-time svg")?.getAttribute("aria-label") ?? "");
+    return told !== null && Number(told[1].replaceAll(",", "")) > before;
+  }, before);
+  await bars.scrollIntoViewIfNeeded();
+  await page.screenshot({ path: join(pictures, "over-time-light.png") });
+  await page.done();
+  step("health: entries over time, live");
 }
 
 async function searchEachWay(base) {
@@ -550,7 +579,14 @@ async function searchEachWay(base) {
 
   await page.getByRole("radio", { name: "Filters only" }).check();
   await page.getByRole("button", { name: "Condition on metadata" }).click();
+  // The keys, values and tags that exist are offered, also those of nested objects.
+  for (const key of ["severity", "host.region"]) await page.locator(`#known-keys option[value="${key}"]`).waitFor({ state: "attached" });
+  await page.locator('#known-tags option[value="root-cause"]').waitFor({ state: "attached" });
+  await page.getByLabel("Metadata key").fill("migration");
+  await page.locator('#known-values-0 option[value=\'"0040"\']').waitFor({ state: "attached" });
   await page.getByLabel("Metadata key").fill("severity");
+  await page.locator('#known-values-0 option[value="2"]').waitFor({ state: "attached" });
+  await page.waitForFunction(() => document.querySelectorAll("#known-values-0 option").length === 1);
   await page.getByLabel("Comparison").selectOption("gte");
   await page.getByRole("combobox", { name: "Value" }).fill("2");
   await page.getByRole("combobox", { name: /^Tags/ }).fill("root-cause, follow-up");
@@ -832,6 +868,7 @@ const STEPS = {
   many: showMany,
   thread: () => readThread(service),
   search: () => searchEachWay(service),
+  health: () => showEntriesOverTime(service),
   edit: () => correct(service),
   delete: () => deleteAndTakeBack(service),
   artifacts: () => compareAndRestore(service),

@@ -23,9 +23,11 @@ mod artifact;
 mod artifacts;
 mod changes;
 mod contexts;
+mod days;
 mod decode;
 mod entry;
 mod error;
+mod fields;
 mod filter;
 mod image;
 mod keys;
@@ -56,9 +58,11 @@ pub use artifact::{
 pub use artifacts::*;
 pub use changes::*;
 pub use contexts::*;
+pub use days::*;
 pub use decode::{decode, decode_slice, unknown_field};
 pub use entry::*;
 pub use error::{Error, Result, Violation, Violations};
+pub use fields::*;
 pub use filter::{
     Comparison, Condition, Filter, FilterInput, MetadataFilter, MetadataPath, Operator, Scalar,
 };

@@ -107,6 +107,12 @@ operations! {
     GetThread "get_thread" Context READ, Read;
     /// Lists tags.
     ListTags "list_tags" Context READ, Read;
+    /// Lists metadata keys.
+    ListMetadataKeys "list_metadata_keys" Context READ, Read;
+    /// Lists the values of a metadata key.
+    ListMetadataValues "list_metadata_values" Context READ, Read;
+    /// Counts entries by day.
+    ListDays "list_days" Context READ, Read;
     /// Returns counts and the state of every feature.
     GetStatistics "get_statistics" Context READ, Read;
     /// Creates an artifact.
@@ -175,6 +181,9 @@ impl Operation {
                     | Self::ListTags
                     | Self::MoveArtifacts
                     | Self::DeleteArtifacts
+                    | Self::ListMetadataKeys
+                    | Self::ListMetadataValues
+                    | Self::ListDays
             )
     }
 

@@ -58,6 +58,26 @@ impl ThreadId {
     }
 }
 
+/// Text that the names of threads may contain: trimmed, 1 to 256 characters. Case matters, except that of A to Z.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadNamePart(String);
+
+impl ThreadNamePart {
+    /// Parses the text by the rules of [`ThreadId`]; if it breaks one, adds a violation under `field` and returns
+    /// `None`.
+    pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
+        let mut text = ThreadId::parse(given, field, violations)?.into_string();
+        text.make_ascii_lowercase();
+        Some(Self(text))
+    }
+
+    /// The text, with A to Z in lower case.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Which threads to list.
 #[derive(
     Debug,
@@ -81,6 +101,12 @@ pub struct ListThreadsRequest {
     #[schema(minimum = 0)]
     #[param(minimum = 0)]
     pub offset: Option<i64>,
+    /// Only threads whose name contains this text. A to Z match in upper or lower case. The 100 000 threads with the
+    /// latest activity are searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 256)]
+    #[param(min_length = 1, max_length = 256)]
+    pub name: Option<String>,
     /// The `revision` of an earlier reply. The result shows that state or a later one.
     pub min_revision: Option<i64>,
 }
@@ -90,7 +116,7 @@ pub struct ListThreadsRequest {
 pub struct ListThreadsReply {
     /// The threads of this page.
     pub threads: Vec<Thread>,
-    /// Total number of threads.
+    /// Total number of threads that the request selects.
     pub total_threads: i64,
     /// Whether more threads follow this page.
     pub has_more: bool,

@@ -17,6 +17,7 @@ mod artifacts;
 mod changes;
 mod keys;
 mod object;
+mod overview;
 mod request;
 mod status;
 mod value;

@@ -440,11 +440,13 @@ impl From<pb::ListThreadsRequest> for ListThreadsRequest {
         let pb::ListThreadsRequest {
             limit,
             offset,
+            name,
             min_revision,
         } = request;
         Self {
             limit,
             offset,
+            name,
             min_revision,
         }
     }
@@ -455,11 +457,13 @@ impl From<ListThreadsRequest> for pb::ListThreadsRequest {
         let ListThreadsRequest {
             limit,
             offset,
+            name,
             min_revision,
         } = request;
         Self {
             limit,
             offset,
+            name,
             min_revision,
         }
     }

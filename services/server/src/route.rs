@@ -7,10 +7,10 @@ use Operation::{
     CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteArtifacts, DeleteContext,
     DeleteContextBatch, DiffArtifactVersions, FtsSearchContext, GetApiKey, GetArtifact,
     GetArtifactVersion, GetContextByIds, GetStatistics, GetThread, HybridSearchContext,
-    ListApiKeys, ListArtifactVersions, ListArtifacts, ListChanges, ListTags, ListThreads,
-    MoveArtifacts, RestoreArtifactVersion, SearchArtifacts, SearchContext, SemanticSearchContext,
-    StoreContext, StoreContextBatch, UpdateApiKey, UpdateArtifact, UpdateContext,
-    UpdateContextBatch, Watch,
+    ListApiKeys, ListArtifactVersions, ListArtifacts, ListChanges, ListDays, ListMetadataKeys,
+    ListMetadataValues, ListTags, ListThreads, MoveArtifacts, RestoreArtifactVersion,
+    SearchArtifacts, SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch,
+    UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch, Watch,
 };
 
 /// The REST routes, by method and path template.
@@ -43,6 +43,9 @@ const REST: &[(Method, &str, Operation)] = &[
     (Method::GET, "/v1/threads", ListThreads),
     (Method::GET, "/v1/threads/{thread_id}", GetThread),
     (Method::GET, "/v1/tags", ListTags),
+    (Method::GET, "/v1/metadata/keys", ListMetadataKeys),
+    (Method::GET, "/v1/metadata/values", ListMetadataValues),
+    (Method::GET, "/v1/days", ListDays),
     (Method::GET, "/v1/statistics", GetStatistics),
     (Method::POST, "/v1/artifacts", CreateArtifact),
     (Method::GET, "/v1/artifacts", ListArtifacts),

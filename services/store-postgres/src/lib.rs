@@ -30,6 +30,7 @@ mod images;
 mod keys;
 mod news;
 mod open;
+mod overview;
 mod owners;
 mod pg;
 mod read;

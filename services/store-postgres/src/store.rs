@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use context_model::{
-    ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, TagPrefix, ThreadSet,
-    Timestamp,
+    ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, TagPrefix,
+    ThreadNamePart, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, FtsPage, FtsSearch, Idempotency,
-    KeyStore, OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store,
-    StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage, ThreadsPage, Usage,
-    VectorStore, WriteOptions, Written, call,
+    ArtifactStore, ChangeStore, ContextWindow, DayCounts, DeleteCriteria, FtsPage, FtsSearch,
+    Idempotency, KeyStore, MetadataSample, OwnerId, Page, Read, Result, RowSelection, SealStore,
+    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage,
+    ThreadsPage, Usage, VectorStore, WriteOptions, Written, call,
 };
 use context_text::Query;
 use diesel_async::SimpleAsyncConnection as _;
@@ -39,7 +39,7 @@ use crate::store_entry::StoreEntries;
 use crate::transaction::{Transaction, Writing};
 use crate::update_entry::UpdateEntries;
 use crate::vectors::VectorState;
-use crate::{filter, idempotency, tags, threads};
+use crate::{filter, idempotency, overview, tags, threads};
 
 /// Maximum bytes of text that are analyzed on the async thread. Longer texts go to a blocking thread.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
@@ -681,11 +681,13 @@ impl Store for PostgresStore {
         &self,
         owner: &OwnerId,
         threads: Option<ThreadSet>,
+        name: Option<ThreadNamePart>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
         let list = threads::List {
             within: threads,
+            name,
             page,
         };
         self.read(owner, read, list).await
@@ -706,6 +708,38 @@ impl Store for PostgresStore {
             indexed: Arc::clone(&self.inner.indexed),
         };
         self.read(owner, read, list).await
+    }
+
+    async fn metadata_sample(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        max_bytes: u32,
+        read: Read,
+    ) -> Result<MetadataSample> {
+        let sample = overview::Sample {
+            filter,
+            limit,
+            max_bytes,
+            indexed: Arc::clone(&self.inner.indexed),
+        };
+        self.read(owner, read, sample).await
+    }
+
+    async fn days(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        read: Read,
+    ) -> Result<DayCounts> {
+        let days = overview::Days {
+            filter,
+            limit,
+            indexed: Arc::clone(&self.inner.indexed),
+        };
+        self.read(owner, read, days).await
     }
 
     async fn statistics(

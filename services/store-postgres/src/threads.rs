@@ -1,8 +1,8 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
-use context_model::{Thread, ThreadSet, Timestamp};
+use context_model::{Thread, ThreadNamePart, ThreadSet, Timestamp};
 use context_store::rules::thread::{ThreadEnds, ThreadState};
-use context_store::{OwnerId, Page, ThreadsPage, clock};
+use context_store::{MAX_NAMED_THREADS, OwnerId, Page, ThreadsPage, clock};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
@@ -272,6 +272,8 @@ pub(crate) async fn find_ends(
 pub(crate) struct List {
     /// Lists only these threads.
     pub within: Option<ThreadSet>,
+    /// Lists only threads whose name contains this.
+    pub name: Option<ThreadNamePart>,
     pub page: Page,
 }
 
@@ -319,15 +321,36 @@ impl Reading for List {
         let of_owner = || Bind::text(owner.as_str());
         let limit = Bind::Int(i64::from(self.page.limit));
         let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
-        let select = match &self.within {
-            None => Fragment::prepared(
+        let select = match (&self.within, &self.name) {
+            // No index finds a part of a name, so that the number of rows that are read has a limit.
+            (reach, Some(name)) => fragment!(
+                "WITH found AS MATERIALIZED (SELECT newest.* FROM \
+                 (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
+                  FROM context.threads WHERE owner_id = ? AND {within} ORDER BY last_entry DESC, last_id DESC LIMIT ?) AS newest \
+                 WHERE strpos(lower(newest.thread_id), ?) > 0) \
+                 SELECT o.revision, (SELECT count(*) FROM found) AS thread_count, t.* \
+                 FROM context.owners AS o LEFT JOIN LATERAL \
+                 (SELECT * FROM found ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
+                 ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC",
+                of_owner(),
+                match reach {
+                    Some(threads) => within("thread_id", threads),
+                    None => Fragment::new("true"),
+                },
+                Bind::Int(MAX_NAMED_THREADS),
+                Bind::text(name.as_str()),
+                limit,
+                offset,
+                of_owner(),
+            ),
+            (None, None) => Fragment::prepared(
                 "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
                  (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
                   FROM context.threads WHERE owner_id = ? ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
                  ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC",
                 vec![of_owner(), limit, offset, of_owner()],
             ),
-            Some(threads) => fragment!(
+            (Some(threads), None) => fragment!(
                 "SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ? AND {within}) AS thread_count, t.* \
                  FROM context.owners AS o LEFT JOIN LATERAL \
                  (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \

@@ -37,6 +37,7 @@ mod inline;
 mod keys;
 mod lock;
 mod open;
+mod overview;
 mod owners;
 mod queue;
 mod read_entries;

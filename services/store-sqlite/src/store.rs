@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use context_model::{
-    ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, TagPrefix, ThreadSet, Timestamp,
+    ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, TagPrefix, ThreadNamePart,
+    ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ChangeStore, ContextWindow, DeleteCriteria, Embedding, FtsPage, FtsSearch,
-    Idempotency, KeyStore, News, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore,
-    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage,
-    ThreadsPage, Touched, Usage, VectorStore, WriteOptions, Written,
+    ArtifactStore, ChangeStore, ContextWindow, DayCounts, DeleteCriteria, Embedding, FtsPage,
+    FtsSearch, Idempotency, KeyStore, MetadataSample, News, OwnerId, Page, Read, Recorded, Result,
+    RowSelection, SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics,
+    StoredBatch, SummaryStore, TagsPage, ThreadsPage, Touched, Usage, VectorStore, WriteOptions,
+    Written,
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
@@ -35,8 +37,8 @@ use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
-    batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry, tags,
-    threads, tokenizer, update_entry,
+    batch, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
+    store_entry, tags, threads, tokenizer, update_entry,
 };
 
 /// Maximum number of payload bytes queued for writing. Further requests are rejected with `OVERLOADED`.
@@ -579,14 +581,17 @@ impl Store for SqliteStore {
         &self,
         owner: &OwnerId,
         threads: Option<ThreadSet>,
+        name: Option<ThreadNamePart>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
         self.read(&self.points, owner, read, move |conn, owner| {
-            match (owner, &threads) {
-                (Some(owner), None) => threads::list(conn, owner, page),
-                (Some(owner), Some(threads)) => threads::list_within(conn, owner, threads, page),
-                (None, _) => Ok(ThreadsPage {
+            match (owner, &threads, &name) {
+                (Some(owner), None, None) => threads::list(conn, owner, page),
+                (Some(owner), threads, name) => {
+                    threads::list_selected(conn, owner, threads.as_ref(), name.as_ref(), page)
+                }
+                (None, _, _) => Ok(ThreadsPage {
                     threads: Vec::new(),
                     total: 0,
                     revision: 0,
@@ -612,6 +617,47 @@ impl Store for SqliteStore {
             move |conn, owner, filter, _| match owner {
                 Some(owner) => tags::list(conn, owner, filter, prefix.as_ref(), page),
                 None => Ok(TagsPage::EMPTY),
+            },
+        )
+        .await
+    }
+
+    async fn metadata_sample(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        max_bytes: u32,
+        read: Read,
+    ) -> Result<MetadataSample> {
+        self.filtered(
+            &self.searches,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, _| match owner {
+                Some(owner) => overview::metadata_sample(conn, owner, filter, limit, max_bytes),
+                None => Ok(MetadataSample::default()),
+            },
+        )
+        .await
+    }
+
+    async fn days(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        read: Read,
+    ) -> Result<DayCounts> {
+        self.filtered(
+            &self.searches,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, _| match owner {
+                Some(owner) => overview::days(conn, owner, filter, limit),
+                None => Ok(DayCounts::default()),
             },
         )
         .await

@@ -1,9 +1,9 @@
 //! The rows of threads: counts, first and last times, and the newest entry.
 
-use context_model::{Thread, ThreadSet};
+use context_model::{Thread, ThreadNamePart, ThreadSet};
 use context_store::rules::counts::EntryCounts;
 use context_store::rules::thread::{ThreadEnds, ThreadState};
-use context_store::{Page, StoreError, ThreadsPage, clock};
+use context_store::{MAX_NAMED_THREADS, Page, StoreError, ThreadsPage, clock};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -250,11 +250,12 @@ pub(crate) fn list(
     })
 }
 
-/// Like [`list`], for these threads only.
-pub(crate) fn list_within(
+/// Like [`list`], for these threads only, and for those whose name contains a text.
+pub(crate) fn list_selected(
     conn: &mut SqliteConnection,
     owner: &Owner,
-    threads: &ThreadSet,
+    threads: Option<&ThreadSet>,
+    name: Option<&ThreadNamePart>,
     page: Page,
 ) -> Result<ThreadsPage, StoreError> {
     #[derive(QueryableByName)]
@@ -263,11 +264,25 @@ pub(crate) fn list_within(
         total: i64,
     }
     let of = |start: &str| {
-        let mut statement = Fragment::new(format!("{start} FROM threads WHERE owner = "));
+        let mut statement = Fragment::new(format!("{start} FROM "));
+        if name.is_some() {
+            statement.push("(SELECT * FROM ");
+        }
         statement
-            .bind(Bind::Int(owner.owner))
-            .push(" AND ")
-            .append(within("thread_id", threads));
+            .push("threads WHERE owner = ")
+            .bind(Bind::Int(owner.owner));
+        if let Some(threads) = threads {
+            statement.push(" AND ").append(within("thread_id", threads));
+        }
+        if let Some(name) = name {
+            // No index finds a part of a name, so that the number of rows that are read has a limit.
+            statement
+                .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ")
+                .bind(Bind::Int(MAX_NAMED_THREADS))
+                .push(") WHERE instr(lower(thread_id), ")
+                .bind(Bind::Text(name.as_str().to_owned()))
+                .push(") > 0");
+        }
         statement
     };
     let total = sql::query::<Total>(conn, &of("SELECT count(*) AS total")).map_err(store_error)?;

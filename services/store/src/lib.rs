@@ -42,8 +42,8 @@ pub use memory::{Memory, Meter};
 pub use news::{News, Subscription, Touched};
 pub use owner::OwnerId;
 pub use read::{
-    FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics,
-    StoredEntry, TagsPage, ThreadsPage, Usage,
+    DayCounts, FtsPage, FtsSearch, MAX_NAMED_THREADS, MetadataSample, Page, Read, RowSelection,
+    ScoredEntry, SearchPage, StoreStatistics, StoredEntry, TagsPage, ThreadsPage, Usage,
 };
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use sealing::{SealStore, SealedPage, Soundness};

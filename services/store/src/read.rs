@@ -156,6 +156,27 @@ pub struct ThreadsPage {
     pub revision: i64,
 }
 
+/// Maximum number of threads that are searched for a name: those with the latest activity.
+pub const MAX_NAMED_THREADS: i64 = 100_000;
+
+/// The metadata of the newest entries.
+#[derive(Debug, Clone, Default)]
+pub struct MetadataSample {
+    /// The metadata of each entry, newest first; `None` if it is longer than what was asked for, or damaged.
+    pub objects: Vec<Option<ObjectText>>,
+    /// The owner's revision when they were read.
+    pub revision: i64,
+}
+
+/// The number of entries by day.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DayCounts {
+    /// Days, as their number since 1970-01-01, and their entries; newest first.
+    pub days: Vec<(i64, i64)>,
+    /// The owner's revision when they were counted.
+    pub revision: i64,
+}
+
 /// Tags of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagsPage {

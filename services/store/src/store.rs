@@ -1,7 +1,9 @@
 //! The trait that a database implements.
 
 use async_trait::async_trait;
-use context_model::{EntryUpdate, Filter, NewEntry, TagPrefix, ThreadSet, Timestamp};
+use context_model::{
+    EntryUpdate, Filter, NewEntry, TagPrefix, ThreadNamePart, ThreadSet, Timestamp,
+};
 use context_text::Query;
 
 use crate::artifacts::ArtifactStore;
@@ -10,8 +12,8 @@ use crate::error::Result;
 use crate::keys::KeyStore;
 use crate::owner::OwnerId;
 use crate::read::{
-    FtsPage, FtsSearch, Page, Read, RowSelection, SearchPage, StoreStatistics, TagsPage,
-    ThreadsPage, Usage,
+    DayCounts, FtsPage, FtsSearch, MetadataSample, Page, Read, RowSelection, SearchPage,
+    StoreStatistics, TagsPage, ThreadsPage, Usage,
 };
 use crate::sealing::SealStore;
 use crate::summaries::SummaryStore;
@@ -153,6 +155,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         owner: &OwnerId,
         threads: Option<ThreadSet>,
+        name: Option<ThreadNamePart>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage>;
@@ -170,6 +173,32 @@ pub trait Store: Send + Sync + 'static {
         page: Page,
         read: Read,
     ) -> Result<TagsPage>;
+
+    /// The metadata of the newest `limit` entries that satisfy the filter, newest first: `None` for metadata of more than
+    /// `max_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn metadata_sample(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        max_bytes: u32,
+        read: Read,
+    ) -> Result<MetadataSample>;
+
+    /// The number of entries by day, newest day first, counted in the newest `limit` entries that satisfy the filter.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn days(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        limit: u32,
+        read: Read,
+    ) -> Result<DayCounts>;
 
     /// The counts of the owner's entries, or of those in a set of threads, and the state of the database. The owner's
     /// counts are cheap at any size. Those of a set are computed from its entries.

@@ -182,6 +182,24 @@ impl Grpc {
                 pb::ListTagsRequest,
                 m::ListTagsReply
             ),
+            "list_metadata_keys" => rpc!(
+                list_metadata_keys,
+                m::ListMetadataKeysRequest,
+                pb::ListMetadataKeysRequest,
+                m::ListMetadataKeysReply
+            ),
+            "list_metadata_values" => rpc!(
+                list_metadata_values,
+                m::ListMetadataValuesRequest,
+                pb::ListMetadataValuesRequest,
+                m::ListMetadataValuesReply
+            ),
+            "list_days" => rpc!(
+                list_days,
+                m::ListDaysRequest,
+                pb::ListDaysRequest,
+                m::ListDaysReply
+            ),
             "get_statistics" => match self
                 .client
                 .get_statistics(pb::GetStatisticsRequest { min_revision: None })

@@ -95,6 +95,17 @@ fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>)
             let path = format!("/v1/threads/{}", encoded(&text(&arguments["thread_id"])));
             ("GET", query(path, arguments, &["thread_id"]), None)
         }
+        "list_metadata_keys" => (
+            "GET",
+            query("/v1/metadata/keys".to_owned(), arguments, &[]),
+            None,
+        ),
+        "list_metadata_values" => (
+            "GET",
+            query("/v1/metadata/values".to_owned(), arguments, &[]),
+            None,
+        ),
+        "list_days" => ("GET", query("/v1/days".to_owned(), arguments, &[]), None),
         "list_tags" => ("GET", query("/v1/tags".to_owned(), arguments, &[]), None),
         "changes_since" => {
             let mut arguments = arguments.clone();

@@ -34,6 +34,9 @@ pub struct Step {
     /// The request has a value of the wrong type, which only JSON can express.
     #[serde(default)]
     pub json_only: bool,
+    /// A step with a parameter that is none of the tool.
+    #[serde(default)]
+    pub no_tool: bool,
 }
 
 /// Replaces `{"repeat": "x", "times": 3}` by `"xxx"`, so that a scenario can hold long texts.

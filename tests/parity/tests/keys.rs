@@ -187,8 +187,9 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
             json!({"updates": [{"context_id": context_id, "text": "changed"}]})
         }
         "get_thread" => json!({"thread_id": "t"}),
-        "search_context" | "list_threads" | "list_tags" | "get_statistics" | "list_artifacts"
-        | "changes_since" => json!({}),
+        "list_metadata_values" => json!({"key": "project"}),
+        "search_context" | "list_threads" | "list_tags" | "list_metadata_keys" | "list_days"
+        | "get_statistics" | "list_artifacts" | "changes_since" => json!({}),
         "fts_search_context"
         | "semantic_search_context"
         | "hybrid_search_context"

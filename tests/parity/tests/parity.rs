@@ -147,7 +147,8 @@ async fn play(storage: Storage) {
         let mut first: Option<(&str, Answer)> = None;
         for (((name, client), names), brief) in clients.iter_mut().zip(&mut names).zip(&mut briefs)
         {
-            let is_tool = Operation::parse(&step.call).is_some_and(Operation::is_tool);
+            let is_tool =
+                !step.no_tool && Operation::parse(&step.call).is_some_and(Operation::is_tool);
             if step.json_only && !client.is_json() || client.brief().is_some() && !is_tool {
                 continue;
             }

@@ -238,7 +238,7 @@ pub(crate) fn texts(entries: &[StoredEntry]) -> Vec<&str> {
 
 pub(crate) async fn threads(store: &dyn Store) -> ThreadsPage {
     store
-        .list_threads(&me(), None, page(1000, 0), now())
+        .list_threads(&me(), None, None, page(1000, 0), now())
         .await
         .expect("the threads are read")
 }
@@ -264,7 +264,7 @@ pub(crate) async fn delete_ids(store: &dyn Store, ids: &[i64]) -> u64 {
 
 pub(crate) async fn revision(store: &dyn Store) -> i64 {
     store
-        .list_threads(&me(), None, page(1, 0), now())
+        .list_threads(&me(), None, None, page(1, 0), now())
         .await
         .expect("the threads are read")
         .revision

@@ -251,7 +251,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     );
     assert_eq!(
         store
-            .list_threads(&gone, None, page(10, 0), now())
+            .list_threads(&gone, None, None, page(10, 0), now())
             .await
             .expect("listed")
             .total,
@@ -259,7 +259,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     );
     assert_eq!(
         store
-            .list_threads(&stays, None, page(10, 0), now())
+            .list_threads(&stays, None, None, page(10, 0), now())
             .await
             .expect("listed")
             .total,
@@ -276,7 +276,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     entry("again").store_for(store, &gone, 5).await;
     assert_eq!(
         store
-            .list_threads(&gone, None, page(10, 0), now())
+            .list_threads(&gone, None, None, page(10, 0), now())
             .await
             .expect("listed")
             .total,

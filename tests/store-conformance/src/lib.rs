@@ -38,6 +38,7 @@ mod filters;
 mod full_text;
 mod idempotency;
 mod keys;
+mod overview;
 mod paths;
 mod reads;
 mod retransmits;

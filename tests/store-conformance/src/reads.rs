@@ -264,7 +264,7 @@ async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
     };
     for result in [
         store
-            .list_threads(&me(), None, page(10, 0), read)
+            .list_threads(&me(), None, None, page(10, 0), read)
             .await
             .map(drop),
         store
@@ -277,6 +277,14 @@ async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
             .map(drop),
         store
             .list_tags(&me(), Filter::default(), None, page(10, 0), read)
+            .await
+            .map(drop),
+        store
+            .metadata_sample(&me(), Filter::default(), 10, 100, read)
+            .await
+            .map(drop),
+        store
+            .days(&me(), Filter::default(), 10, read)
             .await
             .map(drop),
         store.statistics(&me(), None, read).await.map(drop),

@@ -63,7 +63,7 @@ async fn pages_neither_repeat_nor_skip(store: &dyn Store) {
     let mut seen = Vec::new();
     for offset in (0..60).step_by(7) {
         let page = store
-            .list_threads(&me(), None, page(7, offset), now())
+            .list_threads(&me(), None, None, page(7, offset), now())
             .await
             .expect("read");
         assert_eq!(page.total, 50);
@@ -142,7 +142,7 @@ async fn one_thread_is_found_by_its_name(store: &dyn Store) {
     for (name, found) in [("a", true), ("a/b", true), ("a/", false), ("b", false)] {
         let only = ThreadSet::only(ThreadId::from_stored(name.to_owned()));
         let page = store
-            .list_threads(&me(), Some(only), page(1, 0), now())
+            .list_threads(&me(), Some(only), None, page(1, 0), now())
             .await
             .expect("read");
         let expected: &[&str] = if found { &[name] } else { &[] };

@@ -1,9 +1,10 @@
-//! Storing, updating, fetching and deleting context entries, and listing their threads and tags.
+//! Storing, updating, fetching and deleting context entries, and listing their threads, tags, metadata fields and days.
 
 mod batch;
 mod delete;
 mod get;
 mod outcome;
+mod overview;
 mod reached;
 mod store;
 mod tags;

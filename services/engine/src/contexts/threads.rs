@@ -2,7 +2,7 @@
 
 use context_model::{
     Error, GetThreadReply, GetThreadRequest, ListThreadsReply, ListThreadsRequest, Operation,
-    Result, ThreadId, ThreadSet, Violations,
+    Result, ThreadId, ThreadNamePart, ThreadSet, Violations,
 };
 use context_store::Page;
 
@@ -28,6 +28,7 @@ impl Contexts {
         let ListThreadsRequest {
             limit,
             offset,
+            name,
             min_revision,
         } = request;
         let mut violations = Violations::default();
@@ -39,6 +40,7 @@ impl Contexts {
             i64::from(u32::MAX),
             &mut violations,
         );
+        let name = name.and_then(|name| ThreadNamePart::parse(&name, "name", &mut violations));
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
         let found = self
@@ -46,6 +48,7 @@ impl Contexts {
             .list_threads(
                 &caller.owner,
                 caller.within().cloned(),
+                name,
                 page,
                 read::at(min_revision),
             )
@@ -93,7 +96,7 @@ impl Contexts {
         let only = ThreadSet::only(thread_id);
         let mut found = self
             .store
-            .list_threads(&caller.owner, Some(only), ONE, read::at(min_revision))
+            .list_threads(&caller.owner, Some(only), None, ONE, read::at(min_revision))
             .await
             .map_err(store_error)?;
         let thread = found.threads.pop().ok_or(not_found)?;

@@ -67,14 +67,7 @@ fn refuse<T>(field: Arguments<'_>, rule: Arguments<'_>, violations: &mut Violati
 }
 
 fn path(key: &str, field: Arguments<'_>, violations: &mut Violations) -> Option<MetadataPath> {
-    MetadataPath::parse(key).or_else(|| {
-        let rule = format_args!(
-            "is `{}`; it must be a path of 1 to {} segments of letters, digits, `_` and `-`, joined by dots",
-            shorten(key),
-            MetadataPath::MAX_SEGMENTS
-        );
-        refuse(field, rule, violations)
-    })
+    MetadataPath::parse_under(key, field, violations)
 }
 
 /// The value of a condition, which is parsed according to its operator.

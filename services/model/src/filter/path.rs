@@ -1,5 +1,10 @@
 //! Paths of metadata fields.
 
+use std::fmt::Display;
+
+use crate::Violations;
+use crate::entry::shorten;
+
 /// A path into nested metadata objects: 1 to 32 segments of `[A-Za-z0-9_-]+`. It never needs quoting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MetadataPath(Vec<String>);
@@ -21,6 +26,26 @@ impl MetadataPath {
         let fits = text.len() <= Self::MAX_CHARS && text.split('.').count() <= Self::MAX_SEGMENTS;
         (fits && text.split('.').all(segment))
             .then(|| Self(text.split('.').map(str::to_owned).collect()))
+    }
+
+    /// Parses a dotted path; if it breaks a rule, adds a violation under `field` and returns `None`.
+    pub fn parse_under(
+        text: &str,
+        field: impl Display,
+        violations: &mut Violations,
+    ) -> Option<Self> {
+        let path = Self::parse(text);
+        if path.is_none() {
+            violations.push(
+                field.to_string(),
+                format!(
+                    "`{field}` is `{}`; it must be a path of 1 to {} segments of letters, digits, `_` and `-`, joined by dots",
+                    shorten(text),
+                    Self::MAX_SEGMENTS
+                ),
+            );
+        }
+        path
     }
 
     /// The segments, outermost first.

@@ -246,6 +246,52 @@ impl ContextService for Contexts {
         self.calls.run(Operation::ListTags, request, work).await
     }
 
+    async fn list_metadata_keys(
+        &self,
+        request: Request<pb::ListMetadataKeysRequest>,
+    ) -> Reply<pb::ListMetadataKeysResponse> {
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .contexts
+                .list_metadata_keys(who.caller(), request)
+                .await
+        };
+        self.calls
+            .run(Operation::ListMetadataKeys, request, work)
+            .await
+    }
+
+    async fn list_metadata_values(
+        &self,
+        request: Request<pb::ListMetadataValuesRequest>,
+    ) -> Reply<pb::ListMetadataValuesResponse> {
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .contexts
+                .list_metadata_values(who.caller(), request)
+                .await
+        };
+        self.calls
+            .run(Operation::ListMetadataValues, request, work)
+            .await
+    }
+
+    async fn list_days(
+        &self,
+        request: Request<pb::ListDaysRequest>,
+    ) -> Reply<pb::ListDaysResponse> {
+        let work = |who: Who, request| async move {
+            self.calls
+                .engine()
+                .contexts
+                .list_days(who.caller(), request)
+                .await
+        };
+        self.calls.run(Operation::ListDays, request, work).await
+    }
+
     async fn get_statistics(
         &self,
         request: Request<pb::GetStatisticsRequest>,

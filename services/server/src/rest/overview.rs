@@ -1,12 +1,13 @@
-//! REST handlers for threads, tags and statistics.
+//! REST handlers for threads, tags, metadata fields, days and statistics.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use context_model::{
-    GetThreadReply, GetThreadRequest, ListTagsReply, ListTagsRequest, ListThreadsReply,
-    ListThreadsRequest, Operation, Statistics,
+    GetThreadReply, GetThreadRequest, ListDaysReply, ListDaysRequest, ListMetadataKeysReply,
+    ListMetadataKeysRequest, ListMetadataValuesReply, ListMetadataValuesRequest, ListTagsReply,
+    ListTagsRequest, ListThreadsReply, ListThreadsRequest, Operation, Statistics,
 };
 use http::StatusCode;
 
@@ -36,6 +37,7 @@ pub async fn list_threads(
     let request = ListThreadsRequest {
         limit: query.integer("limit"),
         offset: query.integer("offset"),
+        name: query.one("name"),
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
@@ -106,6 +108,121 @@ pub async fn list_tags(
     let work = app.engine.contexts.list_tags(who.caller(), request);
     let reply = app
         .call(&who, Operation::ListTags, Transport::Rest, None, work)
+        .await?;
+    json(&who, StatusCode::OK, reply)
+}
+
+/// List metadata keys
+///
+/// Lists the keys that metadata has with the number of entries that have them, most frequent first, then by
+/// name. The newest 10 000 entries are read, but no metadata of more than 4 KiB; `scanned` and `complete` say
+/// what was.
+#[utoipa::path(
+    get,
+    path = "/v1/metadata/keys",
+    operation_id = "list_metadata_keys",
+    tag = "overview",
+    params(ListMetadataKeysRequest),
+    responses((status = 200, description = "The keys", body = ListMetadataKeysReply))
+)]
+pub async fn list_metadata_keys(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = ListMetadataKeysRequest {
+        prefix: query.one("prefix"),
+        thread_id: query.one("thread_id"),
+        limit: query.integer("limit"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app
+        .engine
+        .contexts
+        .list_metadata_keys(who.caller(), request);
+    let reply = app
+        .call(
+            &who,
+            Operation::ListMetadataKeys,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
+    json(&who, StatusCode::OK, reply)
+}
+
+/// List the values of a metadata key
+///
+/// Lists the strings, numbers and booleans of a metadata key with the number of entries that have them, most
+/// frequent first. The newest 10 000 entries are read, but no metadata of more than 4 KiB; `scanned` and
+/// `complete` say what was.
+#[utoipa::path(
+    get,
+    path = "/v1/metadata/values",
+    operation_id = "list_metadata_values",
+    tag = "overview",
+    params(ListMetadataValuesRequest),
+    responses((status = 200, description = "The values", body = ListMetadataValuesReply))
+)]
+pub async fn list_metadata_values(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = ListMetadataValuesRequest {
+        key: query.one("key").unwrap_or_default(),
+        prefix: query.one("prefix"),
+        thread_id: query.one("thread_id"),
+        limit: query.integer("limit"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app
+        .engine
+        .contexts
+        .list_metadata_values(who.caller(), request);
+    let reply = app
+        .call(
+            &who,
+            Operation::ListMetadataValues,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
+    json(&who, StatusCode::OK, reply)
+}
+
+/// Count entries by day
+///
+/// Counts entries by the day of their creation in UTC, newest day first. Days without entries are left out. The
+/// newest 100 000 entries are counted; `scanned` and `complete` say whether that was all.
+#[utoipa::path(
+    get,
+    path = "/v1/days",
+    operation_id = "list_days",
+    tag = "overview",
+    params(ListDaysRequest),
+    responses((status = 200, description = "The days", body = ListDaysReply))
+)]
+pub async fn list_days(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = ListDaysRequest {
+        thread_id: query.one("thread_id"),
+        start_date: query.one("start_date"),
+        end_date: query.one("end_date"),
+        limit: query.integer("limit"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app.engine.contexts.list_days(who.caller(), request);
+    let reply = app
+        .call(&who, Operation::ListDays, Transport::Rest, None, work)
         .await?;
     json(&who, StatusCode::OK, reply)
 }

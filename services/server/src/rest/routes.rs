@@ -33,6 +33,9 @@ pub fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(overview::list_threads))
         .routes(routes!(overview::get_thread))
         .routes(routes!(overview::list_tags))
+        .routes(routes!(overview::list_metadata_keys))
+        .routes(routes!(overview::list_metadata_values))
+        .routes(routes!(overview::list_days))
         .routes(routes!(overview::get_statistics))
         .routes(routes!(
             artifacts::create_artifact,

@@ -226,5 +226,5 @@ fn every_operation_is_described_and_can_fail() {
             }
         }
     }
-    assert_eq!(operations, 40);
+    assert_eq!(operations, 43);
 }

@@ -215,6 +215,30 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
                 "{path}"
             );
         }
+        for (path, list, expected) in [
+            (
+                "/v1/metadata/keys",
+                "keys",
+                json!([{"key": "word", "entry_count": 2}]),
+            ),
+            (
+                "/v1/metadata/values?key=word",
+                "values",
+                json!([{"value": "open", "entry_count": 2}]),
+            ),
+            (
+                "/v1/metadata/values?key=word&thread_id=secret",
+                "values",
+                json!([]),
+            ),
+            ("/v1/days?thread_id=secret", "days", json!([])),
+            ("/v1/threads?name=secret", "threads", json!([])),
+        ] {
+            let reply = fixture.narrowed(service.get(path)).await.json();
+            assert_eq!(reply[list], expected, "{path}");
+        }
+        let days = fixture.narrowed(service.get("/v1/days")).await.json();
+        assert_eq!(days["scanned"], 2, "{days}");
         let counts = fixture.narrowed(service.get("/v1/statistics")).await.json();
         assert_eq!(
             json!([

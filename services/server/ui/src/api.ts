@@ -208,8 +208,18 @@ export const searchPath = (kind: SearchKind): string => SEARCHES[kind];
 export const api = {
   statistics: (signal?: AbortSignal) => call<Statistics>("GET", "v1/statistics", { signal }),
 
-  threads: (limit: number, offset: number, signal?: AbortSignal) =>
-    call<Schemas["ListThreadsReply"]>("GET", "v1/threads", { query: { limit, offset }, signal }),
+  threads: (limit: number, offset: number, signal?: AbortSignal, name = "") =>
+    call<Schemas["ListThreadsReply"]>("GET", "v1/threads", { query: { limit, offset, name: name || undefined }, signal }),
+
+  metadataKeys: (signal?: AbortSignal) => call<Schemas["ListMetadataKeysReply"]>("GET", "v1/metadata/keys", { query: { limit: 500 }, signal }),
+
+  metadataValues: (name: string, signal?: AbortSignal) =>
+    call<Schemas["ListMetadataValuesReply"]>("GET", "v1/metadata/values", { query: { key: name, limit: 100 }, signal }),
+
+  tags: (signal?: AbortSignal) => call<Schemas["ListTagsReply"]>("GET", "v1/tags", { query: { limit: 500 }, signal }),
+
+  /** The entries by day, from this day on. */
+  days: (from: string, signal?: AbortSignal) => call<Schemas["ListDaysReply"]>("GET", "v1/days", { query: { start_date: from, limit: 366 }, signal }),
 
   search: (kind: SearchKind, body: Record<string, unknown>, signal?: AbortSignal) =>
     call<Found>("POST", SEARCHES[kind], { body, signal }),

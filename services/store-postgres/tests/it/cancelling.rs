@@ -226,7 +226,7 @@ async fn what_is_written_through_one_store_has_its_revision_through_another_at_o
             ..Read::default()
         };
         reader
-            .list_threads(&OwnerId::default(), None, PAGE, read)
+            .list_threads(&OwnerId::default(), None, None, PAGE, read)
             .await
             .expect("seen");
     }

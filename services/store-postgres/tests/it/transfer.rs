@@ -155,7 +155,7 @@ async fn seen(store: &dyn Store, owner: &str) -> String {
         },
     );
     let threads = store
-        .list_threads(&owner, None, page, read())
+        .list_threads(&owner, None, None, page, read())
         .await
         .expect("threads are listed");
     let counts = store

@@ -165,6 +165,7 @@ async fn version_1_keeps_ids_times_tags_metadata_and_images() {
         .list_threads(
             &OwnerId::default(),
             None,
+            None,
             Page {
                 limit: 10,
                 offset: 0,

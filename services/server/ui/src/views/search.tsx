@@ -7,7 +7,6 @@ import { curl, grpcurl, mcp } from "../commands";
 import { useApp } from "../context";
 import { count, counted } from "../format";
 import { asApiError, useLoad } from "../hooks";
-import { isObject } from "../json";
 import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
 import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, takesValue } from "../query";
@@ -120,7 +119,7 @@ export function Search({ route }: { route: Route }) {
           return why !== undefined && kind !== "hybrid" ? [<p key={kind} class="note">{`“${label}” is off: ${why}`}</p>] : [];
         })}
         {(open || query.kind === "filters") && (
-          <Filters query={query} change={change} threads={threads.value?.threads.map(({ thread_id }) => thread_id) ?? []} known={hits} />
+          <Filters query={query} change={change} threads={threads.value?.threads.map(({ thread_id }) => thread_id) ?? []} />
         )}
         {(open || query.kind === "filters") && (
           <div class="row">
@@ -278,17 +277,12 @@ interface FiltersProps {
   query: Query;
   change: (part: Partial<Query>) => void;
   threads: string[];
-  /** Entries whose keys, values and tags are offered. */
-  known: Hit[];
 }
 
-function Filters({ query, change, threads, known }: FiltersProps) {
-  // Keys, values and tags of all results so far are offered, also while a new filter finds less.
-  const seen = useRef({ keys: new Map<string, Set<string>>(), tags: new Set<string>() }).current;
-  for (const { metadata, tags } of known) {
-    tags.forEach((tag) => seen.tags.add(tag));
-    collect(metadata, "", seen.keys);
-  }
+function Filters({ query, change, threads }: FiltersProps) {
+  const { fresh } = useApp();
+  const keys = useLoad((signal) => api.metadataKeys(signal), "keys", fresh);
+  const tags = useLoad((signal) => api.tags(signal), "tags", fresh);
   const condition = (at: number, part: Partial<Condition>) =>
     change({ conditions: query.conditions.map((one, i) => (i === at ? { ...one, ...part } : one)) });
   return (
@@ -337,11 +331,7 @@ function Filters({ query, change, threads, known }: FiltersProps) {
             <span />
           )}
           <Button small tone="quiet" icon="close" label={`Remove condition ${i + 1}`} onClick={() => change({ conditions: query.conditions.filter((_, at) => at !== i) })} />
-          <datalist id={`known-values-${i}`}>
-            {[...(seen.keys.get(key) ?? [])].map((known) => (
-              <option key={known} value={known} />
-            ))}
-          </datalist>
+          <Values id={`known-values-${i}`} of={keys.value?.keys.some((one) => one.key === key) ? key : ""} />
         </div>
       ))}
       <Button small tone="quiet" icon="plus" onClick={() => change({ conditions: [...query.conditions, { key: "", operator: "eq", value: "" }] })}>
@@ -353,33 +343,33 @@ function Filters({ query, change, threads, known }: FiltersProps) {
         ))}
       </datalist>
       <datalist id="known-tags">
-        {[...seen.tags].map((tag) => (
-          <option key={tag} value={tag} />
+        {tags.value?.tags.map(({ tag, entry_count }) => (
+          <option key={tag} value={tag} label={counted(entry_count, "entry", "entries")} />
         ))}
       </datalist>
       <datalist id="known-keys">
-        {[...seen.keys.keys()].map((key) => (
-          <option key={key} value={key} />
+        {keys.value?.keys.map(({ key, entry_count }) => (
+          <option key={key} value={key} label={counted(entry_count, "entry", "entries")} />
         ))}
       </datalist>
     </div>
   );
 }
 
-const OFFERED = 50;
+/** Offers the values of a key that exist. */
+function Values({ id, of }: { id: string; of: string }) {
+  const values = useLoad(async (signal) => (of === "" ? undefined : api.metadataValues(of, signal)), of);
+  return (
+    <datalist id={id}>
+      {values.value?.values.map(({ value, entry_count }) => {
+        const text = written(value);
+        return <option key={text} value={text} label={counted(entry_count, "entry", "entries")} />;
+      })}
+    </datalist>
+  );
+}
 
-/** Collects the paths of an object that a condition can name, and their values. */
-function collect(value: Record<string, unknown> | null | undefined, prefix: string, into: Map<string, Set<string>>): void {
-  for (const [key, inner] of Object.entries(value ?? {})) {
-    if (!/^[\w-]{1,64}$/.test(key) || into.size > 500) continue;
-    const path = prefix === "" ? key : `${prefix}.${key}`;
-    if (isObject(inner) && path.split(".").length < 6) {
-      collect(inner, path, into);
-      continue;
-    }
-    const values = into.get(path) ?? new Set();
-    into.set(path, values);
-    const text = typeof inner === "string" ? (/^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(inner) ? `"${inner}"` : inner) : String(inner);
-    if (typeof inner !== "object" && values.size < OFFERED && text.length <= 100) values.add(text);
-  }
+/** A value as the filter reads it: a text that looks like a number or a boolean is quoted. */
+function written(value: unknown): string {
+  return typeof value === "string" ? (/^(?:-?\d+(?:\.\d+)?|true|false|".*")$/s.test(value) ? `"${value}"` : value) : String(value);
 }

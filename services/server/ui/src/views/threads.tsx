@@ -1,6 +1,6 @@
 // The threads, and beside them the open thread.
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { api, type Thread } from "../api";
 import { useApp } from "../context";
@@ -31,34 +31,36 @@ function List({ opened }: { opened: string | undefined }) {
   const { fresh } = useApp();
   const [pages, setPages] = useState(1);
   const [filter, setFilter] = useState("");
+  const [name, setName] = useState("");
+  useEffect(() => {
+    const wanted = filter.trim();
+    const timer = setTimeout(() => setName(wanted), wanted === "" ? 0 : 200);
+    return () => clearTimeout(timer);
+  }, [filter]);
   const { value, error, reload } = useLoad(
     async (signal) => {
       const all: Thread[] = [];
       let total = 0;
       for (let page = 0; page < pages; page += 1) {
-        const reply = await api.threads(PAGE, page * PAGE, signal);
+        const reply = await api.threads(PAGE, page * PAGE, signal, name);
         total = reply.total_threads;
         all.push(...reply.threads);
       }
       return { all, total };
     },
-    "threads",
+    `threads ${name}`,
     `${fresh} ${pages}`,
   );
-  const found = useMemo(() => {
-    const wanted = filter.trim().toLowerCase();
-    return value?.all.filter(({ thread_id }) => thread_id.toLowerCase().includes(wanted));
-  }, [value, filter]);
+  const found = value?.all;
   return (
     <div class="list">
       <Head title="Threads">{value && <span class="total">{count(value.total)}</span>}</Head>
       {error && <Trouble error={error} again={reload} />}
       {value === undefined && !error && <Waiting rows={6} />}
-      {value && value.all.length > 0 && (
-        <input type="search" aria-label="Filter threads by name" placeholder="Filter by name" value={filter} onInput={(event) => setFilter(inputValue(event))} />
+      {((value && value.all.length > 0) || filter !== "") && (
+        <input type="search" maxLength={256} aria-label="Filter threads by name" placeholder="Filter by name" value={filter} onInput={(event) => setFilter(inputValue(event))} />
       )}
-      {value && value.all.length === 0 && <Empty title="There are no threads yet." />}
-      {found && value && value.all.length > 0 && found.length === 0 && <Empty title="No thread has this in its name." />}
+      {value && value.all.length === 0 && <Empty title={name === "" ? "There are no threads yet." : "No thread has this in its name."} />}
       {found && found.length > 0 && (
         <ul class="items">
           {found.map((thread) => (
