@@ -142,7 +142,8 @@ pub struct Search {
     ///
     /// The best candidates are encoded first, as many as this time allows. The scores of the others are estimated.
     /// Nothing is encoded for entries whose token vectors are in memory (RERANK_CACHE_MB) or stored
-    /// (RERANK_STORE_TOKENS). A cross-encoder or a provider is limited by RERANK_TIMEOUT_MS alone.
+    /// (RERANK_STORE_TOKENS). A cross-encoder or a provider is limited by RERANK_TIMEOUT_MS alone. The same time
+    /// is allowed for comparing sentences of long texts, to choose snippets.
     #[arg(long, env = "RERANK_BUDGET_MS", value_name = "MS", default_value = "100", value_parser = number(1, 60_000), global = true)]
     pub rerank_budget_ms: u64,
 
