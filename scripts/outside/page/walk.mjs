@@ -9,7 +9,8 @@
 // rules. The walk leaves a picture of each view, light, dark and narrow.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import http from "node:http";
 import { tmpdir } from "node:os";
@@ -66,6 +67,7 @@ async function visit(base, options = {}) {
   page.setDefaultTimeout(15 * SECONDS);
   const problems = [];
   page.expected = [];
+  page.asked = [];
   await page.exposeFunction("ran", () => problems.push("a stored text ran"));
   await page.exposeFunction("violated", (what) => problems.push(`against the policy: ${what}`));
   await page.addInitScript(() => {
@@ -84,6 +86,8 @@ async function visit(base, options = {}) {
   });
   page.on("request", (request) => {
     const { protocol, href } = new URL(request.url());
+    // Only the navigation to the issuer and back leaves the service.
+    if (page.issuer !== undefined && request.isNavigationRequest() && href.startsWith(`${page.issuer}/authorize?`)) return void page.asked.push(href);
     if (protocol.startsWith("http") && !href.startsWith(`${base}/`)) problems.push(`a request to ${href}`);
   });
   page.done = async () => {
@@ -791,6 +795,62 @@ async function signInAndManageKeys() {
 }
 
 /** Stored text never runs as a script, in whichever view it is shown. */
+async function signInWithTheIssuer() {
+  let issuer;
+  let url;
+  const own = await ownService(program, async (base) => {
+    issuer = spawn(join(dirname(program), "context-test-issuer"), ["the page", "s3 cret", `${base}/`, "context"], { stdio: ["pipe", "pipe", "inherit"] });
+    const [line] = await once(issuer.stdout, "data");
+    url = String(line).trim();
+    const client = ["--oidc-client-id=the page", "--oidc-client-secret=s3 cret", `--oidc-redirect-url=${base}/`];
+    return ["--auth=oidc", `--oidc-issuer=${url}`, "--oidc-audience=context", ...client];
+  });
+  try {
+    const page = await visit(own.url);
+    page.issuer = url;
+    page.expected.push("401", "400", "404", "403");
+    const button = page.getByRole("button", { name: `Sign in with ${new URL(url).host}` });
+    const left = () => page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie, location.search]);
+    await page.goto(`${own.url}/`);
+    await button.waitFor();
+    await accessible(page, "signing in with an issuer");
+    await page.screenshot({ path: join(pictures, "issuer-light.png") });
+    await button.click();
+    await heading(page, "Activity").waitFor();
+    assert.deepEqual(await left(), [0, 0, "", ""]);
+    const asked = new URL(page.asked[0]).searchParams;
+    assert.deepEqual([...asked.keys()].sort(), ["client_id", "code_challenge", "code_challenge_method", "redirect_uri", "response_type", "scope", "state"]);
+    assert.ok(asked.get("code_challenge").length === 43 && asked.get("state").length === 43, String(asked));
+
+    // The token is gone after a reload. A code that this tab did not ask for is not exchanged.
+    await page.reload();
+    await button.waitFor();
+    await page.goto(`${own.url}/?code=code-7&state=forged`);
+    await page.getByText("This sign-in was not begun in this tab.").waitFor();
+    assert.deepEqual(await left(), [0, 0, "", ""]);
+    await page.goto(`${own.url}/?error=access_denied&state=forged`);
+    await page.getByText("This sign-in was not begun in this tab.").waitFor();
+
+    // While the browser is at the issuer, only the state and the verifier are stored.
+    await page.route(`${url}/authorize?*`, (route) => route.abort());
+    await button.click();
+    await page.waitForFunction(() => sessionStorage.length > 0).catch(() => {});
+    await page.unroute(`${url}/authorize?*`);
+    await page.goto(`${own.url}/`);
+    const stored = await page.evaluate(() => Object.entries(sessionStorage));
+    assert.deepEqual(stored.map(([name, value]) => [name, Object.keys(JSON.parse(value)).sort()]), [["sign-in", ["state", "verifier"]]]);
+    await button.click();
+    await heading(page, "Activity").waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await button.waitFor();
+    await page.done();
+    step("sign in with an issuer: code, PKCE, nothing is left in the browser, a forged code is refused");
+  } finally {
+    issuer.stdin.end();
+    await own.end();
+  }
+}
+
 async function showTheCorpus(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/activity`);
@@ -876,6 +936,7 @@ const STEPS = {
   outage: surviveAnOutage,
   open: openWithoutAPort,
   keys: signInAndManageKeys,
+  issuer: signInWithTheIssuer,
   corpus: () => showTheCorpus(service),
 };
 

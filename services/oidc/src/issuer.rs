@@ -12,6 +12,7 @@ use crate::claims::Verified;
 use crate::http::{FetchError, Http};
 use crate::jwks::{KeySet, Verdict};
 use crate::settings::{Settings, checked};
+use crate::sign_in::Known;
 use crate::token::Token;
 
 /// Keys older than this are fetched again in the background.
@@ -55,6 +56,8 @@ pub struct Issuer {
     /// does not fetch again if it grew.
     ended: AtomicU64,
     waiting: Semaphore,
+    /// Where people sign in.
+    endpoints: Mutex<Option<Known>>,
 }
 
 struct Held {
@@ -93,6 +96,7 @@ impl Issuer {
             fetching,
             ended: AtomicU64::new(0),
             waiting: Semaphore::new(MAX_WAITING),
+            endpoints: Mutex::default(),
         })
     }
 
@@ -128,6 +132,14 @@ impl Issuer {
                 "the issuer has no key that it could be signed with",
             )),
         }
+    }
+
+    pub(crate) const fn http(&self) -> &Http {
+        &self.http
+    }
+
+    pub(crate) const fn known(&self) -> &Mutex<Option<Known>> {
+        &self.endpoints
     }
 
     fn held(&self) -> Option<Arc<Held>> {
@@ -194,7 +206,7 @@ impl Issuer {
         }
         match &fetching.failed {
             Some(FetchError::Unreachable(_)) => Err(unavailable()),
-            Some(FetchError::Malformed(_)) => Ok(None),
+            Some(FetchError::Malformed(_) | FetchError::Refused(_)) => Ok(None),
             None => Ok(newer()),
         }
     }

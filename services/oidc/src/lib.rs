@@ -23,9 +23,11 @@ mod http;
 mod issuer;
 mod jwks;
 mod settings;
+mod sign_in;
 mod token;
 
 pub use algorithm::Algorithm;
 pub use claims::Verified;
 pub use issuer::{Issuer, Now, TokenError};
 pub use settings::Settings;
+pub use sign_in::{Client, SignInError};

@@ -5,6 +5,8 @@ use std::time::Duration;
 use context_model::shown_url;
 use reqwest::Url;
 
+use crate::sign_in::Client;
+
 /// Which issuer's tokens are accepted, and which of their claims are used.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -22,6 +24,8 @@ pub struct Settings {
     pub clock_skew: Duration,
     /// How long cached keys are used while the issuer is unreachable.
     pub keys_max_age: Duration,
+    /// As which client people sign in with a browser; `None`: they cannot.
+    pub client: Option<Client>,
 }
 
 impl Settings {
@@ -36,6 +40,7 @@ impl Settings {
             scope_claim: "scope".to_owned(),
             clock_skew: Duration::from_secs(60),
             keys_max_age: Duration::from_secs(3600),
+            client: None,
         }
     }
 
@@ -69,6 +74,16 @@ impl Settings {
                 "there is no audience, without which tokens for other services would be accepted"
                     .to_owned(),
             );
+        }
+        if let Some(client) = &self.client {
+            // The code comes back to this address, so it has the same rules. The page reads its own query there.
+            let redirect = checked(&client.redirect_url, true)?;
+            if redirect.query().is_some() {
+                return Err(format!(
+                    "`{}` has a query; the address of the page has none",
+                    shown_url(&client.redirect_url)
+                ));
+            }
         }
         self.jwks_url
             .as_deref()

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::key::Key;
+use crate::sign_in::{Codes, SignIn, authorize, token};
 
 /// An issuer that runs until it is dropped.
 pub struct TestIssuer {
@@ -20,11 +21,12 @@ pub struct TestIssuer {
     task: JoinHandle<()>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     discovery: Mutex<Value>,
     /// The status and the body of the key page.
     keys: Mutex<(StatusCode, String)>,
     fetches: AtomicUsize,
+    pub sign_in: Mutex<Option<(SignIn, Codes)>>,
 }
 
 impl TestIssuer {
@@ -32,15 +34,19 @@ impl TestIssuer {
     pub async fn start(keys: &[&Key]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
-        let discovery = Mutex::new(json!({"issuer": url, "jwks_uri": format!("{url}/keys")}));
+        let discovery = Mutex::new(json!({"issuer": url, "jwks_uri": format!("{url}/keys"),
+            "authorization_endpoint": format!("{url}/authorize"), "token_endpoint": format!("{url}/token")}));
         let shared = Arc::new(Shared {
             discovery,
             keys: Mutex::default(),
             fetches: AtomicUsize::new(0),
+            sign_in: Mutex::default(),
         });
         let pages = Router::new()
             .route("/.well-known/openid-configuration", get(discovery_page))
             .route("/keys", get(keys_page))
+            .route("/authorize", get(authorize))
+            .route("/token", post(token))
             .with_state(shared.clone());
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, pages).await;
@@ -70,6 +76,15 @@ impl TestIssuer {
             .keys
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = (status, text.to_owned());
+    }
+
+    /// Signs people in for this client.
+    pub fn sign_in(&self, sign_in: SignIn) {
+        *self
+            .shared
+            .sign_in
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((sign_in, Codes::new()));
     }
 
     /// Sets the discovery document.

@@ -91,6 +91,31 @@ impl Access {
 }
 
 impl Authenticator {
+    /// The address at which the issuer of tokens signs people in; `None` if they cannot sign in with a browser.
+    ///
+    /// # Errors
+    /// `ISSUER_UNAVAILABLE`.
+    pub async fn sign_in_url(&self) -> Result<Option<String>> {
+        match &self.tokens {
+            Some(tokens) => tokens.sign_in_url().await,
+            None => Ok(None),
+        }
+    }
+
+    /// The token for a code of the issuer, and for the verifier whose hash the issuer was given.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `ISSUER_UNAVAILABLE`.
+    pub async fn sign_in(&self, code: &str, verifier: &str) -> Result<String> {
+        match &self.tokens {
+            Some(tokens) => tokens.sign_in(code, verifier, self.clock.now()).await,
+            None => Err(Error::new(
+                Reason::FeatureUnavailable,
+                "signing in with an issuer needs AUTH=oidc",
+            )),
+        }
+    }
+
     /// Accepts tokens as well as keys.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use context_model::{Error, Reason, Result, Scope, Timestamp};
-use context_oidc::{Issuer, Now, TokenError, Verified};
+use context_oidc::{Issuer, Now, SignInError, TokenError, Verified};
 use context_store::{Memory, OwnerId};
 use sha2::{Digest as _, Sha256};
 
@@ -72,6 +72,36 @@ impl Tokens {
                 Err(Error::new(Reason::IssuerUnavailable, sentence).with_retry_after(retry_after))
             }
         }
+    }
+
+    /// The address at which the issuer signs people in; `None` if they cannot sign in with a browser.
+    ///
+    /// # Errors
+    /// `ISSUER_UNAVAILABLE`.
+    pub(super) async fn sign_in_url(&self) -> Result<Option<String>> {
+        match self.issuer.authorization_url(Instant::now()).await {
+            Ok(url) => Ok(Some(url)),
+            Err(SignInError::Off) => Ok(None),
+            Err(error) => Err(not_signed_in(error)),
+        }
+    }
+
+    /// The token for a code of the issuer.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `ISSUER_UNAVAILABLE`.
+    pub(super) async fn sign_in(
+        &self,
+        code: &str,
+        verifier: &str,
+        now: Timestamp,
+    ) -> Result<String> {
+        let now = Now {
+            unix_seconds: now.micros().div_euclid(1_000_000),
+            instant: Instant::now(),
+        };
+        let token = self.issuer.exchange(code, verifier, now).await;
+        token.map_err(not_signed_in)
     }
 
     fn caller_of(&self, verified: &Verified) -> Caller {
@@ -135,6 +165,28 @@ fn named(prefix: &str, value: &str) -> String {
             "{prefix}~{}",
             URL_SAFE_NO_PAD.encode(Sha256::digest(value.as_bytes()))
         )
+    }
+}
+
+/// The error that the page gets.
+fn not_signed_in(error: SignInError) -> Error {
+    match error {
+        SignInError::Off => Error::new(
+            Reason::FeatureUnavailable,
+            "signing in with the issuer is off: set OIDC_CLIENT_ID and OIDC_REDIRECT_URL",
+        ),
+        SignInError::Refused(why) => {
+            tracing::info!(why, "Sign-in refused");
+            Error::new(
+                Reason::Unauthenticated,
+                "the issuer's code or token is not accepted; sign in again",
+            )
+        }
+        SignInError::Unavailable { retry_after } => Error::new(
+            Reason::IssuerUnavailable,
+            "the token issuer cannot be reached, so nobody can sign in; retry later",
+        )
+        .with_retry_after(retry_after),
     }
 }
 
