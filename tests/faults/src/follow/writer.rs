@@ -57,8 +57,11 @@ impl Writer {
 
     fn some_ids(&mut self) -> Vec<Value> {
         let count = 1 + self.random.below(4);
+        if self.ids.is_empty() {
+            return Vec::new();
+        }
         let mut some: Vec<Value> = (0..count)
-            .filter_map(|_| (!self.ids.is_empty()).then(|| self.random.pick(&self.ids).clone()))
+            .map(|_| self.random.pick(&self.ids).clone())
             .collect();
         some.sort_by_key(Value::as_i64);
         some.dedup();
