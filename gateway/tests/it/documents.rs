@@ -16,7 +16,7 @@ fn every_setting_is_documented_with_its_flag_and_default() {
         let transport = command.find_subcommand(name).unwrap();
         for argument in transport
             .get_arguments()
-            .filter(|argument| argument.get_long() != Some("help"))
+            .filter(|argument| argument.get_long() != Some("help") && !argument.is_hide_set())
         {
             let flag = argument.get_long().unwrap();
             let variable = argument

@@ -153,7 +153,7 @@ mod tests {
             decode::<crate::ListThreadsRequest>(serde_json::json!({"colour": 1})).unwrap_err();
         assert_eq!(
             error.message,
-            "`colour` is not a parameter; known are `limit`, `offset`, `min_revision`"
+            "`colour` is not a parameter; known are `limit`, `offset`, `name`, `min_revision`"
         );
     }
 

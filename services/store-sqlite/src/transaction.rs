@@ -76,7 +76,9 @@ impl<'c> Transaction<'c> {
     pub fn changed(&mut self, kind: ChangeKind, changed: Changed, version: i64) -> QueryResult<()> {
         self.write_last_change(false)?;
         self.owner.revision += 1;
-        self.touched.add(&changed);
+        if let Changed::Context { thread_id, .. } = &changed {
+            self.touched.add(thread_id);
+        }
         self.last_change = Some(Change {
             revision: self.owner.revision,
             at: self.now,

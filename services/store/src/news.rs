@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use crate::{Changed, OwnerId};
+use crate::OwnerId;
 
 /// Number of threads up to which a commit says which threads it changed.
 const MAX_THREADS: usize = 16;
@@ -29,14 +29,11 @@ impl Touched {
     /// What a commit without changes changed.
     pub const NOTHING: Self = Self::Threads(BTreeSet::new());
 
-    /// Adds a change of the commit.
-    pub fn add(&mut self, changed: &Changed) {
-        let (Self::Threads(threads), Changed::Context { thread_id, .. }) = (&mut *self, changed)
-        else {
-            return;
-        };
+    /// Adds a change of an entry of this thread.
+    pub fn add(&mut self, thread_id: &str) {
+        let Self::Threads(threads) = self else { return };
         if !threads.contains(thread_id) {
-            threads.insert(thread_id.clone());
+            threads.insert(thread_id.to_owned());
         }
         if threads.len() > MAX_THREADS {
             *self = Self::Anything;
@@ -227,11 +224,7 @@ mod tests {
 
     fn touching(thread: &str) -> Touched {
         let mut touched = Touched::NOTHING;
-        touched.add(&Changed::Context {
-            id: 1,
-            thread_id: thread.to_owned(),
-            source: None,
-        });
+        touched.add(thread);
         touched
     }
 
@@ -257,11 +250,7 @@ mod tests {
         assert!(woken(7, &touching("b")), "a new incarnation");
         let mut many = Touched::NOTHING;
         for number in 0..=MAX_THREADS {
-            many.add(&Changed::Context {
-                id: 1,
-                thread_id: number.to_string(),
-                source: None,
-            });
+            many.add(&number.to_string());
         }
         assert_eq!(many, Touched::Anything);
     }

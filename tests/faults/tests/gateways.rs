@@ -228,6 +228,11 @@ async fn a_gateway_announces_what_another_one_changes_also_after_the_service_was
         for service in services_of(&home.database()) {
             kill_process(service, Signal::KILL).expect("it runs");
         }
+        // A read is repeated on a new connection, a write is not.
+        writer
+            .call("get_statistics", json!({}))
+            .await
+            .expect("the service was started again");
     }
     for gateway in [reader, writer] {
         assert!(gateway.leave().await.success());

@@ -25,6 +25,7 @@ fn scope(operation: &str) -> Option<Scope> {
     };
     Some(match operation {
         "get_caller" => return None,
+        "list_metadata_keys" => Scope::Read,
         _ if has(&["key", "keys"]) => Scope::Manage,
         _ if has(&["delete"]) => Scope::Delete,
         _ if has(&["search", "get", "list", "diff", "changes", "watch"]) => Scope::Read,

@@ -12,7 +12,7 @@ use context_test_support::{Random, grpc};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::round::{Place, Places, Target, with_key};
+use super::place::{Place, Places, Target, with_key};
 use super::{Body, Change, Event, Filter, Log, Session, Start};
 
 /// How long a follower waits for a frame before it looks whether it should end.

@@ -8,6 +8,7 @@
 pub mod check;
 pub mod follower;
 pub mod history;
+pub mod place;
 pub mod round;
 mod view;
 mod writer;

@@ -1,10 +1,8 @@
 //! One round: writers and followers beside each other, with faults, all chosen by a seed.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use context_engine::{Admin, ChangesConfig, Engine, SystemClock};
@@ -21,6 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::check::check;
 use super::follower::{Follower, NUMBERED, artifact_of_json, entry_of_json};
 use super::history::{History, last_of_file};
+use super::place::{Place, Places, Target, with_key};
 use super::writer::Writer;
 use super::{Filter, Log, Stored, View};
 
@@ -35,47 +34,6 @@ const BURST: usize = 1100;
 /// A compaction keeps this many changes at least.
 const KEPT: usize = 20;
 
-/// A running service.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    /// Its address.
-    pub address: SocketAddr,
-    /// The state of its database: how many times an older copy replaced it.
-    pub epoch: usize,
-}
-
-/// The services that run.
-#[derive(Debug, Default)]
-pub struct Places(Mutex<BTreeMap<usize, Place>>);
-
-impl Places {
-    fn set(&self, node: usize, place: Option<Place>) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match place {
-            Some(place) => _ = places.insert(node, place),
-            None => _ = places.remove(&node),
-        }
-    }
-
-    /// One of them. Waits while there is none.
-    pub(super) async fn any(&self, random: &mut Random) -> Place {
-        wait_for("a service runs", || {
-            let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let places: Vec<Place> = places.values().copied().collect();
-            (!places.is_empty()).then(|| *random.pick(&places))
-        })
-        .await
-    }
-}
-
-/// Adds the key, if there is one.
-pub(super) fn with_key(request: Request, key: Option<&str>) -> Request {
-    match key {
-        Some(key) => request.key(key),
-        None => request,
-    }
-}
-
 /// The keys of a round with authentication.
 struct Keys {
     /// For everything of the owner.
@@ -84,25 +42,6 @@ struct Keys {
     narrow: String,
     /// Of another owner.
     other: String,
-}
-
-/// Where every follower must arrive: the revisions of the last entries and of the last artifact.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    pub epoch: usize,
-    artifact: i64,
-    quiet: i64,
-    last: i64,
-}
-
-impl Target {
-    pub(super) fn revision(&self, filter: Filter) -> i64 {
-        match filter {
-            Filter::Artifacts => self.artifact,
-            Filter::Thread("quiet") => self.quiet,
-            _ => self.last,
-        }
-    }
 }
 
 /// A service in this process, or in one of its own, which can be killed.

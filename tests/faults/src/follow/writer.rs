@@ -9,7 +9,7 @@ use context_test_support::Random;
 use context_test_support::http::{Reply, Request};
 use serde_json::{Value, json};
 
-use super::round::{Places, with_key};
+use super::place::{Places, with_key};
 
 pub struct Writer {
     pub places: Arc<Places>,
