@@ -268,13 +268,13 @@ impl Follower {
             let path = format!("/v1/changes?{}&limit={limit}&wait_ms={wait}", self.query());
             let request = Request::get(place.address, &path);
             let request = with_key(request, self.key.as_deref()).try_send();
-            let patience = if self.random.one_in(self.cut_every) {
+            let cut_after_ms = if self.random.one_in(self.cut_every) {
                 10
             } else {
                 60_000
             };
             let Ok(Ok(reply)) =
-                tokio::time::timeout(Duration::from_millis(patience), request).await
+                tokio::time::timeout(Duration::from_millis(cut_after_ms), request).await
             else {
                 return Over::Gone;
             };
