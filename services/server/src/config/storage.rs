@@ -50,7 +50,7 @@ pub struct Storage {
     ///
     /// A type after the name (`priority:integer`), as mcp-context-server has it, is accepted and has no effect: an
     /// index serves every type.
-    #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type", value_parser = fields, global = true)]
+    #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type,scope", value_parser = fields, global = true)]
     pub metadata_indexed_fields: List,
 
     /// Reader threads, 1 to 64. Default: one for each processor, at most 4.

@@ -86,21 +86,24 @@ pub(crate) fn search(
         candidates(conn, &beyond_scope, collection.owner, indexed, CANDIDATES)?
     };
     let (cap, context_weight) = (search.ranking_cap, search.context_weight);
+    let fit_the_cap = matches!(&reached, Candidates::All(rows) if i64::try_from(rows.len()).is_ok_and(|rows| rows <= i64::from(cap)));
     let ranking = Ranking {
         filter,
         collection,
         cap,
         context_weight,
-        joined: beyond_scope.count() > 0,
+        // If every candidate can be ranked, only those of the page are read and checked.
+        joined: beyond_scope.count() > 0 && !fit_the_cap,
         reached,
     };
     let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;
-    if let (true, Some(fallback)) = (matches.is_empty(), &search.query.fallback) {
+    if let Some(fallback) = &search.query.fallback
+        && !ranking.has_any(conn, &matches)?
+    {
         (matches, capped, statement) = ranking.matches(conn, fallback)?;
         used_fallback = true;
     }
-    matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
     let rows = ranking.page(conn, &matches, page)?;
     Ok(Found {
         rows,
@@ -121,7 +124,7 @@ struct Ranking<'s> {
 }
 
 impl Ranking<'_> {
-    /// The newest matches with their scores, up to the cap, and whether there are more.
+    /// The newest matches with their scores, up to the cap, best first, and whether there are more.
     fn matches(
         &self,
         conn: &mut SqliteConnection,
@@ -173,11 +176,21 @@ impl Ranking<'_> {
         let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
         let capped = matches.len() > cap;
         matches.truncate(cap);
+        matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
         Ok((matches, capped, statement))
     }
 
-    /// The page of the sorted matches. Scope tokens are hashes, so the selected rows are checked against the filter,
-    /// from the best on until the page is full.
+    /// Whether any of the matches satisfies the filter.
+    fn has_any(&self, conn: &mut SqliteConnection, matches: &[Match]) -> QueryResult<bool> {
+        let first = Page {
+            limit: 1,
+            offset: 0,
+        };
+        Ok(!self.page(conn, matches, first)?.is_empty())
+    }
+
+    /// The page of the sorted matches. Matches that were not joined are checked against the filter here, from the best
+    /// on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
     fn page(
         &self,
         conn: &mut SqliteConnection,
@@ -193,9 +206,12 @@ impl Ranking<'_> {
         let wanted = skip.saturating_add(take);
         let mut checked: Vec<(i64, f64)> = Vec::new();
         let mut rest = matches;
+        let mut at_once = 0;
         while checked.len() < wanted && !rest.is_empty() {
             cancel::check()?;
-            let (chunk, later) = rest.split_at(rest.len().min(wanted - checked.len()));
+            // More each time: with a filter that few matches satisfy, there are few statements.
+            at_once = (wanted - checked.len()).max(2 * at_once);
+            let (chunk, later) = rest.split_at(rest.len().min(at_once));
             rest = later;
             let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();
             let mut statement = Fragment::new(
@@ -218,6 +234,6 @@ impl Ranking<'_> {
                     .map(scored),
             );
         }
-        Ok(checked.into_iter().skip(skip).collect())
+        Ok(checked.into_iter().skip(skip).take(take).collect())
     }
 }
