@@ -2,7 +2,8 @@
 //!
 //! `secrets.jsonl` has 200 lines with a secret of twenty kinds. `⟦` and `⟧` stand around the secret, and `·` breaks it, so
 //! that no scanner takes the file for a leak. `ordinary.txt` has templates of ordinary lines. One half of each was used to
-//! tune the rules, and the other one was not.
+//! tune the rules, and the other one was not. `secrets_of_another.jsonl` has 240 lines of another author, who had not seen
+//! the rules.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +33,11 @@ fn planted() -> Vec<Planted> {
             secret: secret.to_owned(),
         }
     };
-    include_str!("secrets.jsonl").lines().map(of).collect()
+    let lines = include_str!("secrets.jsonl").lines();
+    lines
+        .chain(include_str!("secrets_of_another.jsonl").lines())
+        .map(of)
+        .collect()
 }
 
 /// Whether a text still has a part of the secret: six characters in a row. A short secret counts as a whole.
@@ -44,12 +49,15 @@ fn leaks(text: &str, secret: &str) -> bool {
 }
 
 #[test]
-fn of_two_hundred_other_secrets_few_stay_in_the_text() {
+fn of_four_hundred_and_forty_other_secrets_few_stay_in_the_text() {
     let planted = planted();
-    let kinds: BTreeMap<&str, usize> = planted.iter().fold(BTreeMap::new(), |mut kinds, one| {
-        *kinds.entry(one.kind.as_str()).or_default() += 1;
-        kinds
-    });
+    let kinds: BTreeMap<&str, usize> = planted.iter().filter(|one| one.half != "another").fold(
+        BTreeMap::new(),
+        |mut kinds, one| {
+            *kinds.entry(one.kind.as_str()).or_default() += 1;
+            kinds
+        },
+    );
     assert!(
         kinds.len() >= 20 && kinds.values().all(|count| *count >= 10),
         "{kinds:?}"
@@ -65,10 +73,11 @@ fn of_two_hundred_other_secrets_few_stay_in_the_text() {
         assert_eq!(redact(&text).text, text);
     }
     for (half, missed) in &missed {
-        eprintln!("{half}: {} of about 100 secrets stay", missed.len());
+        eprintln!("{half}: {} secrets stay", missed.len());
     }
-    // Those that stay in the second half are not mended, so that it remains a measure of what the rules miss.
-    for (half, most) in [("tuning", 0), ("holdout", 6)] {
+    // Those that stay in the second half are not mended, so that it remains a measure of what the rules miss. Of the other
+    // author's, 43 stayed at first; what was general about them was mended.
+    for (half, most) in [("tuning", 0), ("holdout", 1), ("another", 23)] {
         let missed = &missed[half];
         assert!(missed.len() <= most, "{half}: {}", missed.join("\n"));
     }

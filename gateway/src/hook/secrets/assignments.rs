@@ -1,0 +1,367 @@
+//! Values that are assigned to names such as `password`, in the notations of code, settings, headers and SQL.
+
+use std::ops::Range;
+
+use super::names::{Name, is_name_byte, name_of};
+use super::values::{
+    has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, looks_like_key,
+};
+use super::{Secret, word_after};
+
+/// Types and functions that only wrap a literal: `SecretStr("…")`, `String::from("…")`.
+const WRAPPERS: &[&str] = &[
+    "new",
+    "from",
+    "String",
+    "Secret",
+    "SecretStr",
+    "SecretString",
+    "ConvertTo-SecureString",
+];
+
+pub(super) fn find(text: &str) -> Vec<Secret> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_name_byte(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && is_name_byte(bytes[at]) {
+            at += 1;
+        }
+        let Some((value, kind)) = value_of(text, start, at) else {
+            continue;
+        };
+        at = at.max(value.end);
+        found.push(Secret { range: value, kind });
+    }
+    found.extend(cookies(text));
+    found
+}
+
+/// The secret that follows the identifier from `start` to `at`.
+fn value_of(text: &str, start: usize, at: usize) -> Option<(Range<usize>, &'static str)> {
+    let identifier = text[start..at].trim_start_matches('-');
+    if let Some(value) = authorization(text, identifier, at) {
+        return Some((value, "authorization"));
+    }
+    let name = name_of(identifier)
+        .or_else(|| is_identified_by(text, start, at).then_some(Name::Password))
+        // The key of a function in Azure, and the code of OAuth.
+        .or_else(|| {
+            (identifier == "code" && text[..start].ends_with(['?', '&'])).then_some(Name::Other)
+        })?;
+    let separator = separator(text, start, at, name)?;
+    let value = value_at(text, name, &separator)?;
+    let kind = match name {
+        Name::Password => "password",
+        Name::Key | Name::Other => "secret",
+    };
+    Some((value, kind))
+}
+
+/// `IDENTIFIED BY '…'`, in SQL.
+fn is_identified_by(text: &str, start: usize, at: usize) -> bool {
+    text[start..at].eq_ignore_ascii_case("by")
+        && text[..start]
+            .trim_end()
+            .rsplit(char::is_whitespace)
+            .next()
+            .is_some_and(|word| word.eq_ignore_ascii_case("identified"))
+}
+
+/// The credentials after `Bearer` or `Basic`, or in a header `Authorization` with another scheme or none.
+fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>> {
+    let is = |name: &str| identifier.eq_ignore_ascii_case(name);
+    let value = if is("bearer") || is("basic") {
+        if !text[at..].starts_with(' ') {
+            return None;
+        }
+        word_after(text, at)
+    } else if is("authorization") || is("proxy-authorization") {
+        let rest = text[at..].trim_start_matches(['"', '\'', ' ']);
+        let rest = rest.strip_prefix([':', '=', ','])?;
+        let first = word_after(text, text.len() - rest.len());
+        let is_scheme = text[first.clone()].bytes().all(|b| b.is_ascii_alphabetic());
+        if is_scheme && text[first.end..].starts_with(' ') {
+            word_after(text, first.end)
+        } else {
+            first
+        }
+    } else {
+        return None;
+    };
+    let given = &text[value.clone()];
+    let is_secret = given.len() >= 8
+        && !is_placeholder(given)
+        && !is_code(given)
+        && given.bytes().all(|b| b.is_ascii_graphic())
+        && (given.bytes().any(|b| b.is_ascii_digit())
+            && given.bytes().any(|b| b.is_ascii_alphabetic())
+            || given.ends_with('='));
+    is_secret.then_some(value)
+}
+
+/// Random values of the headers `Cookie` and `Set-Cookie`, and of curl's cookies.
+fn cookies(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    let headers = ["ookie:", " -b '", " -b \"", "--cookie "];
+    for (at, name) in headers.iter().flat_map(|name| text.match_indices(name)) {
+        let start = at + name.len();
+        let line = text[start..].lines().next().unwrap_or_default();
+        for pair in line.split([';', ' ', '"', '\'']) {
+            let Some((_, value)) = pair.split_once('=') else {
+                continue;
+            };
+            if value.len() >= 16 && looks_like_key(value) && !is_placeholder(value) {
+                let start = value.as_ptr() as usize - text.as_ptr() as usize;
+                found.push(Secret {
+                    range: start..start + value.len(),
+                    kind: "cookie",
+                });
+            }
+        }
+    }
+    found
+}
+
+/// What stands between a name and its value.
+struct Separator {
+    /// Where the value begins.
+    value: usize,
+    /// Whether it is `=` or another sign that sentences do not have.
+    is_equals: bool,
+    /// Whether no space stands before the value.
+    is_close: bool,
+    /// Whether only a value in quotes counts.
+    needs_quotes: bool,
+    /// Whether `&` ends the value, as in the query of a URL.
+    is_in_query: bool,
+}
+
+fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separator> {
+    let bytes = text.as_bytes();
+    let before = text[..start].trim_end_matches(['"', '\'', '`', '\\']);
+    let is_in_tag = before.ends_with('<');
+    let mut next = at;
+    // The quote of a name in JSON, also in JSON inside JSON, and `config["password"]`.
+    let rest = &text[at..];
+    let after_quote = rest.strip_prefix('\\').unwrap_or(rest);
+    let is_quoted_name = after_quote.starts_with(['"', '\'', '`']);
+    if is_quoted_name {
+        next = text.len() - after_quote.len() + 1;
+        next += usize::from(bytes.get(next) == Some(&b']'));
+    }
+    let spaced = text.len() - text[next..].trim_start_matches([' ', '\t']).len();
+    let rest = &text[spaced..];
+    let of = |length: usize, is_equals: bool, needs_quotes: bool| {
+        let value = text.len()
+            - text[spaced + length..]
+                .trim_start_matches([' ', '\t'])
+                .len();
+        Separator {
+            value,
+            is_equals,
+            is_close: value == spaced + length,
+            needs_quotes,
+            is_in_query: before.len() == start && before.ends_with(['?', '&']),
+        }
+    };
+    // `key="password" value="…"` in XML, `name: PASSWORD` and `value: …` in YAML, and `<password>…</password>`.
+    if let Some(length) = value_beside(rest) {
+        return Some(of(length, true, false));
+    }
+    if is_in_tag && rest.starts_with('>') {
+        return Some(of(1, true, false));
+    }
+    for sign in ["===", "!==", "==", "!="] {
+        if rest.starts_with(sign) {
+            return Some(of(sign.len(), true, true));
+        }
+    }
+    for sign in [":=", "=>", "="] {
+        if rest.starts_with(sign) {
+            return Some(of(sign.len(), true, false));
+        }
+    }
+    // A path of Rust, and a variable of psql.
+    if rest.starts_with("::") || rest.starts_with(":'") && spaced > at {
+        return None;
+    }
+    if let Some(after) = rest.strip_prefix([':', '：']) {
+        // `password: string = "…"`
+        let typed = head(after, 60).split_once('=').filter(|(kind, value)| {
+            kind.len() <= 40
+                && !kind.contains(['\n', '"', '\'', ',', ';'])
+                && kind
+                    .trim_start_matches([' ', '&'])
+                    .starts_with(char::is_alphabetic)
+                && value.trim_start().starts_with(['"', '\'', '`'])
+        });
+        let colon = rest.len() - after.len();
+        return Some(match typed {
+            Some((kind, _)) => of(colon + kind.len() + 1, true, true),
+            None => of(colon, false, false),
+        });
+    }
+    // `setPassword("…")`, and `("password", "…")`, `define('PASSWORD', '…')`.
+    if rest.starts_with('(') && !is_quoted_name {
+        return Some(of(1, true, true));
+    }
+    if rest.starts_with(',') && is_quoted_name && before.trim_end().ends_with('(') {
+        return Some(of(1, true, true));
+    }
+    if spaced == next {
+        return None;
+    }
+    let is_flag = text[start..at].starts_with("--");
+    // `WITH PASSWORD '…'`, `password string = "…"` in Go.
+    let is_sql = name == Name::Password && rest.starts_with('\'');
+    let typed = head(rest, 60).split_once('=').filter(|(kind, value)| {
+        !is_quoted_name
+            && kind.len() <= 20
+            && kind.trim().bytes().all(is_name_byte)
+            && value.trim_start().starts_with(['"', '`'])
+    });
+    // `aws configure set aws_secret_access_key …`
+    let is_argument = name == Name::Key && is_strong(&text[word_after(text, spaced)]);
+    match typed {
+        Some((kind, _)) => Some(of(kind.len() + 1, true, true)),
+        None if is_flag || is_argument => Some(of(0, true, false)),
+        None if is_sql => Some(of(0, true, true)),
+        None => None,
+    }
+}
+
+/// Where the value begins if the text is that of a pair of a name and a value, after its name.
+fn value_beside(rest: &str) -> Option<usize> {
+    let after = rest
+        .trim_start_matches([',', ' ', '\t', '\r', '\n'])
+        .trim_start_matches(['"', '\'']);
+    if after.len() == rest.len() {
+        return rest.starts_with("value=").then_some("value=".len());
+    }
+    let after = after.strip_prefix("value")?.trim_start_matches(['"', '\'']);
+    let after = after.strip_prefix([':', '='])?;
+    Some(rest.len() - after.len())
+}
+
+/// The beginning of a text, at most `bytes` long.
+fn head(text: &str, bytes: usize) -> &str {
+    let end = text
+        .char_indices()
+        .map(|(at, _)| at)
+        .take_while(|at| *at <= bytes)
+        .last();
+    match end {
+        Some(end) if text.len() > bytes => &text[..end],
+        _ => text,
+    }
+}
+
+/// The value after a separator, if it may be a secret.
+fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize>> {
+    let next = separator.value;
+    let rest = &text[next..];
+    if let Some(start) = quoted_start(rest) {
+        let start = next + start;
+        let quote = text[..start].chars().next_back()?;
+        // `"""…"""`
+        let quotes = text[start..].len() - text[start..].trim_start_matches(quote).len();
+        let start = if quotes >= 2 { start + quotes } else { start };
+        let line = text[start..].lines().next().unwrap_or_default();
+        // A text that was cut may have no closing quote.
+        let end = line.find(quote).unwrap_or(line.len());
+        let is_closing_quote = end == line.len() && line.starts_with(' ');
+        if is_closing_quote {
+            return None;
+        }
+        let value = line[..end].trim_end_matches('\\');
+        let is_secret = match name {
+            Name::Password => value.len() >= 4 && !is_sentence(value),
+            Name::Key => value.len() >= 8 && !value.contains(' ') && looks_like_key(value),
+            Name::Other => is_strong(value),
+        };
+        return (is_secret && !is_placeholder(value)).then_some(start..start + value.len());
+    }
+    if separator.needs_quotes {
+        return None;
+    }
+    let block = ["|", ">", "|-", ">-", "|+", ""]
+        .into_iter()
+        .any(|sign| rest.lines().next().unwrap_or_default().trim() == sign);
+    if block {
+        return in_next_line(text, name, next);
+    }
+    let end = rest
+        .find(|c: char| {
+            c.is_whitespace()
+                || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>')
+                || c == '&' && separator.is_in_query
+        })
+        .unwrap_or(rest.len());
+    let value = rest[..end].trim_end_matches([')', '.', ']', '}', '\\']);
+    if is_placeholder(value) || is_code(value) && !is_strong(value) {
+        return None;
+    }
+    let ends_line = rest[end..]
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .is_empty();
+    // `PASSWORD=… command`
+    let before = text[..next].strip_suffix('=').unwrap_or_default();
+    let is_variable = before.ends_with(|c: char| c.is_ascii_uppercase());
+    let is_alone = ends_line || is_variable || rest[end..].starts_with('<');
+    let is_secret = match name {
+        Name::Password => {
+            value.len() >= 4
+                && (has_mixture(value)
+                    || value.len() >= 6
+                        && is_alone
+                        && (separator.is_equals && separator.is_close || !is_description(value)))
+        }
+        Name::Key => {
+            value.len() >= 8 && looks_like_key(value) && (separator.is_equals || has_mixture(value))
+        }
+        Name::Other => is_strong(value),
+    };
+    is_secret.then_some(next..next + value.len())
+}
+
+/// Where the text of a literal begins, after its quote: also of `b"…"`, `\"…`, and of a wrapped one.
+fn quoted_start(rest: &str) -> Option<usize> {
+    let place = head(rest, 50).find(['"', '\'', '`'])?;
+    let before = rest[..place].trim_end_matches('\\');
+    let wrapper = before
+        .trim_end()
+        .trim_end_matches('(')
+        .rsplit([':', '.', ' '])
+        .next();
+    let is_prefix =
+        before.is_empty() || matches!(before, "b" | "r" | "u" | "f" | "L" | "@" | "$" | "N");
+    let is_wrapped = before.len() <= 40 && wrapper.is_some_and(|name| WRAPPERS.contains(&name));
+    (is_prefix || is_wrapped).then_some(place + 1)
+}
+
+/// A value that stands alone in the line after its name.
+fn in_next_line(text: &str, name: Name, at: usize) -> Option<Range<usize>> {
+    let after = &text[at..];
+    let rest = after[after.find('\n')?..].trim_start();
+    let line = rest.lines().next().unwrap_or_default();
+    let value = line.trim().trim_matches(['"', '\'', '`']);
+    let is_secret = match name {
+        Name::Password => value.len() >= 6 && has_mixture(value),
+        Name::Key | Name::Other => is_strong(value) || value.len() >= 16 && looks_like_key(value),
+    };
+    let is_word = !value.contains(char::is_whitespace) && !value.contains(": ");
+    if !is_secret || !is_word || value.ends_with(':') || is_placeholder(value) || is_code(value) {
+        return None;
+    }
+    let start = value.as_ptr() as usize - text.as_ptr() as usize;
+    Some(start..start + value.len())
+}

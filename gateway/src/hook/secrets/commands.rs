@@ -1,0 +1,190 @@
+//! Secrets in arguments of commands and calls, and in password files.
+
+use std::ops::Range;
+
+use super::names::is_name_byte;
+use super::values::{has_mixture, is_placeholder};
+use super::{Secret, lines, word_after, words};
+
+pub(super) fn find(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for (offset, line) in lines(text) {
+        let passwords = arguments(line)
+            .into_iter()
+            .chain(piped(line))
+            .chain(netrc(line))
+            .chain(pgpass(line))
+            .chain(wifi(line))
+            .chain(pairs(line));
+        for range in passwords {
+            if !range.is_empty() && !is_placeholder(&line[range.clone()]) {
+                found.push(Secret {
+                    range: offset + range.start..offset + range.end,
+                    kind: "password",
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Passwords after flags that do not name them: `sshpass -p X`, `redis-cli -a X`, `mysql -pX`, `curl -u user:X`,
+/// `htpasswd -b FILE USER X`.
+fn arguments(line: &str) -> Vec<Range<usize>> {
+    let called = |names: &[&str]| {
+        line.split([' ', '\t', '/', '`', '$', '(', '"', '\''])
+            .any(|word| names.contains(&word))
+    };
+    let mut found = Vec::new();
+    for (start, flag) in words(line).filter(|(_, word)| word.starts_with('-')) {
+        let after = start + flag.len();
+        let takes_password = match flag {
+            "-p" => {
+                called(&["sshpass"])
+                    || called(&["login"])
+                        && called(&["docker", "podman", "az", "oc", "helm", "nerdctl", "skopeo"])
+                    || called(&["mongo", "mongosh", "mongodump", "mongorestore"])
+            }
+            "-a" => called(&["redis-cli"]),
+            "-P" => called(&["unzip", "zip", "sqlcmd", "bcp"]),
+            "-N" => called(&["ssh-keygen"]),
+            "-pw" => called(&["plink", "pscp", "psftp"]),
+            "-w" => called(&["ldapsearch", "ldapadd", "ldapmodify"]),
+            _ => false,
+        };
+        if takes_password {
+            found.push(word_after(line, after));
+        } else if matches!(flag, "-u" | "--user")
+            || flag == "-U" && called(&["smbclient", "rpcclient"])
+        {
+            let value = word_after(line, after);
+            if let Some(sign) = line[value.clone()].find([':', '%']) {
+                let password = value.start + sign + 1..value.end;
+                // `docker run -u 1000:1000`
+                if !line[password.clone()].bytes().all(|b| b.is_ascii_digit()) {
+                    found.push(password);
+                }
+            }
+        } else if flag == "-b" && called(&["htpasswd"]) {
+            let user = word_after(line, word_after(line, after).end);
+            found.push(word_after(line, user.end));
+        } else if flag.starts_with("-p")
+            && flag.len() > 2
+            && called(&[
+                "mysql",
+                "mysqldump",
+                "mysqladmin",
+                "mariadb",
+                "7z",
+                "7za",
+                "rar",
+                "unrar",
+            ])
+        {
+            // `-p` alone asks for the password.
+            let value = word_after(line, start + 2);
+            if value.start <= start + 3 && has_mixture(&line[value.clone()]) {
+                found.push(value);
+            }
+        }
+    }
+    found
+}
+
+/// `echo X | docker login --password-stdin`, `echo user:X | chpasswd`.
+fn piped(line: &str) -> Option<Range<usize>> {
+    let reads = [
+        "--password-stdin",
+        "--with-token",
+        "sudo -S",
+        "passwd --stdin",
+        "chpasswd",
+        "smbpasswd",
+        "cryptsetup",
+    ];
+    let (before, after) = line.split_once('|')?;
+    if !reads.iter().any(|reader| after.contains(reader)) {
+        return None;
+    }
+    let command = ["echo -n ", "echo ", "printf %s ", "printf "]
+        .iter()
+        .find_map(|command| before.find(command).map(|at| at + command.len()))?;
+    let value = word_after(line, command);
+    let user = line[value.clone()].find(':').map_or(0, |colon| colon + 1);
+    Some(value.start + user..value.end)
+}
+
+/// `machine HOST login USER password X`, as in .netrc.
+fn netrc(line: &str) -> Option<Range<usize>> {
+    let (_, after) = line.split_once("login ")?;
+    let (_, after) = after.split_once(" password ")?;
+    Some(word_after(line, line.len() - after.len()))
+}
+
+/// `WIFI:S:name;T:WPA;P:X;;`
+fn wifi(line: &str) -> Option<Range<usize>> {
+    let network = line.find("WIFI:")?;
+    let start = network + line[network..].find(";P:")? + ";P:".len();
+    let end = line[start..].find(';').map_or(line.len(), |at| start + at);
+    Some(start..end)
+}
+
+/// Lines of `.pgpass`: `host:port:database:user:password`.
+fn pgpass(line: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (start, word) in words(line) {
+        let fields: Vec<&str> = word.splitn(5, ':').collect();
+        let [host, port, database, user, password] = fields[..] else {
+            continue;
+        };
+        let is_name = |name: &str| {
+            name == "*"
+                || name.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && name.bytes().all(is_name_byte)
+        };
+        let is_port = port == "*"
+            || (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+        if !host.is_empty()
+            && is_port
+            && is_name(database)
+            && is_name(user)
+            && has_mixture(password)
+        {
+            let end = start + word.len();
+            found.push(end - password.len()..end);
+        }
+    }
+    found
+}
+
+/// The second argument of `login("user", "X")`, `.auth("user", "X")`, `auth=("user", "X")`, `Credentials(...)`.
+fn pairs(line: &str) -> Option<Range<usize>> {
+    let (start, name) = [
+        "auth",
+        "Auth",
+        "login",
+        "Login",
+        "Credentials",
+        "Credential",
+        "authenticate",
+        "sign_in",
+    ]
+    .iter()
+    .flat_map(|name| line.match_indices(name))
+    .find(|(at, name)| {
+        let after = line[at + name.len()..].trim_start_matches([' ', '=']);
+        after
+            .strip_prefix('(')
+            .is_some_and(|after| after.trim_start().starts_with(['"', '\'']))
+    })?;
+    let after = &line[start + name.len()..];
+    let quote = after.find(['"', '\''])?;
+    let user = &after[quote + 1..];
+    let sign = after[quote..].chars().next()?;
+    let (_, rest) = user.split_once(sign)?;
+    let rest = rest.trim_start().strip_prefix(',')?.trim_start();
+    let password = rest.strip_prefix(['"', '\''])?;
+    let start = line.len() - password.len();
+    let end = password.find(['"', '\'']).unwrap_or(password.len());
+    (end >= 4).then_some(start..start + end)
+}

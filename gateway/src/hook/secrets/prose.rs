@@ -1,0 +1,271 @@
+//! Secrets in sentences.
+
+use super::values::{
+    has_mixture, is_base32, is_code, is_description, is_grouped, is_placeholder, is_random,
+    looks_like_key,
+};
+use super::{Secret, lines, words};
+
+/// Words near which a random or quoted string counts as a secret.
+const WORDS: &[&str] = &[
+    "password",
+    "passwords",
+    "passphrase",
+    "passwd",
+    "pwd",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "contraseña",
+    "senha",
+    "wachtwoord",
+    "mdp",
+    "clave",
+    "пароль",
+    "hasło",
+    "heslo",
+    "lösenord",
+    "lösenordet",
+    "passord",
+    "adgangskode",
+    "salasana",
+    "jelszó",
+    "şifre",
+    "parola",
+    "pw",
+    "creds",
+    "login",
+    "secret",
+    "token",
+    "credential",
+    "credentials",
+    "apikey",
+    "bearer",
+    "pin",
+];
+/// Those of them that do not name a password.
+const NO_PASSWORDS: &[&str] = &[
+    "secret",
+    "token",
+    "credential",
+    "credentials",
+    "apikey",
+    "bearer",
+    "key",
+    "login",
+    "creds",
+];
+/// Words before `key` that make it such a word: "API key".
+const BEFORE_KEY: &[&str] = &[
+    "api",
+    "access",
+    "secret",
+    "private",
+    "signing",
+    "encryption",
+    "deploy",
+    "master",
+    "license",
+    "account",
+    "service",
+    "auth",
+    "ssh",
+    "recovery",
+    "setup",
+    "product",
+    "activation",
+];
+/// The string must be among this many words after such a word.
+const BESIDE: usize = 7;
+
+pub(super) fn find(text: &str) -> Vec<Secret> {
+    let mut found = beside_words(text);
+    found.extend(after_unspaced_words(text));
+    found
+}
+
+/// Words after which the password itself stands: "the password is X".
+const COPULAS: &[&str] = &[
+    "is", "was", "to", "=", "now", "ist", "lautet", "war", "est", "es", "è", "é", "er", "är",
+    "jest", "это",
+];
+
+/// Words that may stand between a copula and the password.
+const FILLERS: &[&str] = &[
+    "",
+    "the",
+    "set",
+    "still",
+    "just",
+    "currently",
+    "actually",
+    "probably",
+    "simply",
+    "only",
+    "jetzt",
+    "noch",
+    "maintenant",
+];
+
+/// What is known about the words that follow.
+#[derive(Default)]
+struct Near {
+    /// How many further words are looked at.
+    words: usize,
+    /// Whether the word before them names a password, and not a key.
+    is_password: bool,
+    /// Whether such a word and then a copula or a colon stand before the next word.
+    copula: bool,
+}
+
+/// Random strings after a word such as `password` in the same line, or in the line after its colon, and what follows
+/// "password is".
+fn beside_words(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    let mut near = Near::default();
+    for (offset, line) in lines(text).filter(|(_, line)| !line.trim().is_empty()) {
+        let mut before = String::new();
+        let mut earlier: Vec<(usize, &str)> = Vec::new();
+        for (start, raw) in words(line) {
+            let inner = raw.trim_matches(|c: char| {
+                !c.is_alphanumeric() && !matches!(c, '!' | '#' | '$' | '+' | '/' | '=')
+            });
+            let place = offset + start + (inner.as_ptr() as usize - raw.as_ptr() as usize);
+            let folded = inner.to_lowercase();
+            let is_passe = folded == "passe" && before == "de";
+            // In a marker the word names what was removed.
+            let in_marker = line[..start].trim_end().ends_with("[removed:");
+            let names = |word: &str| WORDS.contains(&word) && !in_marker;
+            if folded.split('/').any(names)
+                || folded == "key" && BEFORE_KEY.contains(&before.as_str())
+                || folded == "code" && matches!(before.as_str(), "recovery" | "backup" | "scratch")
+                || is_passe
+            {
+                near = Near {
+                    words: BESIDE,
+                    is_password: is_passe || !NO_PASSWORDS.contains(&folded.as_str()),
+                    copula: raw.ends_with(':'),
+                };
+                // A long random string before the word: `echo X # the private key`.
+                let hidden = |(place, word): &(usize, &str)| {
+                    let is_hash = word.bytes().all(|b| b.is_ascii_hexdigit());
+                    let is_secret = word.len() >= 32 && (is_random(word) || is_base32(word));
+                    (is_secret && !is_hash && !is_placeholder(word)).then_some(Secret {
+                        range: *place..place + word.len(),
+                        kind: "secret",
+                    })
+                };
+                found.extend(earlier.iter().rev().take(BESIDE).filter_map(hidden));
+            } else if near.words > 0 {
+                near.words -= 1;
+                let ends_sentence =
+                    start + raw.len() == line.trim_end().len() || raw.ends_with(['.', ',', ';']);
+                let is_told =
+                    ends_sentence && !raw.ends_with('?') && !before.is_empty() && before != "to";
+                if (near.is_secret(raw, inner) || near.is_told_word(inner, is_told))
+                    && !is_placeholder(inner)
+                {
+                    found.push(Secret {
+                        range: place..place + inner.len(),
+                        kind: if near.is_password {
+                            "password"
+                        } else {
+                            "secret"
+                        },
+                    });
+                    near.copula = false;
+                }
+                let is_copula = COPULAS.contains(&folded.as_str())
+                    || raw.ends_with(':')
+                    || matches!(raw, "=" | "->");
+                near.copula = is_copula || near.copula && FILLERS.contains(&folded.as_str());
+            }
+            before = folded;
+            earlier.push((place, inner));
+        }
+        near = match line.trim_end().ends_with([':', '：']) && near.words > 0 {
+            // The secret may begin the next line.
+            true => Near {
+                words: 1,
+                copula: true,
+                ..near
+            },
+            false => Near::default(),
+        };
+    }
+    found
+}
+
+impl Near {
+    /// Whether the next word is a secret. `inner` is it without quotes and punctuation.
+    fn is_secret(&self, raw: &str, inner: &str) -> bool {
+        let is_quoted = raw.starts_with(['"', '\'', '`'])
+            && raw
+                .trim_end_matches(['.', ',', ';', ')'])
+                .ends_with(['"', '\'', '`']);
+        let digits = inner.bytes().filter(u8::is_ascii_digit).count();
+        let letters = inner.bytes().any(|b| b.is_ascii_alphabetic());
+        if inner.len() >= 16 && (is_random(inner) || is_base32(inner)) || is_grouped(inner) {
+            return true;
+        }
+        // `password s0mePass`
+        if self.is_password
+            && self.words + 1 == BESIDE
+            && inner.len() >= 6
+            && letters
+            && digits > 0
+            && !is_code(inner)
+        {
+            return true;
+        }
+        let is_password = digits >= 4 && digits == inner.len()
+            || inner.len() >= 4 && has_mixture(inner) && !is_code(inner) && !inner.contains("://")
+            || is_quoted && inner.len() >= 5;
+        let is_key = is_quoted && inner.len() >= 8 && looks_like_key(inner);
+        self.copula && (self.is_password && is_password || is_key)
+    }
+
+    /// Whether the next word is a password of letters alone: "the password is swordfish".
+    fn is_told_word(&self, word: &str, is_told: bool) -> bool {
+        self.is_password
+            && self.copula
+            && is_told
+            && word.len() >= 6
+            && word.is_ascii()
+            && !is_description(word)
+    }
+}
+
+/// What follows the words for a password in Chinese, Japanese and Korean. They stand in a text without spaces.
+fn after_unspaced_words(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for name in [
+        "密码",
+        "密碼",
+        "口令",
+        "パスワード",
+        "暗証番号",
+        "비밀번호",
+        "암호",
+    ] {
+        for (at, _) in text.match_indices(name) {
+            let after = &text[at + name.len()..];
+            let value = after.trim_start_matches([
+                '是', '为', '為', 'は', '는', '은', '：', ':', '=', ' ', '"', '\'', '“', '「', '‘',
+                '`',
+            ]);
+            let start = text.len() - value.len();
+            let end = value
+                .find(|c: char| !c.is_ascii_graphic() || matches!(c, '"' | '\'' | '`' | ',' | ';'))
+                .unwrap_or(value.len());
+            let value = value[..end].trim_end_matches('.');
+            if value.len() >= 4 && has_mixture(value) && !is_placeholder(value) {
+                found.push(Secret {
+                    range: start..start + value.len(),
+                    kind: "password",
+                });
+            }
+        }
+    }
+    found
+}

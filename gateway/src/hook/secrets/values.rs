@@ -1,0 +1,238 @@
+//! What a value looks like.
+
+/// Whether a value is a message and not a passphrase: it has more than five words, or several words with punctuation or
+/// a capital at the beginning.
+pub(super) fn is_sentence(value: &str) -> bool {
+    let words = value.split_whitespace().count();
+    words > 5
+        || words > 1
+            && (value.contains(['{', '%', ',', ':', '.', '('])
+                || value.starts_with(char::is_uppercase))
+}
+
+/// Whether a value mixes letters with digits, or with special characters that code does not have there.
+pub(super) fn has_mixture(value: &str) -> bool {
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let special = value
+        .bytes()
+        .filter(|b| {
+            matches!(
+                b,
+                b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'?' | b'+' | b'~'
+            )
+        })
+        .count();
+    letters > 0 && (digits > 0 || special > 0) && letters + digits + special >= 4
+}
+
+/// Whether a value looks random enough for a key, and is not a path or URL.
+pub(super) fn looks_like_key(value: &str) -> bool {
+    let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let is_path =
+        value.starts_with(['/', '.', '~']) || value.contains("://") || value.contains('\\');
+    let is_mixed = value.bytes().any(|b| b.is_ascii_uppercase())
+        && value.bytes().any(|b| b.is_ascii_lowercase());
+    is_strong(value)
+        || !is_path
+            && letters
+            && (digits >= 2
+                || is_random(value)
+                || is_base32(value)
+                || value.len() >= 32 && is_mixed && digits > 0)
+}
+
+/// Whether a value may be the seed of one-time passwords (RFC 4648, RFC 6238).
+pub(super) fn is_base32(value: &str) -> bool {
+    value.len() >= 16
+        && value
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || matches!(b, b'2'..=b'7'))
+}
+
+/// Whether a value is only a stand-in for a secret, as examples and configurations have it.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    let folded = value.to_ascii_lowercase();
+    let trimmed = folded.trim_matches(['"', '\'', '[', ']', '(', ')']);
+    // `$NAME`, `${name}`, `$(command)`, `%s`, `%NAME%`, `{name}`, `<name>`. A password may begin with such a character.
+    let is_variable = trimmed.strip_prefix('$').is_some_and(|name| {
+        name.starts_with(['{', '(']) || name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
+    }) || trimmed
+        .strip_prefix('%')
+        .is_some_and(|name| name.len() == 1 || name.ends_with('%'))
+        || trimmed.starts_with('{') && trimmed.ends_with('}')
+        || trimmed.starts_with('<') && trimmed.ends_with('>');
+    trimmed.is_empty()
+        || is_variable
+        || trimmed.starts_with('…')
+        || trimmed.contains("...")
+        || trimmed.contains("${")
+        || trimmed.contains("{{")
+        || trimmed.starts_with("removed:")
+        || trimmed
+            .bytes()
+            .all(|b| matches!(b, b'x' | b'*' | b'.' | b'-' | b'_' | b'0'))
+        || matches!(
+            trimmed,
+            "null"
+                | "none"
+                | "nil"
+                | "true"
+                | "false"
+                | "undefined"
+                | "string"
+                | "str"
+                | "text"
+                | "password"
+                | "secret"
+                | "token"
+                | "required"
+                | "optional"
+                | "changeme"
+                | "redacted"
+                | "example"
+                | "empty"
+        )
+        || [
+            "your",
+            "example",
+            "placeholder",
+            "my-",
+            "process.env",
+            "os.environ",
+            "env.",
+        ]
+        .iter()
+        .any(|start| trimmed.starts_with(start))
+}
+
+/// Whether a value is an expression or a type, and not a literal.
+pub(super) fn is_code(value: &str) -> bool {
+    value.contains(['(', '[', '{', '|'])
+        || value.starts_with('?')
+        || value.contains("::")
+        || value.contains("->")
+        || value.starts_with(['&', '/', '-', '@'])
+        || (value.contains('.')
+            && value.split('.').all(|part| {
+                !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+            }))
+}
+
+/// Whether the characters change class as often as in random text. Words in camelCase and snake_case change less.
+pub(super) fn is_random(value: &str) -> bool {
+    let class = |byte: u8| match byte {
+        b'a'..=b'z' => 0,
+        b'A'..=b'Z' => 1,
+        b'0'..=b'9' => 2,
+        _ => 3,
+    };
+    let bytes = value.as_bytes();
+    if bytes.len() < 16 {
+        return false;
+    }
+    let changes = bytes
+        .windows(2)
+        .filter(|pair| {
+            let (a, b) = (class(pair[0]), class(pair[1]));
+            a != b && a != 3 && b != 3 && (a, b) != (1, 0)
+        })
+        .count();
+    changes * 4 >= bytes.len()
+}
+
+/// Whether a value looks random even where its name says little: long, with letters of both cases and digits.
+pub(super) fn is_strong(value: &str) -> bool {
+    let value = value.strip_prefix("base64:").unwrap_or(value);
+    let has = |of: fn(&u8) -> bool| value.bytes().any(|b| of(&b));
+    value.len() >= 20
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_digit)
+        && is_random(value)
+        && value
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'/' | b'='))
+}
+
+/// Whether a word describes a password instead of being one: "the password is wrong".
+pub(super) fn is_description(value: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "wrong",
+        "correct",
+        "incorrect",
+        "right",
+        "missing",
+        "empty",
+        "invalid",
+        "valid",
+        "weak",
+        "strong",
+        "secret",
+        "short",
+        "long",
+        "fine",
+        "okay",
+        "unknown",
+        "unset",
+        "different",
+        "stale",
+        "plain",
+        "plaintext",
+        "public",
+        "private",
+        "optional",
+        "mandatory",
+        "secure",
+        "insecure",
+        "unsafe",
+        "unique",
+        "broken",
+        "blank",
+        "string",
+        "there",
+        "because",
+        "prompt",
+        "always",
+        "never",
+        "field",
+        "hidden",
+        "nothing",
+        "something",
+        "varchar",
+        "boolean",
+        "object",
+        "number",
+        "falsch",
+        "richtig",
+        "leer",
+        "minimum",
+        "maximum",
+        "length",
+        "policy",
+        "input",
+    ];
+    let folded = value.to_ascii_lowercase();
+    let is_word = folded.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
+    !is_word
+        || WORDS.contains(&folded.as_str())
+        || ["ed", "ing", "ble", "ly", "ty", "less"]
+            .iter()
+            .any(|end| folded.ends_with(end))
+}
+
+/// Whether a value has groups of four to six letters and digits, as product keys and recovery codes have.
+pub(super) fn is_grouped(value: &str) -> bool {
+    let groups: Vec<&str> = value.split('-').collect();
+    let of_size = |group: &&str| {
+        (4..=6).contains(&group.len())
+            && group
+                .bytes()
+                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+            || group.len() == 5 && group.bytes().all(|b| b.is_ascii_hexdigit())
+    };
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
+    groups.len() >= 2 && groups.iter().all(of_size) && digits >= 2 && letters
+}
