@@ -40,7 +40,11 @@ pub struct Settings {
 }
 
 impl Client {
-    fn check(&self) -> Result<(), String> {
+    /// Checks the address and the scopes.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
         // The code comes back to this address, so it has the same rules as the issuer's.
         let redirect = checked(&self.redirect_url, true)?;
         if redirect.query().is_some() {
@@ -107,7 +111,7 @@ impl Settings {
             client.check()?;
             if self.jwks_url.is_some() {
                 return Err(
-                    "signing in needs the issuer's discovery document, so OIDC_JWKS_URL must not be set"
+                    "people sign in at the endpoints of the discovery document, which is not read when there is a URL of the keys"
                         .to_owned(),
                 );
             }

@@ -181,12 +181,19 @@ impl Oidc {
         let redirect = self.oidc_redirect_url.as_ref().ok_or(
             "OIDC_CLIENT_ID is set, which needs OIDC_REDIRECT_URL: the address of the page, as the issuer knows it",
         )?;
-        Ok(Some(Client {
+        if self.oidc_jwks_url.is_some() {
+            return Err("OIDC_CLIENT_ID is set, which needs the issuer's discovery document, so OIDC_JWKS_URL must not be set".to_owned());
+        }
+        let client = Client {
             id: id.trim().to_owned(),
             secret: self.oidc_client_secret.clone(),
             redirect_url: redirect.as_str().trim().to_owned(),
             scopes: self.oidc_client_scopes.clone(),
-        }))
+        };
+        client.check().map_err(|sentence| {
+            format!("OIDC_REDIRECT_URL and OIDC_CLIENT_SCOPES cannot be used: {sentence}")
+        })?;
+        Ok(Some(client))
     }
 
     /// The rules by which a token's claims become a caller.
