@@ -193,3 +193,43 @@ fn form(
     }
     (form.finish(), user)
 }
+
+#[cfg(test)]
+mod tests {
+    use context_model::Secret;
+    use serde_json::json;
+
+    use super::*;
+
+    fn sent(secret: Option<&str>, methods: Value) -> (String, Option<(String, String)>) {
+        let client = Client {
+            id: "the page".to_owned(),
+            secret: secret.map(|secret| Secret::new(secret.to_owned())),
+            redirect_url: "https://context.example/".to_owned(),
+            scopes: "openid".to_owned(),
+        };
+        let endpoints = json!({"authorization_endpoint": "", "token_endpoint": "", "token_endpoint_auth_methods_supported": methods});
+        let endpoints = serde_json::from_value(endpoints).expect("endpoints");
+        form(&client, &endpoints, "c&code_verifier=x", "verifier")
+    }
+
+    #[test]
+    fn the_secret_is_where_the_issuer_takes_it_and_nothing_is_sent_unescaped() {
+        let form = "grant_type=authorization_code&code=c%26code_verifier%3Dx&redirect_uri=https%3A%2F%2Fcontext.example%2F\
+                    &client_id=the+page&code_verifier=verifier";
+        let user = Some(("the+page".to_owned(), "s%3A%2B".to_owned()));
+        for methods in [
+            json!(null),
+            json!(["client_secret_post", "client_secret_basic"]),
+            json!(["private_key_jwt"]),
+        ] {
+            let expected = (form.to_owned(), user.clone());
+            assert_eq!(sent(Some("s:+"), methods.clone()), expected, "{methods}");
+        }
+        assert_eq!(
+            sent(Some("s:+"), json!(["client_secret_post"])),
+            (format!("{form}&client_secret=s%3A%2B"), None)
+        );
+        assert_eq!(sent(None, json!(["none"])), (form.to_owned(), None));
+    }
+}
