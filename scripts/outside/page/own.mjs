@@ -14,15 +14,19 @@ async function freePort() {
   return port;
 }
 
-/** Starts the service. `restart` stops it, calls back, and starts it again at the same address. */
-export async function ownService(program) {
+/**
+ * Starts the service, with flags that may depend on its URL. `restart` stops it, calls back, and starts it again at the
+ * same address.
+ */
+export async function ownService(program, flagsFor = () => []) {
   const folder = await mkdtemp(join(tmpdir(), "page-"));
   const address = `127.0.0.1:${await freePort()}`;
   const url = `http://${address}`;
   const { EMBEDDING_MODEL_PATH: _model, ...env } = process.env;
+  const flags = await flagsFor(url);
   let child;
   const start = async () => {
-    child = spawn(program, ["--listen", address, "--db-path", join(folder, "context.db"), "--socket", join(folder, "service.sock")], { env, stdio: "ignore" });
+    child = spawn(program, ["--listen", address, "--db-path", join(folder, "context.db"), "--socket", join(folder, "service.sock"), ...flags], { env, stdio: "ignore" });
     for (;;) {
       if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}`);
       const ready = await fetch(`${url}/readyz`).then((reply) => reply.ok, () => false);

@@ -9,7 +9,8 @@
 // rules. The walk leaves a picture of each view, light, dark and narrow.
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import http from "node:http";
 import { tmpdir } from "node:os";
@@ -21,6 +22,7 @@ import { storeByGrpc } from "./grpc.mjs";
 import { ownService } from "./own.mjs";
 import { Rest } from "./rest.mjs";
 import { picture, seed } from "./seed.mjs";
+import { firstPaint, heapOf, timeOfView, viewChanges } from "./times.mjs";
 import { CORPUS, storeCorpus } from "./xss.mjs";
 
 const [executablePath, service, keyedService, key, pictures, axeFile, program, ...only] = process.argv.slice(2);
@@ -66,6 +68,7 @@ async function visit(base, options = {}) {
   page.setDefaultTimeout(15 * SECONDS);
   const problems = [];
   page.expected = [];
+  page.asked = [];
   await page.exposeFunction("ran", () => problems.push("a stored text ran"));
   await page.exposeFunction("violated", (what) => problems.push(`against the policy: ${what}`));
   await page.addInitScript(() => {
@@ -84,6 +87,8 @@ async function visit(base, options = {}) {
   });
   page.on("request", (request) => {
     const { protocol, href } = new URL(request.url());
+    // Only the navigation to the issuer leaves the service.
+    if (page.issuer !== undefined && request.isNavigationRequest() && href.startsWith(`${page.issuer}/authorize?`)) return void page.asked.push(href);
     if (protocol.startsWith("http") && !href.startsWith(`${base}/`)) problems.push(`a request to ${href}`);
   });
   page.done = async () => {
@@ -279,11 +284,7 @@ async function showMany() {
     const page = await visit(own.url);
     await page.goto(`${own.url}/`);
     await page.getByText("Nothing is stored yet.").waitFor();
-    const devtools = await page.context().newCDPSession(page);
-    const heap = async () => {
-      await devtools.send("HeapProfiler.collectGarbage");
-      return (await devtools.send("Runtime.getHeapUsage")).usedSize / 1024 ** 2;
-    };
+    const heap = await heapOf(page);
     const sizes = [];
     for (let from = 0; from < many; from += 100) {
       const entries = Array.from({ length: Math.min(100, many - from) }, (_, i) => ({ thread_id: "long", source: (from + i) % 3 === 0 ? "user" : "agent", text: `Note ${from + i}. ${"A sentence of some length. ".repeat((from + i) % 9)}`, metadata: { n: from + i } }));
@@ -326,47 +327,15 @@ async function showMany() {
     step(`a text of ${(text.length / 1e6).toFixed(1)} MB opens in ${Math.round(opens)} ms`);
 
     // These times are goals and not limits, because a machine may be busy.
-    const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
-    const paints = [];
-    for (let i = 0; i < 10; i += 1) {
-      await page.goto("about:blank");
-      await page.goto(`${own.url}/`);
-      await page.locator(".entry").first().waitFor();
-      paints.push(await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => resolve(performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now())))));
-    }
-    step(`first paint with ${many} entries: ${Math.round(median(paints))} ms, the median of 10 (goal 300)`);
+    const { paint } = await firstPaint(page, own.url);
+    step(`first paint with ${many} entries: ${Math.round(paint)} ms, the median of 10 (goal 300)`);
     const views = { activity: ".entry", threads: ".items li", "threads/long": ".talk .entry", "search?q=sentence&kind=fts": ".entry mark", artifacts: ".empty", health: ".card", connect: ".code" };
-    const medians = [];
-    for (const [view, selector] of Object.entries(views)) {
-      const times = [];
-      for (let i = 0; i < 10; i += 1) {
-        await page.goto(`${own.url}/#/${view === "connect" ? "health" : "connect"}`);
-        await page.locator(view === "connect" ? ".card" : ".code").first().waitFor();
-        times.push(await page.evaluate(timeOfView, [`#/${view}`, selector]));
-      }
-      medians.push(`${view.replace(/\?.*/, "")} ${Math.round(median(times))}`);
-    }
-    step(`a change of view with ${many} entries, medians of 10 in ms (goal 150): ${medians.join(", ")}`);
+    const times = Object.entries(await viewChanges(page, own.url, views)).map(([view, time]) => `${view.replace(/\?.*/, "")} ${Math.round(time)}`);
+    step(`a change of view with ${many} entries, medians of 10 in ms (goal 150): ${times.join(", ")}`);
     await page.done();
   } finally {
     await own.end();
   }
-}
-
-/** The time from the click on a link or button to the first frame with the content. Runs in the page. */
-function timeOfView([target, selector]) {
-  return new Promise((resolve) => {
-    performance.mark("click");
-    const look = () => {
-      if (!document.querySelector(selector)) return;
-      observer.disconnect();
-      requestAnimationFrame(() => setTimeout(() => resolve(performance.measure("view", "click").duration)));
-    };
-    const observer = new MutationObserver(look);
-    observer.observe(document.body, { childList: true, subtree: true });
-    if (target.startsWith("#")) location.hash = target;
-    else [...document.querySelectorAll("button")].find(({ textContent }) => textContent.startsWith(target)).click();
-  });
 }
 
 /** The service is stopped and started again: one line says so, and nothing is lost. */
@@ -790,6 +759,103 @@ async function signInAndManageKeys() {
   step("keys: sign in, create, what a key may not do is absent, deactivate, sign out");
 }
 
+/** Signs in through an issuer, whose only person is signed in at once. */
+async function signInWithTheIssuer() {
+  let issuer;
+  let url;
+  const own = await ownService(program, async (base) => {
+    issuer = spawn(join(dirname(program), "context-test-issuer"), ["the page", "s3 cret", `${base}/`], { stdio: ["pipe", "pipe", "inherit"] });
+    const [line] = await once(issuer.stdout, "data");
+    url = String(line).trim();
+    const client = ["--oidc-client-id=the page", "--oidc-client-secret=s3 cret", `--oidc-redirect-url=${base}/`];
+    return ["--auth=oidc", `--oidc-issuer=${url}`, "--oidc-audience=the page", ...client];
+  });
+  try {
+    const page = await visit(own.url);
+    page.issuer = url;
+    page.expected.push("401", "400", "404", "403");
+    const button = page.getByRole("button", { name: `Sign in with ${new URL(url).host}` });
+    const left = () => page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie, location.search]);
+    await page.goto(`${own.url}/`);
+    await button.waitFor();
+    await accessible(page, "signing in with an issuer");
+    await page.screenshot({ path: join(pictures, "issuer-light.png") });
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page, "signing in with an issuer (dark)");
+    await page.screenshot({ path: join(pictures, "issuer-dark.png") });
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.screenshot({ path: join(pictures, "issuer-narrow.png") });
+    await page.setViewportSize({ width: 1360, height: 900 });
+
+    // While the browser is at the issuer, only the state and the verifier are stored. (Status 204 leaves the page open.)
+    const issuerAnswers = async (answer) => {
+      await page.route(`${url}/authorize?*`, (route) => route.fulfill(answer(new URL(route.request().url()).searchParams)));
+      await button.click();
+      await page.waitForFunction(() => sessionStorage.length > 0 || document.querySelector(".trouble"));
+    };
+    await issuerAnswers(() => ({ status: 204 }));
+    const stored = await page.evaluate(() => Object.entries(sessionStorage));
+    assert.deepEqual(stored.map(([name, value]) => [name, Object.keys(JSON.parse(value)).sort()]), [["sign-in", ["state", "verifier"]]]);
+    await page.unroute(`${url}/authorize?*`);
+
+    await button.click();
+    await heading(page, "Activity").waitFor();
+    assert.deepEqual(await left(), [0, 0, "", ""]);
+    const asked = new URL(page.asked.at(-1)).searchParams;
+    assert.deepEqual([...asked.keys()].sort(), ["client_id", "code_challenge", "code_challenge_method", "nonce", "redirect_uri", "response_type", "scope", "state"]);
+    assert.deepEqual([asked.get("code_challenge_method"), asked.get("code_challenge").length, asked.get("state").length], ["S256", 43, 43]);
+
+    // The token is gone after a reload. A code that this tab did not ask for is not exchanged.
+    await page.reload();
+    await button.waitFor();
+    for (const forged of ["code=code-7&state=forged", "code=code-7", "error=access_denied&state=forged"]) {
+      await page.goto(`${own.url}/?${forged}`);
+      await page.getByText("This sign-in was not begun in this tab.").waitFor();
+      assert.deepEqual(await left(), [0, 0, "", ""]);
+    }
+    // Nor is one whose state is not that of this tab.
+    const sendBack = (query) => issuerAnswers((asked) => ({ status: 302, headers: { location: `${own.url}/?${query(asked.get("state"))}` } }));
+    await sendBack((state) => `code=code-7&state=${state.toLowerCase()}x`);
+    await page.getByText("This sign-in was not begun in this tab.").waitFor();
+    await page.unroute(`${url}/authorize?*`);
+    await page.goto(`${own.url}/`);
+
+    // What the issuer refuses is shown as text.
+    await sendBack((state) => `error=${encodeURIComponent("<img src=x onerror=ran()>")}&error_uri=javascript:ran()&state=${state}`);
+    await page.getByText("The issuer did not sign you in (<img src=x onerror=ran()>).").waitFor();
+    assert.deepEqual(await page.evaluate(suspects), []);
+    assert.deepEqual(await left(), [0, 0, "", ""]);
+    await accessible(page, "a refused sign-in");
+    await page.screenshot({ path: join(pictures, "issuer-refused-light.png") });
+    await page.unroute(`${url}/authorize?*`);
+    await page.goto(`${own.url}/`);
+    await sendBack((state) => `code=forged&state=${state}`);
+    await page.getByText("the issuer's code or token is not accepted; sign in again").waitFor();
+    await page.unroute(`${url}/authorize?*`);
+    await page.goto(`${own.url}/`);
+
+    await button.click();
+    await heading(page, "Activity").waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await button.waitFor();
+    await page.done();
+
+    // A page at another address names the one to which the issuer sends the browser back.
+    const local = own.url.replace("127.0.0.1", "localhost");
+    const other = await visit(local);
+    other.expected.push("401");
+    await other.goto(`${local}/`);
+    assert.equal(await other.getByRole("link", { name: own.url }).getAttribute("href"), `${own.url}/`);
+    assert.equal(await other.getByRole("button", { name: /Sign in with 127/ }).count(), 0);
+    await other.done();
+    step("sign in with an issuer: code, PKCE, nonce; nothing is left in the browser; a forged code or state is refused");
+  } finally {
+    issuer.stdin.end();
+    await own.end();
+  }
+}
+
 /** Stored text never runs as a script, in whichever view it is shown. */
 async function showTheCorpus(base) {
   const page = await visit(base);
@@ -876,6 +942,7 @@ const STEPS = {
   outage: surviveAnOutage,
   open: openWithoutAPort,
   keys: signInAndManageKeys,
+  issuer: signInWithTheIssuer,
   corpus: () => showTheCorpus(service),
 };
 

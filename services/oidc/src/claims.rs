@@ -28,39 +28,7 @@ impl Verified {
         settings: &Settings,
         now: i64,
     ) -> Result<Self, &'static str> {
-        if claims.get("iss").and_then(Value::as_str) != Some(&settings.issuer) {
-            return Err("it comes from another issuer");
-        }
-        let ours = |audience: &Value| {
-            audience
-                .as_str()
-                .is_some_and(|audience| settings.audiences.iter().any(|own| own == audience))
-        };
-        let meant = match claims.get("aud") {
-            Some(Value::Array(audiences)) => audiences.iter().any(ours),
-            Some(audience) => ours(audience),
-            None => false,
-        };
-        if !meant {
-            return Err("it is meant for another audience");
-        }
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "seconds since 1970 are exact in a double"
-        )]
-        let (now, skew) = (now as f64, settings.clock_skew.as_secs_f64());
-        let expiry = claims
-            .get("exp")
-            .and_then(Value::as_f64)
-            .ok_or("it has no expiry")?;
-        if now >= expiry + skew {
-            return Err("it has expired");
-        }
-        match claims.get("nbf") {
-            None => {}
-            Some(begin) if begin.as_f64().is_some_and(|begin| now >= begin - skew) => {}
-            Some(_) => return Err("it is not valid yet"),
-        }
+        check_meant_for(claims, settings, &settings.audiences, now)?;
         let name = |claim: &str| {
             let value = find(claims, claim).and_then(Value::as_str)?;
             (!value.is_empty() && value.len() <= MAX_NAME_BYTES).then(|| value.to_owned())
@@ -71,6 +39,52 @@ impl Verified {
             scopes: find(claims, &settings.scope_claim).map(words),
         })
     }
+}
+
+/// Checks that the issuer gave a token to one of these audiences, and that the token is valid at `now`.
+///
+/// # Errors
+/// What is wrong with it, for the log.
+pub(crate) fn check_meant_for(
+    claims: &Map<String, Value>,
+    settings: &Settings,
+    audiences: &[String],
+    now: i64,
+) -> Result<(), &'static str> {
+    if claims.get("iss").and_then(Value::as_str) != Some(&settings.issuer) {
+        return Err("it comes from another issuer");
+    }
+    let ours = |audience: &Value| {
+        audience
+            .as_str()
+            .is_some_and(|audience| audiences.iter().any(|own| own == audience))
+    };
+    let meant = match claims.get("aud") {
+        Some(Value::Array(audiences)) => audiences.iter().any(ours),
+        Some(audience) => ours(audience),
+        None => false,
+    };
+    if !meant {
+        return Err("it is meant for another audience");
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds since 1970 are exact in a double"
+    )]
+    let (now, skew) = (now as f64, settings.clock_skew.as_secs_f64());
+    let expiry = claims
+        .get("exp")
+        .and_then(Value::as_f64)
+        .ok_or("it has no expiry")?;
+    if now >= expiry + skew {
+        return Err("it has expired");
+    }
+    match claims.get("nbf") {
+        None => {}
+        Some(begin) if begin.as_f64().is_some_and(|begin| now >= begin - skew) => {}
+        Some(_) => return Err("it is not valid yet"),
+    }
+    Ok(())
 }
 
 /// A claim by name, or a nested claim by path, such as `/realm_access/roles`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode, Url, header};
+use reqwest::{Client, RequestBuilder, StatusCode, Url, header};
 
 /// The longest document that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -15,6 +15,9 @@ pub(crate) enum FetchError {
     /// The issuer did not respond, or responded with an error. A later fetch may succeed.
     #[error("{0}")]
     Unreachable(String),
+    /// The issuer refused the request.
+    #[error("it responded with status {0}")]
+    Refused(u16),
     /// The response cannot be used.
     #[error("{0}")]
     Malformed(String),
@@ -43,27 +46,57 @@ impl Http {
     /// # Errors
     /// [`FetchError`].
     pub async fn get(&self, url: Url) -> Result<Vec<u8>, FetchError> {
-        let failed = |error: reqwest::Error, otherwise: &str| {
-            FetchError::Unreachable(if error.is_timeout() {
-                format!("it did not respond within {} s", TIMEOUT.as_secs())
-            } else {
-                otherwise.to_owned()
-            })
-        };
-        let request = self.0.get(url).header(header::ACCEPT, "application/json");
-        let response = request
-            .send()
-            .await
-            .map_err(|error| failed(error, "it cannot be reached"))?;
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Unreachable(format!(
-                "it responded with status {}",
-                response.status().as_u16()
-            )));
-        }
-        context_http::body(response, MAX_BYTES)
-            .await
-            .map_err(|error| failed(error, "its response ended early"))?
-            .ok_or_else(|| FetchError::Malformed(format!("it is longer than {MAX_BYTES} bytes")))
+        fetched(self.0.get(url), false).await
     }
+
+    /// The bytes of the response to a form. `user` is the name and the password of the sender.
+    ///
+    /// # Errors
+    /// [`FetchError`]; `Refused` for the statuses with which a form is refused (RFC 6749, section 5.2).
+    pub async fn post(
+        &self,
+        url: Url,
+        form: String,
+        user: Option<(String, String)>,
+    ) -> Result<Vec<u8>, FetchError> {
+        let request = self
+            .0
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form);
+        let request = match user {
+            Some((name, password)) => request.basic_auth(name, Some(password)),
+            None => request,
+        };
+        fetched(request, true).await
+    }
+}
+
+/// The body of the response. A refused form is told apart from an issuer that does not work.
+async fn fetched(request: RequestBuilder, is_form: bool) -> Result<Vec<u8>, FetchError> {
+    let failed = |error: reqwest::Error, otherwise: &str| {
+        FetchError::Unreachable(if error.is_timeout() {
+            format!("it did not respond within {} s", TIMEOUT.as_secs())
+        } else {
+            otherwise.to_owned()
+        })
+    };
+    let response = request
+        .header(header::ACCEPT, "application/json")
+        .send()
+        .await
+        .map_err(|error| failed(error, "it cannot be reached"))?;
+    let status = response.status().as_u16();
+    if is_form && matches!(status, 400 | 401 | 403) {
+        return Err(FetchError::Refused(status));
+    }
+    if response.status() != StatusCode::OK {
+        return Err(FetchError::Unreachable(format!(
+            "it responded with status {status}"
+        )));
+    }
+    context_http::body(response, MAX_BYTES)
+        .await
+        .map_err(|error| failed(error, "its response ended early"))?
+        .ok_or_else(|| FetchError::Malformed(format!("it is longer than {MAX_BYTES} bytes")))
 }

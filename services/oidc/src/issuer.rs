@@ -1,14 +1,14 @@
 //! The issuer: fetches and caches its keys, and verifies its tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
 use crate::allowance::Allowance;
 use crate::claims::Verified;
+use crate::discovery::{Discovery, Endpoints};
 use crate::http::{FetchError, Http};
 use crate::jwks::{KeySet, Verdict};
 use crate::settings::{Settings, checked};
@@ -18,6 +18,13 @@ use crate::token::Token;
 const REFRESH_AFTER: Duration = Duration::from_secs(300);
 /// How many callers may wait for the issuer's response at the same time.
 const MAX_WAITING: usize = 256;
+/// Fetches of keys that are allowed at once after a pause: enough for a key rotation and a failed response. After them,
+/// one in this time.
+const BURST: u32 = 4;
+const EVERY: Duration = Duration::from_secs(10);
+/// Codes that may be exchanged at once after a pause. After them, one in this time.
+const EXCHANGES: u32 = 20;
+const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
 /// Retry delay for callers after the issuer returned no keys.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -55,22 +62,20 @@ pub struct Issuer {
     /// does not fetch again if it grew.
     ended: AtomicU64,
     waiting: Semaphore,
+    /// How many codes may still be exchanged. Anyone can send codes, and each costs the issuer a request.
+    exchanges: std::sync::Mutex<Allowance>,
 }
 
-struct Held {
+pub(crate) struct Held {
     keys: KeySet,
+    /// Where people sign in, if the service is a client of the issuer.
+    pub endpoints: Option<Endpoints>,
     at: Instant,
 }
 
 struct Fetching {
     allowance: Allowance,
     failed: Option<FetchError>,
-}
-
-#[derive(Deserialize)]
-struct Discovery {
-    issuer: String,
-    jwks_uri: String,
 }
 
 impl Issuer {
@@ -83,7 +88,7 @@ impl Issuer {
         settings.check()?;
         let http = Http::new(settings.is_local())?;
         let fetching = Arc::new(Mutex::new(Fetching {
-            allowance: Allowance::new(),
+            allowance: Allowance::new(BURST, EVERY),
             failed: None,
         }));
         Ok(Self {
@@ -93,6 +98,7 @@ impl Issuer {
             fetching,
             ended: AtomicU64::new(0),
             waiting: Semaphore::new(MAX_WAITING),
+            exchanges: std::sync::Mutex::new(Allowance::new(EXCHANGES, EXCHANGE_EVERY)),
         })
     }
 
@@ -112,17 +118,30 @@ impl Issuer {
         // foreign token does not trigger a fetch of keys.
         let verified = Verified::check(&token.claims, &self.settings, now.unix_seconds)
             .map_err(TokenError::Invalid)?;
-        let held = self.keys(now.instant).await?;
-        let verdict = match held.keys.verify(&token) {
+        self.check_signature(&token, now.instant).await?;
+        Ok(verified)
+    }
+
+    /// Accepts a token that the issuer has signed.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub(crate) async fn check_signature(
+        self: &Arc<Self>,
+        token: &Token<'_>,
+        now: Instant,
+    ) -> Result<(), TokenError> {
+        let held = self.held(now).await?;
+        let verdict = match held.keys.verify(token) {
             // The issuer may have rotated its keys.
-            Verdict::UnknownKey => match self.fetch(now.instant, Some(&held)).await? {
-                Some(newer) => newer.keys.verify(&token),
+            Verdict::UnknownKey => match self.fetch(now, Some(&held)).await? {
+                Some(newer) => newer.keys.verify(token),
                 None => Verdict::UnknownKey,
             },
             verdict => verdict,
         };
         match verdict {
-            Verdict::Good => Ok(verified),
+            Verdict::Good => Ok(()),
             Verdict::Bad => Err(TokenError::Invalid("its signature is wrong")),
             Verdict::UnknownKey => Err(TokenError::Invalid(
                 "the issuer has no key that it could be signed with",
@@ -130,16 +149,29 @@ impl Issuer {
         }
     }
 
-    fn held(&self) -> Option<Arc<Held>> {
+    pub(crate) const fn http(&self) -> &Http {
+        &self.http
+    }
+
+    pub(crate) fn exchanges(&self) -> MutexGuard<'_, Allowance> {
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cached(&self) -> Option<Arc<Held>> {
         self.held
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Keys that are not too old; fetched if necessary.
-    async fn keys(self: &Arc<Self>, now: Instant) -> Result<Arc<Held>, TokenError> {
-        if let Some(held) = self.held() {
+    /// What is known of the issuer and not too old; fetched if necessary.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub(crate) async fn held(self: &Arc<Self>, now: Instant) -> Result<Arc<Held>, TokenError> {
+        if let Some(held) = self.cached() {
             let age = now.saturating_duration_since(held.at);
             if age < REFRESH_AFTER {
                 return Ok(held);
@@ -176,7 +208,7 @@ impl Issuer {
         let ended = self.ended.load(Ordering::Acquire);
         let mut fetching = Arc::clone(&self.fetching).lock_owned().await;
         let newer = || {
-            self.held()
+            self.cached()
                 .filter(|held| seen.is_none_or(|seen| !Arc::ptr_eq(seen, held)))
         };
         if let (Some(seen), Some(newer)) = (seen, newer())
@@ -194,7 +226,7 @@ impl Issuer {
         }
         match &fetching.failed {
             Some(FetchError::Unreachable(_)) => Err(unavailable()),
-            Some(FetchError::Malformed(_)) => Ok(None),
+            Some(FetchError::Malformed(_) | FetchError::Refused(_)) => Ok(None),
             None => Ok(newer()),
         }
     }
@@ -204,14 +236,17 @@ impl Issuer {
         mut fetching: OwnedMutexGuard<Fetching>,
         now: Instant,
     ) -> OwnedMutexGuard<Fetching> {
-        let outcome = self.fetch_keys().await;
+        let outcome = self.fetch_all().await;
         self.ended.fetch_add(1, Ordering::Release);
         match outcome {
-            Ok(keys) => {
+            Ok((keys, endpoints)) => {
                 tracing::info!(issuer = %self.settings.issuer, keys = keys.len(), "Fetched the issuer's keys");
                 fetching.failed = None;
-                *self.held.write().unwrap_or_else(PoisonError::into_inner) =
-                    Some(Arc::new(Held { keys, at: now }));
+                *self.held.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Held {
+                    keys,
+                    endpoints,
+                    at: now,
+                }));
             }
             Err(error) => {
                 tracing::error!(issuer = %self.settings.issuer, %error, "Could not fetch the issuer's keys");
@@ -221,30 +256,42 @@ impl Issuer {
         fetching
     }
 
-    async fn fetch_keys(&self) -> Result<KeySet, FetchError> {
-        let local = self.settings.is_local();
-        let address = |url: &str, local| checked(url, local).map_err(FetchError::Malformed);
-        let keys = match &self.settings.jwks_url {
-            Some(url) => address(url, local)?,
+    async fn fetch_all(&self) -> Result<(KeySet, Option<Endpoints>), FetchError> {
+        let (jwks_url, endpoints) = match &self.settings.jwks_url {
+            Some(url) => (url.clone(), None),
             None => {
-                let document = self
-                    .http
-                    .get(address(&self.settings.discovery_url(), local)?)
-                    .await?;
-                let discovery: Discovery = serde_json::from_slice(&document).map_err(|_| {
-                    FetchError::Malformed("its discovery document cannot be read".to_owned())
-                })?;
-                // The keys of another issuer must not verify this issuer's tokens (Discovery 1.0,
-                // section 4.3).
-                if discovery.issuer != self.settings.issuer {
-                    return Err(FetchError::Malformed(
-                        "its discovery document names another issuer".to_owned(),
-                    ));
-                }
-                address(&discovery.jwks_uri, local)?
+                let found = self.discover().await?;
+                (found.jwks_uri, found.endpoints)
             }
         };
-        KeySet::parse(&self.http.get(keys).await?).map_err(FetchError::Malformed)
+        if endpoints.is_none() && self.settings.client.is_some() {
+            tracing::error!(issuer = %self.settings.issuer, "The issuer's discovery document names no endpoints to sign in");
+        }
+        let keys = self.http.get(self.address(&jwks_url)?).await?;
+        let keys = KeySet::parse(&keys).map_err(FetchError::Malformed)?;
+        Ok((keys, endpoints))
+    }
+
+    async fn discover(&self) -> Result<Discovery, FetchError> {
+        let malformed = |sentence: &str| FetchError::Malformed(sentence.to_owned());
+        let document = self.address(&self.settings.discovery_url())?;
+        let document = self.http.get(document).await?;
+        let discovery: Discovery = serde_json::from_slice(&document)
+            .map_err(|_| malformed("its discovery document cannot be read"))?;
+        // The keys of another issuer must not verify this issuer's tokens (Discovery 1.0,
+        // section 4.3).
+        if discovery.issuer != self.settings.issuer {
+            return Err(malformed("its discovery document names another issuer"));
+        }
+        Ok(discovery)
+    }
+
+    /// An address at which the issuer may be asked.
+    ///
+    /// # Errors
+    /// [`FetchError::Malformed`].
+    pub(crate) fn address(&self, url: &str) -> Result<reqwest::Url, FetchError> {
+        checked(url, self.settings.is_local()).map_err(FetchError::Malformed)
     }
 }
 

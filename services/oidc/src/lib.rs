@@ -19,13 +19,16 @@
 mod algorithm;
 mod allowance;
 mod claims;
+mod discovery;
 mod http;
 mod issuer;
 mod jwks;
 mod settings;
+mod sign_in;
 mod token;
 
 pub use algorithm::Algorithm;
 pub use claims::Verified;
 pub use issuer::{Issuer, Now, TokenError};
-pub use settings::Settings;
+pub use settings::{Client, Settings};
+pub use sign_in::SignInError;

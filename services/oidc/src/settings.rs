@@ -2,8 +2,21 @@
 
 use std::time::Duration;
 
-use context_model::shown_url;
+use context_model::{Secret, shown_url};
 use reqwest::Url;
+
+/// As which client the issuer knows this service.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// The client's id.
+    pub id: String,
+    /// The client's secret; `None` for a public client.
+    pub secret: Option<Secret>,
+    /// The address of the page, to which the issuer sends the browser back.
+    pub redirect_url: String,
+    /// The scopes to ask for, separated by spaces; `openid` is one of them.
+    pub scopes: String,
+}
 
 /// Which issuer's tokens are accepted, and which of their claims are used.
 #[derive(Debug, Clone)]
@@ -22,6 +35,29 @@ pub struct Settings {
     pub clock_skew: Duration,
     /// How long cached keys are used while the issuer is unreachable.
     pub keys_max_age: Duration,
+    /// As which client people sign in with a browser; `None`: they cannot.
+    pub client: Option<Client>,
+}
+
+impl Client {
+    /// Checks the address and the scopes.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        // The code comes back to this address, so it has the same rules as the issuer's.
+        let redirect = checked(&self.redirect_url, true)?;
+        if redirect.query().is_some() {
+            return Err(format!(
+                "`{}` has a query; the address of the page has none",
+                shown_url(&self.redirect_url)
+            ));
+        }
+        if !self.scopes.split(' ').any(|scope| scope == "openid") {
+            return Err("the scopes of the client must name `openid`, without which the issuer gives no ID token".to_owned());
+        }
+        Ok(())
+    }
 }
 
 impl Settings {
@@ -36,6 +72,7 @@ impl Settings {
             scope_claim: "scope".to_owned(),
             clock_skew: Duration::from_secs(60),
             keys_max_age: Duration::from_secs(3600),
+            client: None,
         }
     }
 
@@ -69,6 +106,15 @@ impl Settings {
                 "there is no audience, without which tokens for other services would be accepted"
                     .to_owned(),
             );
+        }
+        if let Some(client) = &self.client {
+            client.check()?;
+            if self.jwks_url.is_some() {
+                return Err(
+                    "people sign in at the endpoints of the discovery document, which is not read when there is a URL of the keys"
+                        .to_owned(),
+                );
+            }
         }
         self.jwks_url
             .as_deref()
@@ -150,6 +196,39 @@ mod tests {
                 .is_err(),
             "no audience"
         );
+    }
+
+    #[test]
+    fn people_sign_in_on_a_page_with_https_or_on_this_machine() {
+        let check = |redirect_url: &str, scopes: &str, jwks_url: Option<&str>| {
+            let client = Client {
+                id: "page".to_owned(),
+                secret: None,
+                redirect_url: redirect_url.to_owned(),
+                scopes: scopes.to_owned(),
+            };
+            Settings {
+                client: Some(client),
+                jwks_url: jwks_url.map(str::to_owned),
+                ..Settings::new("https://accounts.example", vec!["a".to_owned()])
+            }
+            .check()
+        };
+        let good = "https://context.example/memory/";
+        for redirect in [good, "http://127.0.0.1:7420/", "http://localhost:7420/"] {
+            assert_eq!(check(redirect, "read openid", None), Ok(()), "{redirect}");
+        }
+        for redirect in [
+            "http://context.example/",
+            "https://context.example/?to=x",
+            "https://context.example/#x",
+            "javascript:alert(1)",
+            "/",
+        ] {
+            assert!(check(redirect, "openid", None).is_err(), "{redirect}");
+        }
+        assert!(check(good, "openid-connect read", None).is_err());
+        assert!(check(good, "openid", Some("https://accounts.example/keys")).is_err());
     }
 
     #[test]

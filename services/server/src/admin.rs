@@ -12,13 +12,10 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use context_engine::{Admin, Engine, SystemClock};
-use context_model::Error;
 use context_store::Store;
 use context_store_postgres::PostgresStore;
 use context_store_sqlite::OpenError;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, Limited};
-use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -27,6 +24,7 @@ use crate::app::App;
 use crate::config::{Backend, Config};
 use crate::open::try_open;
 use crate::origin::Origin;
+use crate::posted::posted;
 use crate::problem::Problem;
 use crate::rest;
 use crate::start_error::StartError;
@@ -54,21 +52,6 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
         Ok(text) => (StatusCode::OK, text).into_response(),
         Err(error) => Problem::from(error).into_response(),
     }
-}
-
-/// The JSON body of a request, if it has at most `max_bytes`.
-///
-/// # Errors
-/// `INVALID_ARGUMENT` if it is larger, ends early, or is not what was expected.
-pub(crate) async fn posted<T: DeserializeOwned>(
-    request: Request,
-    max_bytes: usize,
-) -> Result<T, Error> {
-    let body = Limited::new(request.into_body(), max_bytes).collect().await;
-    let body = body
-        .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
-        .to_bytes();
-    context_model::decode_slice(&body)
 }
 
 /// Runs a command on the configured database and returns the text to print.

@@ -22,11 +22,12 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{POLL, ask, posted};
+use crate::admin::{POLL, ask};
 use crate::check_settings::check_settings;
 use crate::config::{Config, Difference, Predecessor, Settings, Stated, compare};
 use crate::connections::Connections;
 use crate::origin::Origin;
+use crate::posted::posted;
 use crate::problem::Problem;
 use crate::rest;
 

@@ -86,7 +86,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::PageClosed => "The page has no session",
         Reason::ScopeMissing => "The credentials lack a scope",
         Reason::CrossSite => "The request comes from a page of another site",
-        Reason::RateLimited => "The key exceeded its request rate",
+        Reason::RateLimited => "The key exceeded its request rate, or too many sign-ins failed",
         Reason::QuotaExceeded => "The owner's quota is used up",
         Reason::NotFound => "No such route",
         Reason::MethodNotAllowed => "The route does not support this method",

@@ -48,6 +48,7 @@ mod open_files;
 mod origin;
 mod page_port;
 mod page_session;
+mod posted;
 mod problem;
 mod program;
 mod reembed;

@@ -21,8 +21,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::admin::posted;
 use crate::banner::Places;
+use crate::posted::posted;
 use crate::problem::Problem;
 
 /// The route at which a page exchanges its ticket for a token.

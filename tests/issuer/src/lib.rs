@@ -3,9 +3,11 @@
 
 mod key;
 mod server;
+mod sign_in;
 
 pub use key::{Key, hs256, unsigned};
 pub use server::TestIssuer;
+pub use sign_in::SignIn;
 
 use serde_json::{Value, json};
 

@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::key::Key;
+use crate::sign_in::{Codes, People, SignIn, authorize, token};
 
 /// An issuer that runs until it is dropped.
 pub struct TestIssuer {
     url: String,
     shared: Arc<Shared>,
+    people: People,
     task: JoinHandle<()>,
 }
 
@@ -32,7 +34,8 @@ impl TestIssuer {
     pub async fn start(keys: &[&Key]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
-        let discovery = Mutex::new(json!({"issuer": url, "jwks_uri": format!("{url}/keys")}));
+        let discovery = Mutex::new(json!({"issuer": url, "jwks_uri": format!("{url}/keys"),
+            "authorization_endpoint": format!("{url}/authorize"), "token_endpoint": format!("{url}/token")}));
         let shared = Arc::new(Shared {
             discovery,
             keys: Mutex::default(),
@@ -42,10 +45,20 @@ impl TestIssuer {
             .route("/.well-known/openid-configuration", get(discovery_page))
             .route("/keys", get(keys_page))
             .with_state(shared.clone());
+        let people = People::default();
+        let sign_in = Router::new()
+            .route("/authorize", get(authorize))
+            .route("/token", post(token))
+            .with_state(people.clone());
         let task = tokio::spawn(async move {
-            let _ = axum::serve(listener, pages).await;
+            let _ = axum::serve(listener, pages.merge(sign_in)).await;
         });
-        let issuer = Self { url, shared, task };
+        let issuer = Self {
+            url,
+            shared,
+            people,
+            task,
+        };
         issuer.publish(keys);
         issuer
     }
@@ -70,6 +83,11 @@ impl TestIssuer {
             .keys
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = (status, text.to_owned());
+    }
+
+    /// Signs people in for this client. Earlier codes have expired.
+    pub fn sign_in(&self, sign_in: SignIn) {
+        *self.people.lock().unwrap_or_else(PoisonError::into_inner) = Some((sign_in, Codes::new()));
     }
 
     /// Sets the discovery document.

@@ -40,6 +40,12 @@ impl KeyedService {
         }
     }
 
+    /// The address of its port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.service.address()
+    }
+
     /// Lists the threads over REST.
     pub async fn rest(&self, authorization: Option<&str>) -> Reply {
         let request = Request::get(self.service.address(), "/v1/threads");

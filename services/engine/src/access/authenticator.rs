@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use context_model::{Reason, Result, Timestamp};
+use context_model::{Error, Reason, Result, Timestamp};
 use context_store::{Store, StoredKey};
 use sha2::{Digest as _, Sha256};
 
@@ -97,6 +97,31 @@ impl Authenticator {
         Self {
             tokens: Some(tokens),
             ..self
+        }
+    }
+
+    /// The address at which the issuer of tokens signs people in; `None` if they cannot sign in with a browser.
+    ///
+    /// # Errors
+    /// `ISSUER_UNAVAILABLE`.
+    pub async fn sign_in_url(&self) -> Result<Option<String>> {
+        match &self.tokens {
+            Some(tokens) => tokens.sign_in_url().await,
+            None => Ok(None),
+        }
+    }
+
+    /// The token for a code of the issuer, and for the verifier whose hash the issuer was given.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `RATE_LIMITED`; `ISSUER_UNAVAILABLE`.
+    pub async fn sign_in(&self, code: &str, verifier: &str) -> Result<String> {
+        match &self.tokens {
+            Some(tokens) => tokens.sign_in(code, verifier, self.clock.now()).await,
+            None => Err(Error::new(
+                Reason::FeatureUnavailable,
+                "signing in with an issuer needs AUTH=oidc",
+            )),
         }
     }
 

@@ -6,12 +6,12 @@
 )]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use context_model::{Error, Reason, Result, Scope, Timestamp};
-use context_oidc::{Issuer, Now, TokenError, Verified};
+use context_oidc::{Issuer, Now, SignInError, TokenError, Verified};
 use context_store::{Memory, OwnerId};
 use sha2::{Digest as _, Sha256};
 
@@ -19,6 +19,9 @@ use super::caller::{Caller, Reach, unauthenticated};
 
 /// Longest name in characters, the same as for owners that an operator creates.
 const MAX_NAME_CHARS: usize = 128;
+
+/// When to retry to sign in.
+const RETRY_SIGN_IN: Duration = Duration::from_secs(5);
 
 /// How claims of a token map to a caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,11 +60,7 @@ impl Tokens {
     /// # Errors
     /// `UNAUTHENTICATED`; `ISSUER_UNAVAILABLE`.
     pub(super) async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller> {
-        let now = Now {
-            unix_seconds: now.micros().div_euclid(1_000_000),
-            instant: Instant::now(),
-        };
-        match self.issuer.verify(token, now).await {
+        match self.issuer.verify(token, moment(now)).await {
             Ok(verified) => Ok(self.caller_of(&verified)),
             Err(TokenError::Invalid(why)) => {
                 tracing::debug!(why, "Token refused");
@@ -72,6 +71,32 @@ impl Tokens {
                 Err(Error::new(Reason::IssuerUnavailable, sentence).with_retry_after(retry_after))
             }
         }
+    }
+
+    /// The address at which the issuer signs people in; `None` if they cannot sign in with a browser.
+    ///
+    /// # Errors
+    /// `ISSUER_UNAVAILABLE`.
+    pub(super) async fn sign_in_url(&self) -> Result<Option<String>> {
+        match self.issuer.authorization_url(Instant::now()).await {
+            Ok(url) => Ok(Some(url)),
+            Err(SignInError::Off) => Ok(None),
+            Err(error) => Err(not_signed_in(error)),
+        }
+    }
+
+    /// The token for a code of the issuer.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `RATE_LIMITED`; `ISSUER_UNAVAILABLE`.
+    pub(super) async fn sign_in(
+        &self,
+        code: &str,
+        verifier: &str,
+        now: Timestamp,
+    ) -> Result<String> {
+        let token = self.issuer.exchange(code, verifier, moment(now)).await;
+        token.map_err(not_signed_in)
     }
 
     fn caller_of(&self, verified: &Verified) -> Caller {
@@ -135,6 +160,41 @@ fn named(prefix: &str, value: &str) -> String {
             "{prefix}~{}",
             URL_SAFE_NO_PAD.encode(Sha256::digest(value.as_bytes()))
         )
+    }
+}
+
+/// The same moment on both clocks of the issuer.
+fn moment(now: Timestamp) -> Now {
+    Now {
+        unix_seconds: now.micros().div_euclid(1_000_000),
+        instant: Instant::now(),
+    }
+}
+
+/// The error that the page gets.
+fn not_signed_in(error: SignInError) -> Error {
+    match error {
+        SignInError::Off => Error::new(
+            Reason::FeatureUnavailable,
+            "signing in with the issuer is off: set OIDC_CLIENT_ID and OIDC_REDIRECT_URL",
+        ),
+        SignInError::Refused(why) => {
+            tracing::info!(why, "Sign-in refused");
+            Error::new(
+                Reason::Unauthenticated,
+                "the issuer's code or token is not accepted; sign in again",
+            )
+        }
+        SignInError::TooMany => Error::new(
+            Reason::RateLimited,
+            "too many codes that the issuer refused were sent; retry in a few seconds",
+        )
+        .with_retry_after(RETRY_SIGN_IN),
+        SignInError::Unavailable => Error::new(
+            Reason::IssuerUnavailable,
+            "the token issuer cannot be reached, so nobody can sign in; retry later",
+        )
+        .with_retry_after(RETRY_SIGN_IN),
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use context_engine::{Scope, TokenRules};
-use context_oidc::Settings;
+use context_model::Secret;
+use context_oidc::{Client, Settings};
 
 use super::value::{List, Url, number};
 
@@ -77,6 +78,36 @@ pub struct Oidc {
     #[arg(long, env = "OIDC_OWNER_PREFIX", value_name = "TEXT", value_parser = owner_prefix, global = true)]
     pub oidc_owner_prefix: Option<String>,
 
+    /// As which client the issuer knows this service. With it the page at / signs people in with the issuer.
+    ///
+    /// It needs OIDC_REDIRECT_URL and the issuer's discovery document, so OIDC_JWKS_URL must not be set.
+    #[arg(long, env = "OIDC_CLIENT_ID", value_name = "ID", global = true)]
+    pub oidc_client_id: Option<String>,
+
+    /// The secret of the client, if the issuer gave it one.
+    #[arg(
+        long,
+        env = "OIDC_CLIENT_SECRET",
+        value_name = "SECRET",
+        hide_env_values = true,
+        global = true
+    )]
+    pub oidc_client_secret: Option<Secret>,
+
+    /// The address of the page at /, as it is registered with the issuer, such as https://context.example/.
+    #[arg(long, env = "OIDC_REDIRECT_URL", value_name = "URL", global = true)]
+    pub oidc_redirect_url: Option<Url>,
+
+    /// The scopes that the page asks the issuer for, separated by spaces. `openid` must be one of them.
+    #[arg(
+        long,
+        env = "OIDC_CLIENT_SCOPES",
+        value_name = "SCOPES",
+        default_value = "openid",
+        global = true
+    )]
+    pub oidc_client_scopes: String,
+
     /// Seconds by which the clocks of the issuer and this machine may differ, 0 to 300.
     #[arg(long, env = "OIDC_CLOCK_SKEW_SECONDS", value_name = "S", default_value = "60", value_parser = number(0, 300), global = true)]
     pub oidc_clock_skew_seconds: u64,
@@ -125,6 +156,7 @@ impl Oidc {
             return Err("AUTH is `oidc`, which needs OIDC_AUDIENCE: without it tokens for other services would be accepted".to_owned());
         }
         Ok(Settings {
+            client: self.client()?,
             jwks_url: self
                 .oidc_jwks_url
                 .as_ref()
@@ -135,6 +167,33 @@ impl Oidc {
             keys_max_age: Duration::from_secs(self.oidc_keys_max_age_minutes * 60),
             ..Settings::new(issuer.as_str().trim(), self.oidc_audience.0.clone())
         })
+    }
+
+    /// The client as which people sign in; `None` without OIDC_CLIENT_ID.
+    fn client(&self) -> Result<Option<Client>, String> {
+        let Some(id) = self
+            .oidc_client_id
+            .as_deref()
+            .filter(|id| !id.trim().is_empty())
+        else {
+            return Ok(None);
+        };
+        let redirect = self.oidc_redirect_url.as_ref().ok_or(
+            "OIDC_CLIENT_ID is set, which needs OIDC_REDIRECT_URL: the address of the page, as the issuer knows it",
+        )?;
+        if self.oidc_jwks_url.is_some() {
+            return Err("OIDC_CLIENT_ID is set, which needs the issuer's discovery document, so OIDC_JWKS_URL must not be set".to_owned());
+        }
+        let client = Client {
+            id: id.trim().to_owned(),
+            secret: self.oidc_client_secret.clone(),
+            redirect_url: redirect.as_str().trim().to_owned(),
+            scopes: self.oidc_client_scopes.clone(),
+        };
+        client.check().map_err(|sentence| {
+            format!("OIDC_REDIRECT_URL and OIDC_CLIENT_SCOPES cannot be used: {sentence}")
+        })?;
+        Ok(Some(client))
     }
 
     /// The rules by which a token's claims become a caller.

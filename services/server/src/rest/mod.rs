@@ -14,6 +14,7 @@ mod page;
 mod query;
 mod routes;
 mod search;
+mod sign_in;
 mod versions;
 
 pub use openapi::document;
@@ -33,6 +34,7 @@ pub fn router() -> Router<Arc<App>> {
     router
         .merge(docs::routes())
         .merge(page::routes())
+        .merge(sign_in::routes())
         .method_not_allowed_fallback(method_not_allowed)
 }
 

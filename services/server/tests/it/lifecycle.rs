@@ -45,6 +45,47 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         ),
         (
             &[
+                "--auth=oidc",
+                "--oidc-issuer=https://accounts.example",
+                "--oidc-audience=a",
+                "--oidc-client-id=page",
+            ],
+            &["OIDC_CLIENT_ID", "OIDC_REDIRECT_URL"],
+        ),
+        (
+            &[
+                "--auth=oidc",
+                "--oidc-issuer=https://accounts.example",
+                "--oidc-audience=a",
+                "--oidc-client-id=page",
+                "--oidc-redirect-url=http://context.example/",
+            ],
+            &["OIDC_REDIRECT_URL", "https"],
+        ),
+        (
+            &[
+                "--auth=oidc",
+                "--oidc-issuer=https://accounts.example",
+                "--oidc-audience=a",
+                "--oidc-client-id=page",
+                "--oidc-redirect-url=https://context.example/",
+                "--oidc-client-scopes=read",
+            ],
+            &["OIDC_CLIENT_SCOPES", "openid"],
+        ),
+        (
+            &[
+                "--auth=oidc",
+                "--oidc-issuer=https://accounts.example",
+                "--oidc-audience=a",
+                "--oidc-jwks-url=https://accounts.example/keys",
+                "--oidc-client-id=page",
+                "--oidc-redirect-url=https://context.example/",
+            ],
+            &["OIDC_CLIENT_ID", "OIDC_JWKS_URL"],
+        ),
+        (
+            &[
                 "--storage-backend=postgresql",
                 "--postgresql-connection-string=postgres://u:hunter2@h:port/d",
             ],

@@ -83,6 +83,13 @@ export async function begin(): Promise<void> {
   opened = await call<Session>("POST", "ui/session", { body: { ticket } });
 }
 
+/** Where the issuer of tokens signs people in; null when the page can only ask for a key. */
+export const issuer = async (): Promise<string | null> => (await call<{ url: string | null }>("GET", "ui/sign-in")).url;
+
+/** The token for a code of the issuer. */
+export const exchange = async (code: string, verifier: string): Promise<string> =>
+  (await call<{ token: string }>("POST", "ui/sign-in", { body: { code, verifier } })).token;
+
 export function hasKey(): boolean {
   return key !== undefined;
 }

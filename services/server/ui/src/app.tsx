@@ -7,6 +7,7 @@ import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
 import { type Change, follow } from "./feed";
 import { asApiError } from "./hooks";
+import { comeBack } from "./issuer";
 import { dismiss, useNotices } from "./notices";
 import { Button, Icon } from "./parts/basics";
 import { askRights, type Rights } from "./rights";
@@ -45,6 +46,12 @@ export function Page() {
   const open = useCallback(async () => {
     try {
       await begin();
+      try {
+        const token = await comeBack();
+        if (token !== undefined) useKey(token);
+      } catch (error) {
+        return setSession({ state: "key", busy: false, why: asApiError(error).message });
+      }
       setSession({ state: "open", rights: await askRights() });
     } catch (error) {
       const known = asApiError(error);

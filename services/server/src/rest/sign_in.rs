@@ -1,0 +1,78 @@
+//! Signing in to the page with the issuer of tokens. The page sends the browser to the issuer and gets a code back. The
+//! service exchanges the code, so that the page asks no other host.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use context_model::{Error, Reason, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::app::App;
+use crate::posted::posted;
+use crate::problem::Problem;
+
+/// The largest request for a token.
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
+
+#[derive(Serialize)]
+struct Offer {
+    /// Where the issuer signs a person in; null if the page can only ask for a key.
+    url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exchange {
+    code: String,
+    verifier: String,
+}
+
+#[derive(Serialize)]
+struct Token {
+    token: String,
+}
+
+/// `/ui/sign-in`.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().route("/ui/sign-in", get(offer).post(exchange))
+}
+
+async fn offer(State(app): State<Arc<App>>) -> Response {
+    let url = match &app.authenticator {
+        Some(authenticator) => authenticator.sign_in_url().await,
+        None => Ok(None),
+    };
+    reply(url.map(|url| Offer { url }))
+}
+
+async fn exchange(State(app): State<Arc<App>>, request: Request) -> Response {
+    reply(exchanged(&app, request).await)
+}
+
+async fn exchanged(app: &App, request: Request) -> Result<Token> {
+    let authenticator = app.authenticator.as_ref().ok_or_else(|| {
+        Error::new(
+            Reason::FeatureUnavailable,
+            "signing in is off, because AUTH is off",
+        )
+    })?;
+    let Exchange { code, verifier } = posted(request, MAX_REQUEST_BYTES).await?;
+    let token = authenticator.sign_in(&code, &verifier).await;
+    let token = token.inspect_err(|error| {
+        if error.reason == Reason::Unauthenticated {
+            app.metrics.authentication_failures.inc();
+            authenticator.refused_unknown();
+        }
+    })?;
+    Ok(Token { token })
+}
+
+fn reply(outcome: Result<impl Serialize>) -> Response {
+    match outcome {
+        Ok(body) => axum::Json(body).into_response(),
+        Err(error) => Problem::from(error).into_response(),
+    }
+}

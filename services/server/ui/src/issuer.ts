@@ -1,0 +1,58 @@
+// Signing in with the issuer of tokens: the authorization code flow with PKCE. Only `state` and the verifier are in
+// sessionStorage, while the browser is at the issuer. The service exchanges the code.
+
+import { address, ApiError, exchange } from "./api";
+
+const PENDING = "sign-in";
+/** Longer error codes of the issuer are cut. RFC 6749 has none of more than 25 characters. */
+const MAX_ERROR = 60;
+
+const text = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+const random = (): string => text(crypto.getRandomValues(new Uint8Array(32)));
+const failed = (message: string): ApiError => new ApiError(0, "PAGE", message);
+
+/** Whether the browser can hash the verifier: only on https and on this machine. */
+export const canSignIn = (): boolean => globalThis.isSecureContext;
+
+/** The page's address to which the issuer sends the browser, if it is another one than this page's. */
+export function elsewhere(url: string): string | undefined {
+  const page = new URL(url).searchParams.get("redirect_uri") ?? "";
+  const here = address(".");
+  here.search = "";
+  return new URL(page).href === here.href ? undefined : page;
+}
+
+/** Sends the browser to the issuer. */
+export async function goToIssuer(url: string): Promise<void> {
+  const state = random();
+  const verifier = random();
+  const hash = text(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier))));
+  const target = new URL(url);
+  // The service checks the same. A `javascript:` address would run here.
+  if (!/^https?:$/.test(target.protocol)) throw failed("The issuer's address cannot be used.");
+  sessionStorage.setItem(PENDING, JSON.stringify({ state, verifier }));
+  target.searchParams.set("state", state);
+  target.searchParams.set("code_challenge", hash);
+  // The service compares it with the ID token. Only this tab has a text with this hash.
+  target.searchParams.set("nonce", hash);
+  location.assign(target);
+}
+
+/** When the issuer has sent the browser back: the token for its code. Fails when it did not sign in. */
+export async function comeBack(): Promise<string | undefined> {
+  const pending = sessionStorage.getItem(PENDING);
+  sessionStorage.removeItem(PENDING);
+  const query = new URLSearchParams(location.search);
+  const code = query.get("code");
+  const error = query.get("error");
+  if (code === null && error === null) return undefined;
+  // Before the request, so that neither a reload nor the history has a code.
+  history.replaceState(null, "", location.pathname + location.hash);
+  const { state, verifier } = (pending === null ? {} : JSON.parse(pending)) as { state?: string; verifier?: string };
+  // Anyone can make a link with a code of their own. Then the person would write into another one's memory.
+  if (state === undefined || verifier === undefined || state !== query.get("state")) {
+    throw failed("This sign-in was not begun in this tab. Sign in again.");
+  }
+  if (code === null) throw failed(`The issuer did not sign you in (${error?.slice(0, MAX_ERROR)}).`);
+  return exchange(code, verifier);
+}
