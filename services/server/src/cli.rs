@@ -6,6 +6,7 @@ use context_model::{CreateApiKeyRequest, Secret};
 use context_providers::fetch::{Fetchable, MODELS};
 
 use crate::config::{Config, Url};
+use crate::follow::Follow;
 use crate::models::DEFAULT_MODEL;
 
 /// The context service: the shared memory of agents, over gRPC and REST.
@@ -89,6 +90,8 @@ pub enum Command {
     /// Copy all data from one database into an empty one. The source may also be a database of
     /// mcp-context-server
     MigrateData(MigrateData),
+    /// Keep a copy of one owner of another service in step, and serve it: reads only
+    Follow(Follow),
     /// Verify all stored data and name what is damaged. A service may be running meanwhile. Exit
     /// code 0: no damage, 1: damage found, 2: the check failed
     Verify,
@@ -244,6 +247,7 @@ impl Command {
             | Self::Open { .. }
             | Self::Ready
             | Self::FetchModel { .. }
+            | Self::Follow(_)
             | Self::Reembed
             | Self::MigrateData(_)
             | Self::Openapi

@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
-    batch, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
+    batch, copy, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
     store_entry, tags, threads, tokenizer, update_entry,
 };
 
@@ -70,6 +70,8 @@ pub struct SqliteStore {
     language: Language,
     /// Whether entries have a context window.
     has_context_window: bool,
+    /// Whether the database is a copy of an owner of another service.
+    pub(crate) is_copy: AtomicBool,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -113,6 +115,8 @@ impl SqliteStore {
         }
         documents::complete(&mut conn, language)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let is_copy =
+            copy::is_marked(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let open_vectors = vectors::load(&mut conn, config.vector_precision)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);
@@ -190,6 +194,7 @@ impl SqliteStore {
             vectors: shared_vectors,
             language,
             has_context_window: config.context_window.entries > 0,
+            is_copy: AtomicBool::new(is_copy),
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running {
@@ -271,8 +276,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` requires. One process owns the file, so a revision that is not here
-    /// was never returned to a caller.
+    /// Reads at or after the revision that `read` requires. A copy waits for it. Otherwise a revision that is not here
+    /// was never returned to a caller, because one process owns the file.
     pub(crate) async fn read<T, W>(
         &self,
         lane: &LaneHandle,
@@ -284,6 +289,7 @@ impl SqliteStore {
         T: Send + 'static,
         W: FnOnce(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + 'static,
     {
+        self.reach(owner, read).await?;
         let name = owner.clone();
         lane.read(Some(owner), move |conn| {
             let owner = owners::find(conn, &name).map_err(store_error)?;
@@ -374,6 +380,7 @@ impl Store for SqliteStore {
         atomic: bool,
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
+        self.require_own()?;
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
         let (analyzer, words) = (
@@ -423,6 +430,7 @@ impl Store for SqliteStore {
         atomic: bool,
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
+        self.require_own()?;
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
         let updates: Vec<_> = updates
@@ -463,6 +471,7 @@ impl Store for SqliteStore {
         criteria: DeleteCriteria,
         options: WriteOptions,
     ) -> Result<Written<u64>> {
+        self.require_own()?;
         self.write_items(
             owner,
             options,
