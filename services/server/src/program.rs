@@ -9,13 +9,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::command as administer;
-use crate::cli::{Cli, Command, PrintConfig};
+use crate::cli::{Cli, Command, Follow, PrintConfig};
 use crate::compare_settings::{How, compare_running};
 use crate::config::{Config, Predecessor};
 use crate::doctor::{examine, ready};
 use crate::error_codes::errors_page;
 use crate::fetch_model::fetch_model;
-use crate::follow::{self, Follow, Key};
+use crate::follow::{self, Key};
 use crate::migrate_data::migrate_data;
 use crate::reembed::command as reembed;
 use crate::rest::document;

@@ -159,6 +159,10 @@ impl SqliteStore {
         if self.revision(owner).await? >= wanted {
             return Ok(());
         }
+        let _waiting = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| StoreError::Overloaded)?;
         let mut news = self.news.subscribe(owner);
         let arrives = async {
             loop {

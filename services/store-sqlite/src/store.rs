@@ -17,7 +17,7 @@ use context_store::{
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::artifacts::documents;
 use crate::config::Config;
@@ -43,6 +43,9 @@ use crate::{
 
 /// Maximum number of payload bytes queued for writing. Further requests are rejected with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
+
+/// Maximum number of reads that wait for a revision of a copy at the same time.
+const MAX_WAITING: usize = 1000;
 
 /// Maximum number of entries of a lookup that is certainly short.
 const SHORT_LOOKUP: usize = 8;
@@ -72,6 +75,8 @@ pub struct SqliteStore {
     has_context_window: bool,
     /// Whether the database is a copy of an owner of another service.
     pub(crate) is_copy: AtomicBool,
+    /// Turns of reads that wait for a revision of a copy.
+    pub(crate) waiting: Semaphore,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -195,6 +200,7 @@ impl SqliteStore {
             language,
             has_context_window: config.context_window.entries > 0,
             is_copy: AtomicBool::new(is_copy),
+            waiting: Semaphore::new(MAX_WAITING),
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running {

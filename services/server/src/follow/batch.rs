@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use context_model::ImageInput;
 use context_store::{Copied, CopiedArtifact, CopyPosition};
 
-/// A batch is written at the end of a commit when it has so many changes, or bytes of text.
+/// A batch is written at the end of a commit when it has so many changes, or bytes of text and images.
 const CHANGES: usize = 1000;
 const BYTES: usize = 4 * 1024 * 1024;
 /// A batch with so many times more is written inside of a commit.
@@ -27,7 +28,9 @@ impl Batch {
         let (key, bytes) = match &copied {
             Copied::Entry(entry) => (
                 entry.id.to_string(),
-                entry.text_content.len() + entry.metadata.as_str().len(),
+                entry.text_content.len()
+                    + entry.metadata.as_str().len()
+                    + image_bytes(entry.images.as_deref().unwrap_or_default()),
             ),
             Copied::EntryGone(id) => (id.to_string(), 0),
             Copied::Artifact(copied) => (
@@ -72,6 +75,10 @@ impl Batch {
         } = std::mem::take(self);
         position.map(|position| (latest.into_values().collect(), position))
     }
+}
+
+fn image_bytes(images: &[ImageInput]) -> usize {
+    images.iter().map(|image| image.data.0.len()).sum()
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use context_proto::error_from_status;
 use context_proto::v1 as pb;
 use context_proto::v1::watch_response::Frame;
 use context_store::{
-    ArtifactStore as _, Copied, CopiedArtifact, CopyPosition, OwnerId, Read, StoreError,
-    VersionLookup,
+    ArtifactStore as _, Copied, CopiedArtifact, CopiedVersion, CopyPosition, OwnerId, Read,
+    StoreError, VersionLookup,
 };
 use context_store_sqlite::{Snapshot, SqliteStore};
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use tokio::sync::watch;
 use tonic::Streaming;
 
@@ -26,6 +26,9 @@ use crate::metrics::CopyMetrics;
 const SILENCE: Duration = Duration::from_secs(45);
 /// How often the source is asked for its revision, which says how far behind the copy is.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
+
+/// How many versions of an artifact are fetched at once.
+const VERSIONS_AT_ONCE: usize = 16;
 
 /// A copy, and the service that it follows.
 pub struct Follower {
@@ -248,10 +251,14 @@ impl Follower {
         let artifact = Artifact::try_from(artifact)?;
         // A lower version than the known one means that an older copy of the source's database was put back.
         let known = if artifact.version < known { 0 } else { known };
-        let mut versions = Vec::new();
-        for number in known + 1..artifact.version {
-            versions.extend(self.source.version(&artifact.id, number).await?);
-        }
+        let earlier =
+            (known + 1..artifact.version).map(|number| self.source.version(&artifact.id, number));
+        // Several at once, because the source gives up a reader that takes no frame for 30 seconds.
+        let earlier: Vec<Option<CopiedVersion>> = futures::stream::iter(earlier)
+            .buffered(VERSIONS_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut versions: Vec<CopiedVersion> = earlier.into_iter().flatten().collect();
         if artifact.version > known {
             versions.push(current_version(&artifact));
         }
@@ -361,7 +368,7 @@ fn of_error(error: Error) -> Ended {
 /// An error of the copy's database. It is tried again: there may be space on the disk later.
 fn of_store(error: StoreError) -> Error {
     let error = error.into_error("changes");
-    tracing::warn!(error = %error, "The copy could not be written");
+    tracing::error!(error = %error, "The copy could not be written; will retry");
     Error::new(Reason::Internal, format!("the copy: {}", error.message))
 }
 

@@ -7,7 +7,6 @@ mod source;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
 use context_store::OwnerId;
 use context_store_sqlite::SqliteStore;
 use tokio::sync::watch;
@@ -15,29 +14,14 @@ use tokio::task::JoinHandle;
 
 pub use source::Key;
 
+use crate::cli::Follow;
 use crate::config::{Backend, Config};
 use crate::metrics::CopyMetrics;
+use crate::migrate_data;
 use crate::open::try_open;
 use crate::serve::{Running, start_copy};
 use follower::Follower;
 use source::Source;
-
-/// Arguments of `follow`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "The key for the source comes from CONTEXT_API_KEY or CONTEXT_API_KEY_FILE. It needs the scope `read`."
-)]
-pub struct Follow {
-    /// The service to follow: http://HOST:PORT or unix:/PATH
-    #[arg(value_name = "URL")]
-    pub source: String,
-    /// The copy: sqlite:///PATH. The file is created if it is missing
-    #[arg(long, value_name = "DATABASE")]
-    pub to: String,
-    /// Owner of the entries in the copy. At the source, the key decides whose entries are copied
-    #[arg(long, default_value = "default")]
-    pub owner: String,
-}
 
 /// A service that serves a copy and keeps it in step.
 pub struct Following {
@@ -53,7 +37,7 @@ pub async fn start(config: &Config, follow: &Follow, key: Key) -> Result<Followi
     let mut config = config.clone();
     config.storage.storage_backend = Backend::Sqlite;
     config.storage.db_path = file(&follow.to)?;
-    let owner = OwnerId::new(follow.owner.trim());
+    let owner = migrate_data::owner(&follow.owner)?;
     let source = Source::new(follow.source.trim(), key)?;
     let store = try_open(&config).await.map_err(|error| error.to_string())?;
     let store = Arc::new(store);

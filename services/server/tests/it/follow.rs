@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use context_engine::Admin;
 use context_proto::v1::WatchRequest;
 use context_proto::v1::change_service_client::ChangeServiceClient;
-use context_service::follow::{self, Follow, Key};
+use context_service::cli::Follow;
+use context_service::follow::{self, Key};
 use context_test_support::http::Request;
 use context_test_support::{Home, Process, grpc, until};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use crate::changes::both;
-use crate::process::program;
+use crate::process::{program, run};
 use crate::service::{Service, settings};
 
 /// A copy that runs in this process.
@@ -92,17 +93,16 @@ fn items<'r>(reply: &'r Value, field: &str) -> &'r [Value] {
 /// All that a service shows of its owner: entries with images, threads, tags, artifacts with versions, what a search finds
 /// (each database has its own scores), and the revision.
 async fn everything(address: SocketAddr) -> Value {
+    let newest = post(address, "/v1/contexts/search", json!({"limit": 100})).await;
+    let ids = items(&newest, "results")
+        .iter()
+        .map(|hit| hit["id"].as_i64().expect("an id"));
+    let last = ids.max().unwrap_or(0);
     let mut entries = Vec::new();
-    loop {
-        let body = json!({"limit": 100, "offset": entries.len()});
-        let page = post(address, "/v1/contexts/search", body).await;
-        let page = items(&page, "results");
-        for entry in page {
-            entries.push(get(address, &format!("/v1/contexts/{}", entry["id"])).await);
-        }
-        if page.is_empty() {
-            break;
-        }
+    for first in (1..=last).step_by(100) {
+        let ids: Vec<String> = (first..first + 100).map(|id| id.to_string()).collect();
+        let found = get(address, &format!("/v1/contexts?ids={}", ids.join(","))).await;
+        entries.extend_from_slice(items(&found, "result"));
     }
     let listed = get(address, "/v1/artifacts?limit=50").await;
     let mut artifacts = Vec::new();
@@ -493,6 +493,20 @@ async fn a_copy_survives_kills_of_both_and_an_older_database_of_its_source() {
         copy.log()
     );
     assert!(copy.terminate().await.success());
+
+    // No checksum is wrong, and migrate-data makes a database of its own from the copy.
+    let (code, _, stderr) = run(program(&copy_home).arg("verify"));
+    assert_eq!(code, 0, "{stderr}");
+    let own = Home::new();
+    let (from, to) = (copy_home.database(), own.database());
+    let (code, _, stderr) = run(program(&own)
+        .arg("migrate-data")
+        .args(["--from", &format!("sqlite://{}", from.display())])
+        .args(["--to", &format!("sqlite://{}", to.display())]));
+    assert_eq!(code, 0, "{stderr}");
+    let own = own.start().await;
+    assert_equal(own.address(), source.address()).await;
+    write(own.address(), "its own").await;
 }
 
 /// 100 000 changes, as a snapshot and as changes after a cursor. It prints how long each took.
