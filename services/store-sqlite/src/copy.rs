@@ -19,12 +19,13 @@ use diesel::sqlite::SqliteConnection;
 
 use crate::artifacts;
 use crate::context_window::EntryPosition;
+use crate::copy_mark::{self, CURSOR, OWNER};
 use crate::entries::{self, EntryRow};
 use crate::failure::{Failure, store_error};
 use crate::full_text::FullTextChange;
 use crate::indexable::Indexable;
 use crate::owners::{self, id_of_row};
-use crate::schema::{entries as table, meta, owners as owners_table};
+use crate::schema::{entries as table, owners as owners_table};
 use crate::snapshot::Snapshot;
 use crate::statement::{self, Value};
 use crate::store::SqliteStore;
@@ -32,32 +33,8 @@ use crate::store_entry::{NewRow, insert_row};
 use crate::transaction::Transaction;
 use crate::{delete_entries, threads, update_entry};
 
-/// The keys in `meta`: the owner that is a copy, and the source's cursor.
-const OWNER: &str = "copy_owner";
-const CURSOR: &str = "copy_cursor";
-
 /// Most bytes of a batch, for the queue of writes. It is only a bound: one batch at a time is queued.
 const BATCH_BYTES: usize = 1024 * 1024;
-
-/// Whether this database is a copy.
-pub(crate) fn is_marked(conn: &mut SqliteConnection) -> QueryResult<bool> {
-    Ok(read_meta(conn, OWNER)?.is_some())
-}
-
-fn read_meta(conn: &mut SqliteConnection, key: &str) -> QueryResult<Option<String>> {
-    meta::table
-        .find(key)
-        .select(meta::value)
-        .get_result(conn)
-        .optional()
-}
-
-fn write_meta(conn: &mut SqliteConnection, key: &str, value: &str) -> QueryResult<()> {
-    diesel::replace_into(meta::table)
-        .values((meta::key.eq(key), meta::value.eq(value)))
-        .execute(conn)?;
-    Ok(())
-}
 
 impl SqliteStore {
     /// Whether the database is a copy.
@@ -203,7 +180,7 @@ fn begin(
     owner: &OwnerId,
 ) -> std::result::Result<Option<CopyPosition>, Failure> {
     let refused = |sentence: String| Err(Error::invalid("to", sentence).into());
-    match read_meta(conn, OWNER)? {
+    match copy_mark::read(conn, OWNER)? {
         Some(name) if name == owner.as_str() => {}
         Some(name) => return refused(format!("the database is a copy for the owner `{name}`")),
         None => {
@@ -211,11 +188,11 @@ fn begin(
             if diesel::select(diesel::dsl::exists(written)).get_result(conn)? {
                 return refused("the database has entries or artifacts of its own".to_owned());
             }
-            write_meta(conn, OWNER, owner.as_str())?;
+            copy_mark::write(conn, OWNER, owner.as_str())?;
         }
     }
     let revision = owners::find(conn, owner)?.map_or(0, |owner| owner.revision);
-    let cursor = read_meta(conn, CURSOR)?;
+    let cursor = copy_mark::read(conn, CURSOR)?;
     Ok(cursor.map(|cursor| CopyPosition { cursor, revision }))
 }
 
@@ -224,7 +201,7 @@ fn reach(
     transaction: &mut Transaction<'_>,
     position: &CopyPosition,
 ) -> std::result::Result<(), Failure> {
-    write_meta(transaction.conn, CURSOR, &position.cursor)?;
+    copy_mark::write(transaction.conn, CURSOR, &position.cursor)?;
     transaction.owner.revision = position.revision;
     Ok(())
 }

@@ -24,6 +24,7 @@ mod config;
 mod connection;
 mod context_window;
 mod copy;
+mod copy_mark;
 mod delete_entries;
 mod entries;
 mod failure;

@@ -37,7 +37,7 @@ use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
-    batch, copy, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
+    batch, copy_mark, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
     store_entry, tags, threads, tokenizer, update_entry,
 };
 
@@ -120,8 +120,8 @@ impl SqliteStore {
         }
         documents::complete(&mut conn, language)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
-        let is_copy =
-            copy::is_marked(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let is_copy = copy_mark::is_set(&mut conn)
+            .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let open_vectors = vectors::load(&mut conn, config.vector_precision)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use context_engine::Admin;
+use context_engine::{Admin, ChangesConfig, SystemClock};
 use context_proto::v1::WatchRequest;
 use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_service::cli::Follow;
@@ -230,6 +230,43 @@ async fn a_copy_is_equal_to_its_source() {
         let copy = Copy::start(source.address, directory.path(), None)
             .await
             .expect("a copy");
+        assert_equal(copy.address, source.address).await;
+        copy.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
+    for (source, _database) in both(&[]).await {
+        let directory = empty();
+        write(source.address, "before").await;
+        let copy = Copy::start(source.address, directory.path(), None)
+            .await
+            .expect("a copy");
+        assert_equal(copy.address, source.address).await;
+        copy.stopped().await;
+
+        write(source.address, "meanwhile").await;
+        let body = json!({"thread_id": "before 0"});
+        post(source.address, "/v1/contexts/delete", body).await;
+        let body = json!({"path": "before"});
+        post(source.address, "/v1/artifacts/delete", body).await;
+        let kept = ChangesConfig {
+            retention_days: 30,
+            max_rows: 1,
+        };
+        tokio::select! {
+            () = source.engine.background.compact(kept, &SystemClock) => {}
+            () = until("all but the last change have left the feed", async || {
+                let changes = get(source.address, "/v1/changes?cursor=now").await;
+                changes["compacted_before"] == changes["revision"]
+            }) => {}
+        }
+        let copy = Copy::start(source.address, directory.path(), None)
+            .await
+            .expect("a copy");
+        assert_equal(copy.address, source.address).await;
+        write(source.address, "after").await;
         assert_equal(copy.address, source.address).await;
         copy.stopped().await;
     }
