@@ -11,13 +11,14 @@ use context_store::rules::counts::EntryCounts;
 use context_store::rules::thread::{NewestEntry, ThreadState, text_hash};
 use context_store::seal::EntrySeal;
 use context_store::{
-    Copied, CopyPosition, DeleteCriteria, Embedding, Once, OwnerId, Read, Result, StoreError,
-    Touched, WriteOptions, call,
+    Change, Copied, CopyPosition, DeleteCriteria, Embedding, Once, OwnerId, Read, Result,
+    StoreError, Touched, WriteOptions, call,
 };
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::artifacts;
+use crate::changes;
 use crate::context_window::EntryPosition;
 use crate::copy_mark::{self, CURSOR, OWNER};
 use crate::entries::{self, EntryRow};
@@ -25,7 +26,9 @@ use crate::failure::{Failure, store_error};
 use crate::full_text::FullTextChange;
 use crate::indexable::Indexable;
 use crate::owners::{self, id_of_row};
-use crate::schema::{entries as table, owners as owners_table};
+use crate::schema::{
+    audited_changes, changes as changes_table, entries as table, owners as owners_table,
+};
 use crate::snapshot::Snapshot;
 use crate::statement::{self, Value};
 use crate::store::SqliteStore;
@@ -65,19 +68,24 @@ impl SqliteStore {
         Ok(position)
     }
 
-    /// Copies changes, each entry and artifact at most once, and stores the position after them.
+    /// Copies what became of entries and artifacts, each at most once, with the changes themselves, and stores the
+    /// position after them.
     ///
     /// # Errors
     /// [`StoreError`]. Nothing is copied then.
     pub async fn copy_changes(
         &self,
         owner: &OwnerId,
-        changes: Vec<Copied>,
+        latest: Vec<Copied>,
+        changes: Vec<Change>,
         position: CopyPosition,
         now: Timestamp,
     ) -> Result<()> {
         self.copy(owner, now, move |transaction| {
-            apply(transaction, &changes)?;
+            apply(transaction, &latest)?;
+            for change in &changes {
+                changes::insert(transaction.conn, transaction.owner.owner, change)?;
+            }
             reach(transaction, &position)
         })
         .await
@@ -96,6 +104,7 @@ impl SqliteStore {
     ) -> Result<()> {
         self.copy(owner, now, move |transaction| {
             transaction.touched = Touched::Anything;
+            delete_changes(transaction)?;
             delete_others(transaction, &snapshot)?;
             for piece in snapshot.pieces() {
                 let piece = piece.map_err(|error| StoreError::Internal(error.into()))?;
@@ -203,6 +212,16 @@ fn reach(
 ) -> std::result::Result<(), Failure> {
     copy_mark::write(transaction.conn, CURSOR, &position.cursor)?;
     transaction.owner.revision = position.revision;
+    Ok(())
+}
+
+/// Deletes the changes before a snapshot. Those after it may have the same revisions.
+fn delete_changes(transaction: &mut Transaction<'_>) -> QueryResult<()> {
+    let owner = transaction.owner.owner;
+    diesel::delete(changes_table::table.filter(changes_table::owner.eq(owner)))
+        .execute(transaction.conn)?;
+    diesel::delete(audited_changes::table.filter(audited_changes::owner.eq(owner)))
+        .execute(transaction.conn)?;
     Ok(())
 }
 

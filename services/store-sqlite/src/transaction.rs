@@ -30,8 +30,8 @@ pub(crate) struct Transaction<'c> {
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner was deleted.
     pub erased: bool,
-    /// Whether it copies the changes of another service, which are not this database's own: they get no revision here,
-    /// and are not in its feed.
+    /// Whether it copies the changes of another service, which have their revisions already. They are recorded
+    /// separately.
     pub copies: bool,
     /// What the changes of this request concern.
     pub touched: Touched,

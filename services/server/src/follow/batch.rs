@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use context_model::ImageInput;
-use context_store::{Copied, CopiedArtifact, CopyPosition};
+use context_store::{Change, Copied, CopiedArtifact, CopyPosition};
 
 /// A batch is written at the end of a commit when it has so many changes, or bytes of text and images.
 const CHANGES: usize = 1000;
@@ -16,7 +16,8 @@ const HUGE: usize = 10;
 #[derive(Debug, Default)]
 pub struct Batch {
     latest: HashMap<String, Copied>,
-    changes: usize,
+    changes: Vec<Change>,
+    count: usize,
     bytes: usize,
     position: Option<CopyPosition>,
     is_whole: bool,
@@ -43,7 +44,7 @@ impl Batch {
             ),
             Copied::ArtifactGone(id) => (id.clone(), 0),
         };
-        self.changes += 1;
+        self.count += 1;
         self.bytes += bytes;
         self.latest.insert(key, copied);
     }
@@ -56,6 +57,11 @@ impl Batch {
         }
     }
 
+    /// Adds a change itself.
+    pub fn record(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
     /// Sets the position after the last change, and whether its commit ends there.
     pub fn reached(&mut self, position: CopyPosition, is_whole: bool) {
         self.position = Some(position);
@@ -64,16 +70,19 @@ impl Batch {
 
     /// Whether it should be written. `is_last`: no further change has arrived yet.
     pub fn is_due(&self, is_last: bool) -> bool {
-        let is_full = |times| self.changes >= CHANGES * times || self.bytes >= BYTES * times;
+        let is_full = |times| self.count >= CHANGES * times || self.bytes >= BYTES * times;
         self.position.is_some() && (self.is_whole && (is_last || is_full(1)) || is_full(HUGE))
     }
 
-    /// The changes and the position after them.
-    pub fn take(&mut self) -> Option<(Vec<Copied>, CopyPosition)> {
+    /// What became of each entry and artifact, the changes themselves, and the position after them.
+    pub fn take(&mut self) -> Option<(Vec<Copied>, Vec<Change>, CopyPosition)> {
         let Self {
-            latest, position, ..
+            latest,
+            changes,
+            position,
+            ..
         } = std::mem::take(self);
-        position.map(|position| (latest.into_values().collect(), position))
+        position.map(|position| (latest.into_values().collect(), changes, position))
     }
 }
 
@@ -123,7 +132,7 @@ mod tests {
         batch.reached(position(3), true);
         assert_eq!(
             batch.take(),
-            Some((vec![Copied::EntryGone(7)], position(3)))
+            Some((vec![Copied::EntryGone(7)], Vec::new(), position(3)))
         );
         assert!(!batch.is_due(true), "it is empty again");
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use context_engine::{Clock as _, SystemClock};
-use context_model::{Artifact, ArtifactId, ContentType, Entry, Error, Reason, Result};
+use context_model::{Artifact, ArtifactId, Change, ContentType, Entry, Error, Reason, Result};
 use context_proto::error_from_status;
 use context_proto::v1 as pb;
 use context_proto::v1::watch_response::Frame;
 use context_store::{
-    ArtifactStore as _, Copied, CopiedArtifact, CopiedVersion, CopyPosition, OwnerId, Read,
-    StoreError, VersionLookup,
+    ArtifactStore as _, Change as Row, ChangeKind, Changed, Copied, CopiedArtifact, CopiedVersion,
+    CopyPosition, OwnerId, Read, StoreError, VersionLookup,
 };
 use context_store_sqlite::{Snapshot, SqliteStore};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -135,7 +135,9 @@ impl Follower {
                 }
                 (Frame::Entry(entry), Some(snapshot)) => {
                     // It goes to a file first, so that no reader sees half of a snapshot.
-                    if let Some(copied) = self.whole(entry.context, entry.artifact, 0).await? {
+                    let context = entry.context.map(Entry::try_from).transpose()?;
+                    let artifact = entry.artifact.map(Artifact::try_from).transpose()?;
+                    if let Some(copied) = self.whole(context, artifact, 0).await? {
                         snapshot.push(&copied).map_err(local)?;
                     }
                 }
@@ -157,7 +159,7 @@ impl Follower {
                 (Frame::Change(change) | Frame::Left(change), _) => {
                     let (revision, is_whole) = (change.revision, change.commit_end);
                     self.metrics.exists(revision);
-                    self.add(&mut batch, change).await?;
+                    self.add(&mut batch, change.try_into()?).await?;
                     batch.reached(CopyPosition { cursor, revision }, is_whole);
                 }
                 (Frame::Bookmark(pb::Bookmark { revision }), _) => {
@@ -189,8 +191,11 @@ impl Follower {
     }
 
     /// Adds a change to a batch. One without a body says that the entry or artifact is gone.
-    async fn add(&self, batch: &mut Batch, change: pb::Change) -> Result<()> {
-        let pb::Change {
+    async fn add(&self, batch: &mut Batch, change: Change) -> Result<()> {
+        if let Some(row) = row(&change) {
+            batch.record(row);
+        }
+        let Change {
             entity,
             id,
             context,
@@ -232,12 +237,11 @@ impl Follower {
     /// An entry with its images, or an artifact with its versions after `known`. `None` if it is gone.
     async fn whole(
         &self,
-        context: Option<pb::Context>,
-        artifact: Option<pb::Artifact>,
+        entry: Option<Entry>,
+        artifact: Option<Artifact>,
         known: i64,
     ) -> Result<Option<Copied>> {
-        if let Some(context) = context {
-            let entry = Entry::try_from(context)?;
+        if let Some(entry) = entry {
             // Frames have no images. The entry is fetched as a whole, because it may have changed meanwhile.
             let entry = match entry.content_type {
                 ContentType::Text => Some(entry),
@@ -248,7 +252,6 @@ impl Follower {
         let Some(artifact) = artifact else {
             return Ok(None);
         };
-        let artifact = Artifact::try_from(artifact)?;
         // A lower version than the known one means that an older copy of the source's database was put back.
         let known = if artifact.version < known { 0 } else { known };
         let earlier =
@@ -284,7 +287,7 @@ impl Follower {
 
     /// Writes a batch and the cursor after it in one transaction.
     async fn write(&self, batch: &mut Batch) -> Result<()> {
-        let Some((changes, position)) = batch.take() else {
+        let Some((latest, changes, position)) = batch.take() else {
             return Ok(());
         };
         if self.position.borrow().as_ref() == Some(&position) {
@@ -292,7 +295,13 @@ impl Follower {
             return Ok(());
         }
         self.store
-            .copy_changes(&self.owner, changes, position.clone(), SystemClock.now())
+            .copy_changes(
+                &self.owner,
+                latest,
+                changes,
+                position.clone(),
+                SystemClock.now(),
+            )
             .await
             .map_err(of_store)?;
         self.reached(position);
@@ -324,6 +333,37 @@ impl Follower {
             tokio::time::sleep(COMPARE_EVERY).await;
         }
     }
+}
+
+/// A change as the database keeps it: a search leaves out what changed while it ran. `None` for `left`, which does not
+/// say what it concerns.
+fn row(change: &Change) -> Option<Row> {
+    let kind = match change.operation.as_str() {
+        "created" => ChangeKind::Create,
+        "updated" => ChangeKind::Update,
+        "restored" => ChangeKind::Restore,
+        "deleted" => ChangeKind::Delete,
+        _ => return None,
+    };
+    let changed = match &change.thread_id {
+        Some(thread_id) => Changed::Context {
+            id: change.id.parse().ok()?,
+            thread_id: thread_id.clone(),
+            source: change.context.as_ref().map(|entry| entry.source),
+        },
+        None => Changed::Artifact {
+            id: change.id.clone(),
+        },
+    };
+    Some(Row {
+        revision: change.revision,
+        at: change.time,
+        kind,
+        changed,
+        version: change.version,
+        key_id: change.key_id.clone(),
+        commit_end: change.commit_end,
+    })
 }
 
 /// The next frame, which must come soon.

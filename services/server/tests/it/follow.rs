@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use context_engine::{Admin, ChangesConfig, SystemClock};
+use context_engine::{Admin, ChangesConfig, Engine, SystemClock};
 use context_proto::v1::WatchRequest;
 use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_service::cli::Follow;
@@ -27,6 +28,7 @@ use crate::service::{Service, settings};
 /// A copy that runs in this process.
 struct Copy {
     address: SocketAddr,
+    engine: Arc<Engine>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), String>>,
 }
@@ -47,6 +49,7 @@ impl Copy {
         let following = follow::start(&settings(directory, &[]), &arguments, key).await?;
         Ok(Self {
             address: following.running().address().expect("an address"),
+            engine: following.running().engine().clone(),
             stop: following.running().stop(),
             task: tokio::spawn(following.run()),
         })
@@ -270,6 +273,29 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
         assert_equal(copy.address, source.address).await;
         copy.stopped().await;
     }
+}
+
+/// The changes in the copy's database let a search leave out what changed while it ran.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_has_the_changes_of_its_source() {
+    let source = Service::start().await;
+    let directory = empty();
+    let copy = Copy::start(source.address, directory.path(), None)
+        .await
+        .expect("a copy");
+    write(source.address, "live").await;
+    assert_equal(copy.address, source.address).await;
+    let audit = async |engine: &Engine| {
+        let audit = Admin::Audit {
+            owner: "default".to_owned(),
+            from: None,
+        };
+        engine.access.administer(audit).await.expect("a log")
+    };
+    let (copied, original) = (audit(&copy.engine).await, audit(&source.engine).await);
+    assert!(original.lines().count() > 30, "{original}");
+    assert_eq!(copied, original);
+    copy.stopped().await;
 }
 
 /// The reason of a refusal.
