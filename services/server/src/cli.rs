@@ -89,6 +89,9 @@ pub enum Command {
     /// Copy all data from one database into an empty one. The source may also be a database of
     /// mcp-context-server
     MigrateData(MigrateData),
+    /// Keep a copy of one owner of another service in step, and serve it for reading. The key for that
+    /// service comes from the environment: CONTEXT_API_KEY, or CONTEXT_API_KEY_FILE, a file with the key
+    Follow(Follow),
     /// Verify all stored data and name what is damaged. A service may be running meanwhile. Exit
     /// code 0: no damage, 1: damage found, 2: the check failed
     Verify,
@@ -135,6 +138,20 @@ pub struct MigrateData {
     #[arg(long, value_name = "DATABASE")]
     pub to: Secret,
     /// Owner of the entries from an mcp-context-server database
+    #[arg(long, default_value = "default")]
+    pub owner: String,
+}
+
+/// Arguments of `follow`.
+#[derive(Debug, Clone, Args)]
+pub struct Follow {
+    /// The service to follow: http://HOST:PORT or unix:/PATH
+    #[arg(value_name = "URL")]
+    pub source: String,
+    /// The copy: sqlite:///PATH. The file is created if it is missing
+    #[arg(long, value_name = "DATABASE")]
+    pub to: String,
+    /// Owner of the entries in the copy. At the source, the key decides whose entries are copied
     #[arg(long, default_value = "default")]
     pub owner: String,
 }
@@ -244,6 +261,7 @@ impl Command {
             | Self::Open { .. }
             | Self::Ready
             | Self::FetchModel { .. }
+            | Self::Follow(_)
             | Self::Reembed
             | Self::MigrateData(_)
             | Self::Openapi

@@ -124,7 +124,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::RequestTooLarge => "Split the batch, or send smaller images.",
         Reason::StorageFull => "Free disk space; reads still work.",
         Reason::StorageReadOnly => {
-            "Give the service write access to the file and its directory; reads still work."
+            "Give the service write access to the file and its directory, or write to the service that this one copies; reads still work."
         }
         Reason::StorageCorrupt => {
             "`context-service verify` names what is damaged; restore it from a backup."

@@ -35,6 +35,7 @@ mod doctor;
 mod edge;
 mod error_codes;
 mod fetch_model;
+pub mod follow;
 mod grpc;
 mod host;
 mod languages;

@@ -5,8 +5,8 @@
     reason = "measures how long the service runs"
 )]
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use context_model::{ConnectionMetrics, Operation, Reason};
+use context_model::{ConnectionMetrics, Operation, Reason, Timestamp};
 
 use crate::transport::Transport;
 
@@ -193,7 +193,56 @@ impl Default for Metrics {
     }
 }
 
+/// How far a copy is behind the service that it follows.
+#[derive(Debug, Clone, Default)]
+pub struct CopyMetrics {
+    behind: Gauge,
+    heard: Gauge<f64, AtomicU64>,
+    reached: Arc<AtomicI64>,
+    exists: Arc<AtomicI64>,
+}
+
+impl CopyMetrics {
+    /// The copy has reached this revision.
+    pub fn reached(&self, revision: i64) {
+        self.reached.store(revision, Ordering::Relaxed);
+        self.behind.set(self.behind());
+    }
+
+    /// The source has reached this revision.
+    pub fn exists(&self, revision: i64) {
+        self.exists.store(revision, Ordering::Relaxed);
+        self.behind.set(self.behind());
+    }
+
+    /// The source sent something at this time.
+    pub fn heard(&self, now: Timestamp) {
+        self.heard.set(now.micros() as f64 / 1e6);
+    }
+
+    /// Number of changes that the copy lacks, as far as it knows.
+    #[must_use]
+    pub fn behind(&self) -> i64 {
+        let (exists, reached) = (
+            self.exists.load(Ordering::Relaxed),
+            self.reached.load(Ordering::Relaxed),
+        );
+        (exists - reached).max(0)
+    }
+}
+
 impl Metrics {
+    /// Shows how far a copy is behind.
+    pub fn show_copy(&mut self, copy: &CopyMetrics) {
+        let help = "Changes of the followed service that this copy lacks, as far as it knows";
+        self.registry
+            .register("copy_behind_changes", help, copy.behind.clone());
+        let help = "When the followed service sent something for the last time";
+        let name = "copy_last_contact_timestamp";
+        self.registry
+            .register_with_unit(name, help, Unit::Seconds, copy.heard.clone());
+    }
+
     /// Records an operation that has ended.
     pub fn record(
         &self,

@@ -43,7 +43,11 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
     Ok(page(&report, source.shown(), target.source().shown()))
 }
 
-fn owner(name: &str) -> Result<OwnerId, String> {
+/// The owner of this name.
+///
+/// # Errors
+/// A sentence about `--owner`.
+pub(crate) fn owner(name: &str) -> Result<OwnerId, String> {
     let name = name.trim();
     if name.is_empty() || name.contains('\0') || name.chars().count() > 256 {
         return Err("--owner must be a name of 1 to 256 characters".to_owned());

@@ -5,15 +5,17 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use context_engine::{AUDIT_LINES, Admin};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use crate::admin::command as administer;
-use crate::cli::{Cli, Command, PrintConfig};
+use crate::cli::{Cli, Command, Follow, PrintConfig};
 use crate::compare_settings::{How, compare_running};
 use crate::config::{Config, Predecessor};
 use crate::doctor::{examine, ready};
 use crate::error_codes::errors_page;
 use crate::fetch_model::fetch_model;
+use crate::follow::{self, Key};
 use crate::migrate_data::migrate_data;
 use crate::reembed::command as reembed;
 use crate::rest::document;
@@ -149,6 +151,9 @@ pub fn main() -> ExitCode {
                 }
             }
         }),
+        Some(Command::Follow(arguments)) => {
+            with_runtime(serve_copy(&cli.config, &predecessor, &arguments, &env))
+        }
         Some(Command::Verify) => with_runtime(verify(&cli.config)),
         Some(Command::MigrateData(migration)) => with_runtime(async {
             match migrate_data(&cli.config, &migration).await {
@@ -192,12 +197,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
         eprintln!("error: {sentence}");
         return ExitCode::FAILURE;
     }
-    // Installed before anything listens, so that no signal reaches the default handler.
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        eprintln!("error: the service cannot listen for signals");
+    let Some(mut signals) = Signals::listen() else {
         return ExitCode::FAILURE;
     };
     let running = match start(config).await {
@@ -219,17 +219,80 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
         );
     }
     let stop = running.stop();
-    let signals = async {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        stop.cancel();
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    };
     tokio::select! {
         () = running.run() => ExitCode::SUCCESS,
-        () = signals => {
-            eprintln!("error: stopped by a second signal before the shutdown was complete");
-            ExitCode::FAILURE
-        }
+        failed = signals.stop(&stop) => failed,
+    }
+}
+
+/// Serves a copy of another service, and keeps it in step.
+async fn serve_copy(
+    config: &Config,
+    predecessor: &Predecessor,
+    arguments: &Follow,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> ExitCode {
+    predecessor.log();
+    let Some(mut signals) = Signals::listen() else {
+        return ExitCode::FAILURE;
+    };
+    let failed = |sentence: String| {
+        eprintln!("error: {sentence}");
+        ExitCode::FAILURE
+    };
+    let key = match Key::read(env) {
+        Ok(key) => key,
+        Err(sentence) => return failed(sentence),
+    };
+    let following = tokio::select! {
+        following = follow::start(config, arguments, key) => following,
+        () = signals.next() => return ExitCode::SUCCESS,
+    };
+    let following = match following {
+        Ok(following) => following,
+        Err(sentence) => return failed(sentence),
+    };
+    eprint!("{}", following.running().places().banner());
+    let stop = following.running().stop();
+    tokio::select! {
+        ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),
+        failed = signals.stop(&stop) => failed,
+    }
+}
+
+/// The signals that end the program.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Installed before anything listens, so that no signal reaches the default handler.
+    fn listen() -> Option<Self> {
+        let (Ok(terminate), Ok(interrupt)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
+            eprintln!("error: the service cannot listen for signals");
+            return None;
+        };
+        Some(Self {
+            terminate,
+            interrupt,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! { _ = self.terminate.recv() => {}, _ = self.interrupt.recv() => {} }
+    }
+
+    /// Stops the service at the first signal. Returns at the second, which ends the program at once.
+    async fn stop(&mut self, service: &CancellationToken) -> ExitCode {
+        self.next().await;
+        service.cancel();
+        self.next().await;
+        eprintln!("error: stopped by a second signal before the shutdown was complete");
+        ExitCode::FAILURE
     }
 }
 

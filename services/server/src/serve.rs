@@ -31,6 +31,7 @@ use crate::cross_site::CrossSite;
 use crate::edge::{Edge, edge, is_grpc};
 use crate::grpc;
 use crate::host::AllowedHosts;
+use crate::metrics::CopyMetrics;
 use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::open_files;
@@ -89,29 +90,12 @@ impl Drop for Background {
 /// # Errors
 /// [`StartError`]. In that case nothing listens, and the database is closed.
 pub async fn start(config: &Config) -> Result<Started, StartError> {
-    check_settings(config).map_err(StartError::Settings)?;
-    tracing::debug!(?config, "Read the settings");
-    // The addresses are bound first: if one is taken, the database is not taken over from the
-    // service that uses it.
-    let tcp = bind(
-        "CONTEXT_LISTEN",
-        (!config.auto_started).then_some(config.network.listen),
-    )
-    .await?;
-    let grpc_tcp = bind(
-        "CONTEXT_GRPC_LISTEN",
-        config
-            .network
-            .grpc_listen
-            .0
-            .filter(|_| !config.auto_started),
-    )
-    .await?;
+    let (tcp, grpc_tcp) = listen(config).await?;
     let store = match open(config).await? {
         Opened::Store(store) => store,
         Opened::ServedByAnother => return Ok(Started::ServedByAnother),
     };
-    match start_on(Arc::clone(&store), config, tcp, grpc_tcp).await {
+    match start_on(Arc::clone(&store), config, (tcp, grpc_tcp), None).await {
         Ok(running) => Ok(Started::Running(running)),
         Err(error) => {
             // A process that embeds the service continues and may start it again.
@@ -121,11 +105,36 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     }
 }
 
+/// Starts the service of a copy, whose database is open already.
+///
+/// # Errors
+/// [`StartError`]. In that case nothing listens.
+pub async fn start_copy(
+    store: Arc<dyn Store>,
+    config: &Config,
+    copy: &CopyMetrics,
+) -> Result<Running, StartError> {
+    let listeners = listen(config).await?;
+    start_on(store, config, listeners, Some(copy)).await
+}
+
+/// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that uses
+/// it.
+async fn listen(config: &Config) -> Result<(Option<TcpListener>, Option<TcpListener>), StartError> {
+    check_settings(config).map_err(StartError::Settings)?;
+    tracing::debug!(?config, "Read the settings");
+    let (by_hand, network) = (!config.auto_started, &config.network);
+    let tcp = bind("CONTEXT_LISTEN", by_hand.then_some(network.listen)).await?;
+    let grpc_address = network.grpc_listen.0.filter(|_| by_hand);
+    let grpc_tcp = bind("CONTEXT_GRPC_LISTEN", grpc_address).await?;
+    Ok((tcp, grpc_tcp))
+}
+
 async fn start_on(
     store: Arc<dyn Store>,
     config: &Config,
-    tcp: Option<TcpListener>,
-    grpc_tcp: Option<TcpListener>,
+    (tcp, grpc_tcp): (Option<TcpListener>, Option<TcpListener>),
+    copy: Option<&CopyMetrics>,
 ) -> Result<Running, StartError> {
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
         .map_err(|e| StartError::Settings(e.to_string()))?;
@@ -157,9 +166,12 @@ async fn start_on(
         .abort_handle(),
     );
     let (socket, unix) = Socket::bind(&config.socket()).await?;
-    let app = Arc::new(
-        App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?,
-    );
+    let mut app =
+        App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?;
+    if let Some(copy) = copy {
+        app.metrics.show_copy(copy);
+    }
+    let app = Arc::new(app);
     let first_key = match app.authenticator {
         // The output of a service that a gateway started is not shown to a user, and a key must not
         // be in a log.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use context_model::{Error, Reason};
 use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
 use diesel::dsl::min;
 use diesel::prelude::*;
@@ -61,6 +62,10 @@ impl From<Row> for ChangeRow {
 #[async_trait]
 impl ChangeStore for SqliteStore {
     async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed> {
+        if self.is_copy() {
+            let sentence = "this service keeps a copy, which has no feed of changes; follow the service that it follows";
+            return Err(Error::new(Reason::FeatureUnavailable, sentence).into());
+        }
         self.read(&self.points, owner, read, move |conn, owner| match owner {
             Some(owner) => page(conn, owner, from, limit),
             None => Ok(Feed::of_no_owner()),

@@ -1,5 +1,5 @@
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use context_store::{
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::artifacts::documents;
 use crate::config::Config;
@@ -37,12 +37,15 @@ use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, GroupWindow, Open, Writer};
 use crate::{
-    batch, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
+    batch, copy_mark, delete_entries, filter, fts, idempotency, overview, read_entries, statistics,
     store_entry, tags, threads, tokenizer, update_entry,
 };
 
 /// Maximum number of payload bytes queued for writing. Further requests are rejected with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
+
+/// Maximum number of reads that wait for a revision of a copy at the same time.
+const MAX_WAITING: usize = 1000;
 
 /// Maximum number of entries of a lookup that is certainly short.
 const SHORT_LOOKUP: usize = 8;
@@ -70,6 +73,10 @@ pub struct SqliteStore {
     language: Language,
     /// Whether entries have a context window.
     has_context_window: bool,
+    /// Whether the database is a copy of an owner of another service.
+    pub(crate) is_copy: AtomicBool,
+    /// Turns of reads that wait for a revision of a copy.
+    pub(crate) waiting: Semaphore,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -112,6 +119,8 @@ impl SqliteStore {
             );
         }
         documents::complete(&mut conn, language)
+            .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let is_copy = copy_mark::is_set(&mut conn)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let open_vectors = vectors::load(&mut conn, config.vector_precision)
             .map_err(|e| OpenError::from_store(&path, store_error(e)))?;
@@ -190,6 +199,8 @@ impl SqliteStore {
             vectors: shared_vectors,
             language,
             has_context_window: config.context_window.entries > 0,
+            is_copy: AtomicBool::new(is_copy),
+            waiting: Semaphore::new(MAX_WAITING),
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running {
@@ -271,8 +282,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` requires. One process owns the file, so a revision that is not here
-    /// was never returned to a caller.
+    /// Reads at or after the revision that `read` requires. A copy waits for it. Otherwise a revision that is not here
+    /// was never returned to a caller, because one process owns the file.
     pub(crate) async fn read<T, W>(
         &self,
         lane: &LaneHandle,
@@ -284,6 +295,7 @@ impl SqliteStore {
         T: Send + 'static,
         W: FnOnce(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + 'static,
     {
+        self.reach(owner, read).await?;
         let name = owner.clone();
         lane.read(Some(owner), move |conn| {
             let owner = owners::find(conn, &name).map_err(store_error)?;
@@ -374,6 +386,7 @@ impl Store for SqliteStore {
         atomic: bool,
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
+        self.require_own()?;
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
         let (analyzer, words) = (
@@ -423,6 +436,7 @@ impl Store for SqliteStore {
         atomic: bool,
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
+        self.require_own()?;
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
         let updates: Vec<_> = updates
@@ -463,6 +477,7 @@ impl Store for SqliteStore {
         criteria: DeleteCriteria,
         options: WriteOptions,
     ) -> Result<Written<u64>> {
+        self.require_own()?;
         self.write_items(
             owner,
             options,

@@ -1,6 +1,6 @@
 //! Storing one entry.
 
-use context_model::{ContentType, NewEntry};
+use context_model::{ContentType, Metadata, NewEntry, NewImage, Source};
 use context_store::rules::counts::EntryCounts;
 use context_store::rules::retransmit;
 use context_store::rules::thread::{NewestEntry, ThreadState, text_hash};
@@ -60,11 +60,6 @@ pub(crate) fn store(
     let (id, row_id) = transaction.new_row_id().map_err(Failure::Rejected)?;
     let created_at = thread.created_at(transaction.now, id);
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
-    let (json, folded) = metadata.as_ref().map_or_else(
-        || ("{}".to_owned(), "{}".to_owned()),
-        |metadata| (metadata.to_json(), metadata.to_folded_json()),
-    );
-    let seal = EntrySeal::of(1, text, &json).to_bytes(id);
     let before = match is_new {
         true => None,
         false => transaction.owner.row_id(thread.last_id),
@@ -81,27 +76,20 @@ pub(crate) fn store(
     } else {
         threads::update(transaction.conn, owner, &thread)?;
     }
-    diesel::insert_into(table::table)
-        .values((
-            table::row_id.eq(row_id),
-            table::owner.eq(owner),
-            table::id.eq(id),
-            table::thread_id.eq(thread_id),
-            table::source.eq(source.as_str()),
-            table::image_count.eq(image_count),
-            table::version.eq(1),
-            table::created_at.eq(created_at),
-            table::updated_at.eq(created_at),
-            table::tags.eq(tags_json(given_tags)),
-            table::summary.eq(""),
-            table::metadata.eq(json),
-            table::metadata_folded.eq(folded),
-            table::text.eq(text),
-            table::seal.eq(&seal[..]),
-        ))
-        .execute(transaction.conn)?;
-    tags::add(transaction, row_id, given_tags)?;
-    images::insert(transaction.conn, owner, row_id, given_images)?;
+    let row = NewRow {
+        id,
+        row_id,
+        thread_id,
+        source: *source,
+        version: 1,
+        created_at,
+        updated_at: created_at,
+        text,
+        metadata: metadata.as_ref(),
+        tags: given_tags,
+        images: given_images,
+    };
+    insert_row(transaction, &row)?;
     vectors::insert(transaction, row_id, embedding)?;
     let position = EntryPosition {
         owner,
@@ -133,6 +121,52 @@ pub(crate) fn store(
         version: 1,
         duplicate: false,
     })
+}
+
+/// An entry to insert.
+pub(crate) struct NewRow<'e> {
+    pub id: i64,
+    pub row_id: i64,
+    pub thread_id: &'e str,
+    pub source: Source,
+    pub version: i64,
+    pub created_at: i64,
+    pub updated_at: i64,
+    pub text: &'e str,
+    pub metadata: Option<&'e Metadata>,
+    pub tags: &'e [String],
+    pub images: &'e [NewImage],
+}
+
+/// Inserts an entry's row, its tags and its images.
+pub(crate) fn insert_row(transaction: &mut Transaction<'_>, row: &NewRow<'_>) -> QueryResult<()> {
+    let owner = transaction.owner.owner;
+    let (json, folded) = row.metadata.map_or_else(
+        || ("{}".to_owned(), "{}".to_owned()),
+        |metadata| (metadata.to_json(), metadata.to_folded_json()),
+    );
+    let seal = EntrySeal::of(row.version, row.text, &json).to_bytes(row.id);
+    diesel::insert_into(table::table)
+        .values((
+            table::row_id.eq(row.row_id),
+            table::owner.eq(owner),
+            table::id.eq(row.id),
+            table::thread_id.eq(row.thread_id),
+            table::source.eq(row.source.as_str()),
+            table::image_count.eq(i64::try_from(row.images.len()).unwrap_or(i64::MAX)),
+            table::version.eq(row.version),
+            table::created_at.eq(row.created_at),
+            table::updated_at.eq(row.updated_at),
+            table::tags.eq(tags_json(row.tags)),
+            table::summary.eq(""),
+            table::metadata.eq(json),
+            table::metadata_folded.eq(folded),
+            table::text.eq(row.text),
+            table::seal.eq(&seal[..]),
+        ))
+        .execute(transaction.conn)?;
+    tags::add(transaction, row.row_id, row.tags)?;
+    images::insert(transaction.conn, owner, row.row_id, row.images)
 }
 
 /// The version of the thread's newest entry if `entry` repeats it. Source and hash are known to be equal.

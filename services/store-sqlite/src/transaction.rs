@@ -9,7 +9,7 @@ use diesel::sqlite::SqliteConnection;
 use crate::changes;
 use crate::collection::Collection;
 use crate::context_window::{ContextWindows, EntryPosition};
-use crate::full_text::{FullText, FullTextChange};
+use crate::full_text::{self, FullText, FullTextChange};
 use crate::owners::Owner;
 use crate::vectors::OpenVectors;
 
@@ -30,6 +30,9 @@ pub(crate) struct Transaction<'c> {
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner was deleted.
     pub erased: bool,
+    /// Whether it copies the changes of another service, which have their revisions already. They are recorded
+    /// separately.
+    pub copies: bool,
     /// What the changes of this request concern.
     pub touched: Touched,
     /// The last change. It is written when it is known whether another one follows it in the commit.
@@ -56,6 +59,7 @@ impl<'c> Transaction<'c> {
             context_windows,
             vectors,
             erased: false,
+            copies: false,
             touched: Touched::NOTHING,
             last_change: None,
         }
@@ -74,11 +78,14 @@ impl<'c> Transaction<'c> {
 
     /// Counts one change and records it in the feed.
     pub fn changed(&mut self, kind: ChangeKind, changed: Changed, version: i64) -> QueryResult<()> {
-        self.write_last_change(false)?;
-        self.owner.revision += 1;
         if let Changed::Context { thread_id, .. } = &changed {
             self.touched.add(thread_id);
         }
+        if self.copies {
+            return Ok(());
+        }
+        self.write_last_change(false)?;
+        self.owner.revision += 1;
         self.last_change = Some(Change {
             revision: self.owner.revision,
             at: self.now,
@@ -156,6 +163,11 @@ impl<'c> Transaction<'c> {
     /// Creates the full-text table of a collection unless it exists.
     pub fn create_full_text_table(&mut self, collection: Collection) -> QueryResult<()> {
         self.full_text_tables.create(self.conn, collection)
+    }
+
+    /// Applies the scheduled changes of the full-text index now, so that they do not fill the memory.
+    pub fn apply_full_text(&mut self) -> QueryResult<()> {
+        full_text::apply(self.conn, self.full_text, self.context_windows)
     }
 
     /// Schedules a change of the full-text index for the end of the transaction.

@@ -15,6 +15,7 @@ pub mod transfer;
 mod artifacts;
 mod changes;
 mod context_window;
+mod copy;
 mod error;
 mod keys;
 mod memory;
@@ -36,6 +37,7 @@ pub use artifacts::{
 };
 pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed, Retention};
 pub use context_window::ContextWindow;
+pub use copy::{Copied, CopiedArtifact, CopiedVersion, CopyPosition};
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};

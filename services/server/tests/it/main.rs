@@ -7,6 +7,7 @@ mod contexts;
 mod doctor;
 mod documents;
 mod edge;
+mod follow;
 mod grpc;
 mod keys;
 mod lifecycle;

@@ -26,6 +26,7 @@ impl ArtifactStore for SqliteStore {
         new: NewArtifact,
         mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
+        self.require_own()?;
         let NewArtifact {
             path: _,
             title,
@@ -49,6 +50,7 @@ impl ArtifactStore for SqliteStore {
         update: ArtifactUpdate,
         mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
+        self.require_own()?;
         let embedding = embedding(&mut options);
         let bytes = weigh_update(&update) + weigh::embedding(&embedding);
         let written = self
@@ -65,6 +67,7 @@ impl ArtifactStore for SqliteStore {
         restore: ArtifactRestore,
         mut options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
+        self.require_own()?;
         let embedding = embedding(&mut options);
         let bytes = weigh::artifact(None, 0, None) + weigh::embedding(&embedding);
         let written = self
@@ -81,6 +84,7 @@ impl ArtifactStore for SqliteStore {
         id: ArtifactId,
         options: WriteOptions,
     ) -> Result<Written<()>> {
+        self.require_own()?;
         let bytes = weigh::artifact(None, 0, None);
         let Written {
             outcome: _,
@@ -103,6 +107,7 @@ impl ArtifactStore for SqliteStore {
         to: ArtifactPath,
         options: WriteOptions,
     ) -> Result<Written<u64>> {
+        self.require_own()?;
         let bytes = weigh::artifact(None, 0, None);
         self.write(owner, options, bytes, move |transaction| {
             write::move_all(transaction, &from, &to)
@@ -116,6 +121,7 @@ impl ArtifactStore for SqliteStore {
         path: ArtifactPath,
         options: WriteOptions,
     ) -> Result<Written<u64>> {
+        self.require_own()?;
         let bytes = weigh::artifact(None, 0, None);
         self.write(owner, options, bytes, move |transaction| {
             write::delete_all(transaction, &path)

@@ -220,7 +220,7 @@ fn require_free(
     }
 }
 
-fn write_path(
+pub(super) fn write_path(
     transaction: &mut Transaction<'_>,
     owner: i64,
     key: &str,
@@ -232,7 +232,7 @@ fn write_path(
     Ok(())
 }
 
-fn insert_version(
+pub(super) fn insert_version(
     transaction: &mut Transaction<'_>,
     key: &str,
     new: &NewVersion,

@@ -62,6 +62,7 @@ impl KeyStore for SqliteStore {
     }
 
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
+        self.require_own()?;
         if !self.owner_exists(owner).await? {
             return Ok(None);
         }

@@ -7,7 +7,8 @@ use context_model::{
 
 use crate::seal::{self, StoredVersionContent};
 use crate::{
-    ArtifactDocument, ArtifactRestore, Record, Recorded, StoreError, StoredArtifact, StoredVersion,
+    ArtifactDocument, ArtifactRestore, CopiedVersion, Record, Recorded, StoreError, StoredArtifact,
+    StoredVersion,
 };
 
 /// The text that searches index for an artifact: its title, an empty line and its content.
@@ -105,7 +106,9 @@ impl ReadVersion {
         }
     }
 
-    fn state(&self) -> ArtifactState {
+    /// Its title, content and metadata.
+    #[must_use]
+    pub fn state(&self) -> ArtifactState {
         ArtifactState {
             title: self.title.clone(),
             title_given: self.title_given,
@@ -150,6 +153,33 @@ impl NewVersion {
         let path = new.path.clone().map(ArtifactPath::into_string);
         let first = ArtifactState::first(new);
         Self::new(id, now, path, 1, now, first, Vec::new())
+    }
+
+    /// A version as it is at another service, which does not say whether its title was given. `before` is the version
+    /// before it.
+    #[must_use]
+    pub fn copied(
+        id: ArtifactId,
+        created_at: Timestamp,
+        path: Option<String>,
+        version: CopiedVersion,
+        before: Option<&ArtifactState>,
+    ) -> Self {
+        let CopiedVersion {
+            version: number,
+            title,
+            content,
+            metadata,
+            at,
+        } = version;
+        let state = ArtifactState {
+            title,
+            title_given: true,
+            content,
+            metadata,
+        };
+        let changes = before.map_or_else(Vec::new, |before| state.changes_from(before));
+        Self::new(id, created_at, path, number, at, state, changes)
     }
 
     fn after(

@@ -129,6 +129,18 @@ impl ThreadState {
         self.last_hash = hash;
     }
 
+    /// Adds an entry that may have been stored before others: the newest is the one with the latest time, then the
+    /// highest id.
+    pub fn add_in_order(&mut self, entry: &NewestEntry) {
+        let is_newest = (entry.created_at, entry.id) > (self.last_entry, self.last_id);
+        if self.entry_count == 0 || is_newest {
+            self.add(entry);
+        } else {
+            self.count(EntryCounts::of_entry(entry.source, entry.image_count));
+            self.first_entry = self.first_entry.min(entry.created_at);
+        }
+    }
+
     /// Applies a change to the counts.
     pub fn count(&mut self, change: EntryCounts) {
         let EntryCounts {
@@ -250,6 +262,17 @@ mod tests {
             ThreadState::empty("t").may_be_repeated_by(Source::User, 0),
             None
         );
+    }
+
+    #[test]
+    fn entries_in_any_order_give_the_same_ends() {
+        let mut thread = ThreadState::empty("t");
+        for (id, at, text) in [(2, 7, "b"), (3, 7, "c"), (1, 5, "a")] {
+            thread.add_in_order(&entry(id, at, text));
+        }
+        let ends = (thread.first_entry, thread.last_entry, thread.last_id);
+        assert_eq!((ends, thread.entry_count), ((5, 7, 3), 3));
+        assert_eq!(thread.last_hash, text_hash("c"));
     }
 
     #[test]

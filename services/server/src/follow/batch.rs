@@ -1,0 +1,139 @@
+//! Changes that are written to the copy together.
+
+use std::collections::HashMap;
+
+use context_model::ImageInput;
+use context_store::{Change, Copied, CopiedArtifact, CopyPosition};
+
+/// A batch is written at the end of a commit when it has so many changes, or bytes of text and images.
+const CHANGES: usize = 1000;
+const BYTES: usize = 4 * 1024 * 1024;
+/// A batch with so many times more is written inside of a commit.
+const HUGE: usize = 10;
+
+/// Changes since the last write. What a change carries is the state at the time of sending, so the last one of each entry
+/// and artifact is enough.
+#[derive(Debug, Default)]
+pub struct Batch {
+    latest: HashMap<String, Copied>,
+    changes: Vec<Change>,
+    count: usize,
+    bytes: usize,
+    position: Option<CopyPosition>,
+    is_whole: bool,
+}
+
+impl Batch {
+    /// Adds what became of an entry or artifact.
+    pub fn add(&mut self, copied: Copied) {
+        let (key, bytes) = match &copied {
+            Copied::Entry(entry) => (
+                entry.id.to_string(),
+                entry.text_content.len()
+                    + entry.metadata.as_str().len()
+                    + image_bytes(entry.images.as_deref().unwrap_or_default()),
+            ),
+            Copied::EntryGone(id) => (id.to_string(), 0),
+            Copied::Artifact(copied) => (
+                copied.artifact.id.clone(),
+                copied
+                    .versions
+                    .iter()
+                    .map(|version| version.content.len())
+                    .sum(),
+            ),
+            Copied::ArtifactGone(id) => (id.clone(), 0),
+        };
+        self.count += 1;
+        self.bytes += bytes;
+        self.latest.insert(key, copied);
+    }
+
+    /// What the batch has of this artifact so far. Taken out, because it is added again.
+    pub fn take_artifact(&mut self, id: &str) -> Option<CopiedArtifact> {
+        match self.latest.remove(id) {
+            Some(Copied::Artifact(copied)) => Some(*copied),
+            _ => None,
+        }
+    }
+
+    /// Adds a change itself.
+    pub fn record(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Sets the position after the last change, and whether its commit ends there.
+    pub fn reached(&mut self, position: CopyPosition, is_whole: bool) {
+        self.position = Some(position);
+        self.is_whole = is_whole;
+    }
+
+    /// Whether it should be written. `is_last`: no further change has arrived yet.
+    pub fn is_due(&self, is_last: bool) -> bool {
+        let is_full = |times| self.count >= CHANGES * times || self.bytes >= BYTES * times;
+        self.position.is_some() && (self.is_whole && (is_last || is_full(1)) || is_full(HUGE))
+    }
+
+    /// What became of each entry and artifact, the changes themselves, and the position after them.
+    pub fn take(&mut self) -> Option<(Vec<Copied>, Vec<Change>, CopyPosition)> {
+        let Self {
+            latest,
+            changes,
+            position,
+            ..
+        } = std::mem::take(self);
+        position.map(|position| (latest.into_values().collect(), changes, position))
+    }
+}
+
+fn image_bytes(images: &[ImageInput]) -> usize {
+    images.iter().map(|image| image.data.0.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(revision: i64) -> CopyPosition {
+        CopyPosition {
+            cursor: revision.to_string(),
+            revision,
+        }
+    }
+
+    #[test]
+    fn a_commit_is_written_as_a_whole_unless_it_is_huge() {
+        let mut batch = Batch::default();
+        batch.add(Copied::EntryGone(0));
+        batch.reached(position(1), false);
+        assert!(!batch.is_due(true), "the commit goes on");
+        batch.reached(position(2), true);
+        assert!(batch.is_due(true));
+        assert!(!batch.is_due(false), "more has arrived");
+        for id in 1..CHANGES as i64 {
+            batch.add(Copied::EntryGone(id));
+        }
+        assert!(batch.is_due(false));
+        batch.reached(position(3), false);
+        assert!(!batch.is_due(false));
+        for id in 0..(CHANGES * HUGE) as i64 {
+            batch.add(Copied::EntryGone(id));
+        }
+        assert!(batch.is_due(false));
+    }
+
+    #[test]
+    fn the_last_change_of_each_entry_is_kept() {
+        let mut batch = Batch::default();
+        assert_eq!(batch.take(), None);
+        for _ in 0..3 {
+            batch.add(Copied::EntryGone(7));
+        }
+        batch.reached(position(3), true);
+        assert_eq!(
+            batch.take(),
+            Some((vec![Copied::EntryGone(7)], Vec::new(), position(3)))
+        );
+        assert!(!batch.is_due(true), "it is empty again");
+    }
+}

@@ -1,0 +1,96 @@
+//! A snapshot of another service on its way into a copy. It lies in a file, because it may be larger than the memory.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use context_store::Copied;
+
+/// Maximum number of entries and artifacts, and of their bytes, that are read at a time.
+const PIECE: usize = 1000;
+const PIECE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Everything that an owner of another service has.
+#[derive(Debug)]
+pub struct Snapshot {
+    file: File,
+    /// Where each of them ends.
+    ends: Vec<u64>,
+    pub(crate) entries: HashSet<i64>,
+    pub(crate) artifacts: HashSet<String>,
+}
+
+impl Snapshot {
+    /// An empty snapshot in a file beside this database. The file has no name any more, so it ends with the process.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn beside(database: &Path) -> io::Result<Self> {
+        let mut path = database.as_os_str().to_owned();
+        path.push(".snapshot");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(Self {
+            file,
+            ends: Vec::new(),
+            entries: HashSet::new(),
+            artifacts: HashSet::new(),
+        })
+    }
+
+    /// Adds an entry or an artifact.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn push(&mut self, copied: &Copied) -> io::Result<()> {
+        match copied {
+            Copied::Entry(entry) => _ = self.entries.insert(entry.id),
+            Copied::Artifact(copied) => _ = self.artifacts.insert(copied.artifact.id.clone()),
+            Copied::EntryGone(_) | Copied::ArtifactGone(_) => return Ok(()),
+        }
+        let bytes = serde_json::to_vec(copied)?;
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.file.write_all_at(&bytes, start)?;
+        self.ends.push(start + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// All of them in pieces, the last one first: a source sends the newest entries first, and it is faster to insert the
+    /// oldest first.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = io::Result<Vec<Copied>>> {
+        let mut left = self.ends.len();
+        std::iter::from_fn(move || {
+            let (mut piece, mut bytes) = (Vec::new(), 0);
+            while left > 0 && piece.len() < PIECE && bytes < PIECE_BYTES {
+                left -= 1;
+                match self.read(left) {
+                    Ok((copied, size)) => {
+                        bytes += size;
+                        piece.push(copied);
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            (!piece.is_empty()).then_some(Ok(piece))
+        })
+    }
+
+    fn read(&self, index: usize) -> io::Result<(Copied, usize)> {
+        let start = index
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before))
+            .copied()
+            .unwrap_or(0);
+        let end = self.ends.get(index).copied().unwrap_or(start);
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok((serde_json::from_slice(&bytes)?, bytes.len()))
+    }
+}
