@@ -27,7 +27,8 @@ pub async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     services
 }
 
-async fn on(database: &TestDatabase, flags: &[&str]) -> Service {
+/// A service on this database, with these flags.
+pub async fn on(database: &TestDatabase, flags: &[&str]) -> Service {
     let string = format!("--postgresql-connection-string={}", database.url());
     let flags: Vec<&str> = ["--storage-backend=postgresql", &string]
         .into_iter()
