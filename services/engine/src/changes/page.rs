@@ -7,6 +7,7 @@ use super::body::States;
 use super::cursor::{Cursor, Shown, resync};
 use super::feed::Changes;
 use super::selection::{Current, Selection, operation};
+use super::shared::Part;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{artifacts, contexts, read, truncate};
@@ -260,11 +261,19 @@ impl Changes {
         count: u32,
         read: Read,
     ) -> Result<Feed> {
-        self.store
-            .changes()
-            .feed(owner, from, count, read)
-            .await
-            .map_err(store_error)
+        let feed = async {
+            let feed = self.store.changes().feed(owner, from, count, read).await;
+            feed.map_err(store_error)
+        };
+        if read.min_revision.is_some() {
+            return feed.await;
+        }
+        let part = Part {
+            owner: owner.clone(),
+            from,
+            limit: count,
+        };
+        self.reads.read(part, feed).await
     }
 
     /// Adds the rest of the last commit, unless the commit is too long.
