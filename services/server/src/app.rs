@@ -23,6 +23,7 @@ use crate::config::{Auth, Config};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
+use crate::rights::Rights;
 use crate::transport::Transport;
 use crate::who::Who;
 
@@ -44,9 +45,11 @@ pub struct App {
     /// Slots for requests without credentials.
     pub public: Arc<Admission>,
     /// Authenticates callers; `None` if authentication is off.
-    pub authenticator: Option<Authenticator>,
+    pub authenticator: Option<Arc<Authenticator>>,
     /// Slots for streams of changes.
     pub streams: Arc<Admission>,
+    /// Checks the rights of callers with streams.
+    pub rights: Arc<Rights>,
     /// Cancelled when the service begins to stop.
     pub drain: CancellationToken,
     admission: Arc<Admission>,
@@ -77,10 +80,13 @@ impl App {
                 )
             }
         };
+        let authenticator = authenticator.map(Arc::new);
+        let drain = CancellationToken::new();
         // Without authentication there is only one owner, who may use everything.
         let shared = authenticator.is_some();
         let memory = count(load.request_memory_mb).saturating_mul(1024 * 1024);
         Ok(Self {
+            rights: Rights::new(authenticator.clone(), drain.clone()),
             authenticator,
             engine,
             limits,
@@ -89,7 +95,7 @@ impl App {
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
             streams: Admission::new(count(load.watch_max_streams), 0, shared),
-            drain: CancellationToken::new(),
+            drain,
             admission: Admission::new(
                 count(load.max_concurrent_requests),
                 count(load.request_queue),

@@ -58,6 +58,12 @@ impl Credentials {
         Self(credentials(headers).map(str::to_owned))
     }
 
+    /// The value of the `Authorization` header.
+    #[must_use]
+    pub fn header(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
     /// The caller of this operation with the rights that its credentials have now. It costs a look-up in memory, and a
     /// read of the key twice a second.
     ///

@@ -56,6 +56,7 @@ mod reembed;
 mod request_log;
 mod rerankers;
 mod rest;
+mod rights;
 mod route;
 mod serve;
 mod socket;

@@ -2,7 +2,7 @@
 //!
 //! A stream reads the next changes when its reader has taken the earlier ones, so it follows the reader's pace with
 //! little memory. It holds no slot and no database connection while it waits: each of its reads is an operation of its
-//! own. The caller's rights are checked before each frame, and four times a second while there is none.
+//! own. The caller's rights are checked before each frame, and by [`rights`](crate::rights) while there is none.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,13 +17,14 @@ use context_model::{Error, Operation, Reason, Result, WatchEvent, WatchFrame, Wa
 use context_store::{Memory, Subscription};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::admission::{Holder, Slot};
 use crate::app::App;
 use crate::authenticate::Credentials;
 use crate::memory::{Lease, Payer};
+use crate::rights::Doubt;
 use crate::transport::Transport;
 use crate::who::Who;
 
@@ -79,6 +80,7 @@ pub async fn open(
     let (watch, opened) = app
         .call(&who, Operation::Watch, transport, None, opening)
         .await?;
+    let doubt = app.rights.watch(credentials.header());
     let (sender, frames) = mpsc::channel(QUEUE);
     let stream = Stream {
         app: app.clone(),
@@ -86,7 +88,8 @@ pub async fn open(
         who,
         credentials,
         transport,
-        checked: Instant::now(),
+        checked: Some(Instant::now()),
+        doubt,
         last_frame: Instant::now(),
         owes_bookmark: false,
         watch,
@@ -138,7 +141,9 @@ struct Stream {
     transport: Transport,
     /// The caller with its rights at the time of the last check.
     caller: Caller,
-    checked: Instant,
+    checked: Option<Instant>,
+    /// Arises when the rights must be checked again at once.
+    doubt: Doubt,
     /// When the last frame was sent. Changes that the filter leaves out do not delay the next bookmark.
     last_frame: Instant,
     /// Whether a bookmark follows the next read.
@@ -282,16 +287,17 @@ impl Stream {
         }
     }
 
-    /// Waits for the next change. Meanwhile it checks the rights and sends bookmarks.
+    /// Waits for the next change. Meanwhile it sends bookmarks, and ends when the rights do.
     async fn wait(&mut self) -> std::result::Result<(), Ended> {
-        let mut checks = tokio::time::interval_at(Instant::now() + RIGHTS_FRESH, RIGHTS_FRESH);
-        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = self.subscription.changed() => return Ok(()),
                 () = self.app.drain.cancelled() => return Err(draining()),
                 () = self.sender.closed() => return Err(Ended::Left),
-                _ = checks.tick() => self.check_rights().await?,
+                () = self.doubt.arises() => {
+                    self.checked = None;
+                    self.check_rights().await?;
+                }
                 () = tokio::time::sleep_until(self.last_frame + BOOKMARK_EVERY) => {
                     self.last_frame = Instant::now();
                     if self.subscription.is_of_thread() {
@@ -343,7 +349,7 @@ impl Stream {
     /// possible.
     async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
         let started = Instant::now();
-        while self.checked.elapsed() >= RIGHTS_FRESH {
+        while self.checked.is_none_or(|at| at.elapsed() >= RIGHTS_FRESH) {
             let checked = self
                 .credentials
                 .caller(&self.app, &self.who, Operation::Watch)
@@ -354,7 +360,7 @@ impl Stream {
                         memory: self.caller.memory.clone(),
                         ..caller
                     };
-                    self.checked = Instant::now();
+                    self.checked = Some(Instant::now());
                 }
                 Err(error) => match error.reason {
                     Reason::Unauthenticated | Reason::ScopeMissing => return Err(revoked()),

@@ -102,6 +102,22 @@ impl TestDatabase {
         Some(Self { server, name, url })
     }
 
+    /// Creates a copy of this database, which must have no connections soon.
+    ///
+    /// # Panics
+    /// When the server rejects a statement.
+    pub async fn copy(&self) -> Self {
+        let client = connect(&self.server).await;
+        let name = format!("ctxt_{}_{}", seconds(), uuid::Uuid::new_v4().simple());
+        wait_until_alone(&client, &self.name).await;
+        create_copy(&client, &name, &self.name).await;
+        Self {
+            server: self.server.clone(),
+            url: with_database(&self.server, &name),
+            name,
+        }
+    }
+
     /// The URL of the database.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -17,6 +17,8 @@ pub(super) struct States {
     entries: HashMap<i64, StoredEntry>,
     /// `None` for a damaged one.
     artifacts: HashMap<String, Option<StoredArtifact>>,
+    /// The owner's revision that includes all of them, or 0 if nothing was read.
+    pub revision: i64,
 }
 
 impl States {
@@ -52,6 +54,7 @@ impl States {
                 .get_contexts(&caller.owner, ids.into_iter().collect(), selection, read)
                 .await
                 .map_err(store_error)?;
+            states.revision = page.revision;
             states.entries = page
                 .entries
                 .into_iter()
@@ -69,6 +72,7 @@ impl States {
                 .map_err(store_error);
             match found {
                 Ok(found) => {
+                    states.revision = states.revision.max(found.revision);
                     if let Some(artifact) = found.value {
                         let bytes = u64::try_from(artifact.content.len()).unwrap_or(u64::MAX);
                         caller.memory.take(bytes)?;

@@ -6,10 +6,14 @@ use context_model::{Error, Reason, Result};
 use context_store::{Change, Changed, Feed, OwnerId};
 use sha2::{Digest as _, Sha256};
 
-/// The version of the format.
-const VERSION: u8 = 1;
-/// Bytes of a cursor: version, owner, incarnation, revision, fingerprint, check.
-const BYTES: usize = 1 + 4 + 8 + 8 + 8 + 4;
+/// The format of a position: version, owner, incarnation, revision, fingerprint, check.
+const POSITION: u8 = 1;
+/// The same with the revision and the fingerprint of the newest state that was shown, before the check.
+const POSITION_AND_SHOWN: u8 = 2;
+/// Maximum number of bytes of a cursor.
+const MAX_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8 + 8 + 4;
+/// Bytes of the check at the end.
+const CHECK: usize = 4;
 /// The fingerprint of a position whose row is not kept.
 const NO_ROW: [u8; 8] = [0; 8];
 
@@ -21,6 +25,27 @@ pub(super) struct Cursor {
     pub revision: i64,
     /// Of the row with this revision. After a failover the same revision can belong to another change.
     fingerprint: [u8; 8],
+    /// The newest state that was shown to the reader, if it is newer than the position. Bodies and filters show entries
+    /// as they are, so a reader that is behind has seen states of later changes. If these are lost, it must read
+    /// everything again, although its own position is still there.
+    shown: Option<Shown>,
+}
+
+/// The state after a change, which was shown to a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub revision: i64,
+    fingerprint: [u8; 8],
+}
+
+impl Shown {
+    /// The state after this change.
+    pub fn after(change: &Change) -> Self {
+        Self {
+            revision: change.revision,
+            fingerprint: fingerprint(change),
+        }
+    }
 }
 
 impl Cursor {
@@ -39,7 +64,22 @@ impl Cursor {
             incarnation: hash(feed.incarnation.as_bytes()),
             revision: revision - 1,
             fingerprint: NO_ROW,
+            shown: None,
         }
+    }
+
+    /// The same position, for a reader to whom this state was shown.
+    pub fn with_shown(self, shown: Option<Shown>) -> Self {
+        Self {
+            // The position itself vouches for everything before it.
+            shown: shown.filter(|shown| shown.revision > self.revision),
+            ..self
+        }
+    }
+
+    /// The newest state that was shown, if it is newer than the position.
+    pub const fn shown(&self) -> Option<Shown> {
+        self.shown
     }
 
     /// Reads a cursor of this owner.
@@ -54,26 +94,36 @@ impl Cursor {
             )
         };
         let bytes = Some(text)
-            .filter(|text| text.len() <= 2 * BYTES)
+            .filter(|text| text.len() <= 2 * MAX_BYTES)
             .and_then(|text| URL_SAFE_NO_PAD.decode(text).ok())
-            .and_then(|bytes| <[u8; BYTES]>::try_from(bytes).ok())
             .ok_or_else(invalid)?;
-        let (content, check) = bytes.split_at(BYTES - 4);
+        let (content, check) = bytes.split_last_chunk::<CHECK>().ok_or_else(invalid)?;
         let mut rest = content;
         let cursor = (|| {
-            let [VERSION] = take(&mut rest)? else {
-                return None;
-            };
-            Some(Self {
+            let [format] = take(&mut rest)?;
+            let position = Self {
                 owner: take(&mut rest)?,
                 incarnation: take(&mut rest)?,
                 revision: i64::from_be_bytes(take(&mut rest)?),
                 fingerprint: take(&mut rest)?,
-            })
+                shown: None,
+            };
+            match format {
+                POSITION => Some(position),
+                POSITION_AND_SHOWN => Some(Self {
+                    shown: Some(Shown {
+                        revision: i64::from_be_bytes(take(&mut rest)?),
+                        fingerprint: take(&mut rest)?,
+                    }),
+                    ..position
+                }),
+                _ => None,
+            }
         })();
         cursor
             .filter(|cursor| {
-                check == hash::<4>(content)
+                rest.is_empty()
+                    && *check == hash::<CHECK>(content)
                     && cursor.owner == hash(owner.as_str().as_bytes())
                     && (0..i64::MAX).contains(&cursor.revision)
             })
@@ -87,14 +137,27 @@ impl Cursor {
             incarnation,
             revision,
             fingerprint,
+            shown,
         } = self;
-        let mut bytes = Vec::with_capacity(BYTES);
-        bytes.push(VERSION);
+        let mut bytes = Vec::with_capacity(MAX_BYTES);
+        bytes.push(if shown.is_some() {
+            POSITION_AND_SHOWN
+        } else {
+            POSITION
+        });
         bytes.extend(owner);
         bytes.extend(incarnation);
         bytes.extend(revision.to_be_bytes());
         bytes.extend(fingerprint);
-        bytes.extend(hash::<4>(&bytes));
+        if let Some(Shown {
+            revision,
+            fingerprint,
+        }) = shown
+        {
+            bytes.extend(revision.to_be_bytes());
+            bytes.extend(fingerprint);
+        }
+        bytes.extend(hash::<CHECK>(&bytes));
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -136,9 +199,22 @@ impl Cursor {
             _ => Ok(()),
         }
     }
+
+    /// Checks that the newest state that was shown is still part of the history, of which `changes` has the row.
+    ///
+    /// # Errors
+    /// `RESYNC_REQUIRED`.
+    pub fn check_shown(&self, changes: &[Change]) -> Result<()> {
+        let is_there = |shown| changes.iter().any(|change| Shown::after(change) == shown);
+        if self.shown.is_none_or(is_there) {
+            return Ok(());
+        }
+        Err(resync("it was given with a later state, which is lost"))
+    }
 }
 
-fn resync(why: &str) -> Error {
+/// The error for a reader whose history is not that of the database.
+pub(super) fn resync(why: &str) -> Error {
     Error::new(
         Reason::ResyncRequired,
         format!("`cursor` does not belong to this history: {why}; read all entries again"),
@@ -237,12 +313,26 @@ mod tests {
             .map(|error| error.reason)
     }
 
+    /// A cursor after revision 5, whose reader was shown the state of revision 8.
+    fn shown_8() -> Cursor {
+        Cursor::after(&OwnerId::default(), &feed("a", 1, 8, 1), &change(5))
+            .with_shown(Some(Shown::after(&change(8))))
+    }
+
     #[test]
     fn a_cursor_reads_back_for_its_owner_alone_and_no_bit_of_it_can_change() {
         let owner = OwnerId::default();
-        let cursor = Cursor::after(&owner, &feed("a", 1, 5, 1), &change(5));
+        for cursor in [
+            Cursor::after(&owner, &feed("a", 1, 5, 1), &change(5)),
+            shown_8(),
+        ] {
+            reads_back(&cursor, &owner);
+        }
+    }
+
+    fn reads_back(cursor: &Cursor, owner: &OwnerId) {
         let text = cursor.text();
-        assert_eq!(Cursor::read(&text, &owner).unwrap(), cursor);
+        assert_eq!(Cursor::read(&text, owner).unwrap(), *cursor);
         assert_eq!(
             Cursor::read(&text, &OwnerId::new("other"))
                 .unwrap_err()
@@ -253,11 +343,28 @@ mod tests {
             let mut bytes = text.clone().into_bytes();
             bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };
             let garbled = String::from_utf8(bytes).unwrap();
-            assert!(Cursor::read(&garbled, &owner).is_err(), "{garbled}");
+            assert!(Cursor::read(&garbled, owner).is_err(), "{garbled}");
         }
         for garbled in ["", "x", "now ", &text[1..], &text.repeat(2), "é"] {
-            assert!(Cursor::read(garbled, &owner).is_err(), "{garbled}");
+            assert!(Cursor::read(garbled, owner).is_err(), "{garbled}");
         }
+    }
+
+    #[test]
+    fn a_state_that_was_shown_must_be_there_and_needs_room_only_when_it_is_newer() {
+        let cursor = shown_8();
+        let check = |changes: &[Change]| cursor.check_shown(changes).map_err(|error| error.reason);
+        assert_eq!(check(&feed("a", 1, 9, 5).changes), Ok(()));
+        let lost = Err(Reason::ResyncRequired);
+        assert_eq!(check(&feed("a", 1, 7, 5).changes), lost, "ahead");
+        let mut other = feed("a", 1, 9, 5).changes;
+        other[3].at = Timestamp(1);
+        assert_eq!(check(&other), lost, "another row");
+        let later = Cursor::after(&OwnerId::default(), &feed("a", 1, 8, 1), &change(8));
+        assert_eq!(
+            later.clone().with_shown(cursor.shown()).text(),
+            later.text()
+        );
     }
 
     #[test]

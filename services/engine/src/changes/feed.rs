@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use context_store::Store;
 
+use super::shared::SharedReads;
+
 /// The operations on the feed of changes.
 pub struct Changes {
     pub(super) store: Arc<dyn Store>,
+    pub(super) reads: SharedReads,
 }
 
 impl Changes {
-    pub(crate) const fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            reads: SharedReads::default(),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod cursor;
 mod feed;
 mod page;
 mod selection;
+mod shared;
 mod watch;
 
 use std::time::Duration;

@@ -4,9 +4,10 @@ use context_model::{Change, ChangeOperation, Reason, Result};
 use context_store::{Change as Row, Changed, Feed, OwnerId, Read};
 
 use super::body::States;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Shown, resync};
 use super::feed::Changes;
 use super::selection::{Current, Selection, operation};
+use super::shared::Part;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{artifacts, contexts, read, truncate};
@@ -56,6 +57,15 @@ pub(super) struct Page {
     pub oldest: i64,
 }
 
+/// The selected changes, with what they show.
+pub(super) struct Loaded {
+    pub changes: Vec<Change>,
+    /// Whether there are fewer than were selected, because their bodies are too large together.
+    pub is_cut: bool,
+    /// The revision of the newest state that was loaded, or 0.
+    pub revision: i64,
+}
+
 /// A selected row of the feed.
 pub(super) struct Selected<'r> {
     /// Its place among the rows that were read.
@@ -94,7 +104,7 @@ impl Changes {
         let count = limit.saturating_add(u32::try_from(last_sent).unwrap_or(0));
         let mut feed = self.feed(owner, from, count, read).await?;
         if let Position::After(cursor) = &position {
-            if feed.is_behind {
+            if self.is_behind(owner, cursor, &feed, read).await? {
                 return Ok(Page {
                     changes: Vec::new(),
                     cursors: Vec::new(),
@@ -104,14 +114,24 @@ impl Changes {
                     oldest: feed.oldest,
                 });
             }
-            cursor.check(owner, &feed)?;
             feed.changes.retain(|row| row.revision > cursor.revision);
             feed.changes.truncate(limit as usize);
         }
         self.extend_to_commit_end(owner, &mut feed).await?;
         let rows = std::mem::take(&mut feed.changes);
-        let selected = self.select(caller, selection, &rows).await?;
-        let (mut changes, is_cut) = self.with_bodies(caller, selection, &selected).await?;
+        let (selected, judged_at) = self.select(caller, selection, &rows).await?;
+        let Loaded {
+            mut changes,
+            is_cut,
+            revision: loaded_at,
+        } = self.with_bodies(caller, selection, &selected).await?;
+        let before = match &position {
+            Position::After(cursor) => cursor.shown(),
+            Position::Oldest | Position::Now => None,
+        };
+        let shown = self
+            .shown_at(owner, judged_at.max(loaded_at), before, rows.last())
+            .await?;
         // When bodies end the page early, it ends before the first change that has none.
         let read_rows = match selected.get(changes.len()).filter(|_| is_cut) {
             Some(next) => next.place,
@@ -121,10 +141,10 @@ impl Changes {
         mark_commit_ends(&rows[..read_rows], places.zip(&mut changes));
         let cursors = selected[..changes.len()]
             .iter()
-            .map(|selected| Cursor::after(owner, &feed, selected.row))
+            .map(|selected| Cursor::after(owner, &feed, selected.row).with_shown(shown))
             .collect();
         let next = match (rows[..read_rows].last(), position) {
-            (Some(last), _) => Cursor::after(owner, &feed, last),
+            (Some(last), _) => Cursor::after(owner, &feed, last).with_shown(shown),
             (None, Position::After(cursor)) => cursor,
             (None, Position::Oldest | Position::Now) => {
                 Cursor::before_row(owner, &feed, feed.oldest)
@@ -155,12 +175,65 @@ impl Changes {
             }
             Position::After(cursor) => {
                 let feed = self.feed(owner, cursor.revision.max(1), 1, read).await?;
-                if !feed.is_behind {
-                    cursor.check(owner, &feed)?;
-                }
+                self.is_behind(owner, &cursor, &feed, read).await?;
                 Ok(cursor)
             }
         }
+    }
+
+    /// Checks a cursor by a feed that was read from its own row on. Returns whether the database is a standby that has
+    /// not reached what the cursor's reader has seen, so that the check must wait.
+    async fn is_behind(
+        &self,
+        owner: &OwnerId,
+        cursor: &Cursor,
+        feed: &Feed,
+        read: Read,
+    ) -> Result<bool> {
+        if feed.is_behind {
+            return Ok(true);
+        }
+        cursor.check(owner, feed)?;
+        let reaches = |shown: Shown| {
+            let last = feed.changes.last();
+            last.is_some_and(|last| last.revision >= shown.revision)
+        };
+        match cursor.shown().filter(|shown| !reaches(*shown)) {
+            None => cursor.check_shown(&feed.changes)?,
+            Some(shown) => {
+                let feed = self.feed(owner, shown.revision, 1, read).await?;
+                if feed.is_behind {
+                    return Ok(true);
+                }
+                // The row is also gone if it was compacted meanwhile, which has a reason of its own.
+                cursor.check(owner, &feed)?;
+                cursor.check_shown(&feed.changes)?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// The newest state that was shown to a reader, after states of this revision were. `last` is the last row that was
+    /// read.
+    pub(super) async fn shown_at(
+        &self,
+        owner: &OwnerId,
+        revision: i64,
+        before: Option<Shown>,
+        last: Option<&Row>,
+    ) -> Result<Option<Shown>> {
+        if before.is_some_and(|before| before.revision >= revision) || revision == 0 {
+            return Ok(before);
+        }
+        // This is so for all readers that are up to date.
+        if let Some(last) = last.filter(|last| last.revision >= revision) {
+            return Ok(Some(Shown::after(last)));
+        }
+        // A later row, if this one was compacted meanwhile.
+        let feed = self.feed(owner, revision, 1, Read::default()).await?;
+        let row = feed.changes.first();
+        row.map(|row| Some(Shown::after(row)))
+            .ok_or_else(|| resync("a state that was just read is lost"))
     }
 
     /// The empty page after the newest change.
@@ -188,11 +261,19 @@ impl Changes {
         count: u32,
         read: Read,
     ) -> Result<Feed> {
-        self.store
-            .changes()
-            .feed(owner, from, count, read)
-            .await
-            .map_err(store_error)
+        let feed = async {
+            let feed = self.store.changes().feed(owner, from, count, read).await;
+            feed.map_err(store_error)
+        };
+        if read.min_revision.is_some() {
+            return feed.await;
+        }
+        let part = Part {
+            owner: owner.clone(),
+            from,
+            limit: count,
+        };
+        self.reads.read(part, feed).await
     }
 
     /// Adds the rest of the last commit, unless the commit is too long.
@@ -229,13 +310,14 @@ impl Changes {
         Ok(())
     }
 
-    /// The rows that the caller selects and may see, with what is reported about them.
+    /// The rows that the caller selects and may see, with what is reported about them, and the revision of the state
+    /// that judged them, or 0.
     async fn select<'r>(
         &self,
         caller: &Caller,
         selection: &Selection,
         rows: &'r [Row],
-    ) -> Result<Vec<Selected<'r>>> {
+    ) -> Result<(Vec<Selected<'r>>, i64)> {
         let candidates: Vec<(usize, &Row)> = rows
             .iter()
             .enumerate()
@@ -273,17 +355,21 @@ impl Changes {
                 operation,
             })
         });
-        Ok(selected.collect())
+        Ok((selected.collect(), states.revision))
     }
 
-    /// The changes, and whether there are fewer than were selected, because their bodies are too large together.
+    /// The changes with their bodies.
     pub(super) async fn with_bodies(
         &self,
         caller: &Caller,
         selection: &Selection,
         selected: &[Selected<'_>],
-    ) -> Result<(Vec<Change>, bool)> {
-        let mut changes = Vec::with_capacity(selected.len());
+    ) -> Result<Loaded> {
+        let mut loaded = Loaded {
+            changes: Vec::with_capacity(selected.len()),
+            is_cut: false,
+            revision: 0,
+        };
         let text_chars = match (selection.include_body, selection.preview_chars) {
             (true, _) => None,
             // One more, to see whether the text is cut.
@@ -292,7 +378,8 @@ impl Changes {
                 let changes = selected
                     .iter()
                     .map(|selected| shown(selection, selected, &Current::Gone));
-                return Ok((changes.collect(), false));
+                loaded.changes.extend(changes);
+                return Ok(loaded);
             }
         };
         let mut bytes = 0;
@@ -315,18 +402,20 @@ impl Changes {
                 }
             };
             bytes += states.bytes();
-            if bytes > selection.page_bytes && !changes.is_empty() {
-                return Ok((changes, true));
+            if bytes > selection.page_bytes && !loaded.changes.is_empty() {
+                loaded.is_cut = true;
+                return Ok(loaded);
             }
+            loaded.revision = loaded.revision.max(states.revision);
             let (now, later) = rest.split_at(count);
-            changes.extend(now.iter().map(|selected| {
+            loaded.changes.extend(now.iter().map(|selected| {
                 let current = states.of(selected.row);
                 let selected = judge_again(selection, selected, &current);
                 shown(selection, &selected, &current)
             }));
             rest = later;
         }
-        Ok((changes, false))
+        Ok(loaded)
     }
 }
 

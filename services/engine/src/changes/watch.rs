@@ -11,7 +11,7 @@ use context_store::{
 
 use super::cursor::Cursor;
 use super::feed::Changes;
-use super::page::{Position, Selected};
+use super::page::{Loaded, Position, Selected};
 use super::selection::{MAX_PREVIEW_CHARS, Selection};
 use crate::access::Caller;
 use crate::error::store_error;
@@ -191,19 +191,26 @@ impl Changes {
     }
 
     async fn next_of_snapshot(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
-        let Listed { rows, next } = match &watch.snapshot {
+        let Listed {
+            rows,
+            next,
+            revision: listed_at,
+        } = match &watch.snapshot {
             Some(Snapshot::Entries { until, sent }) => {
                 self.entries(caller, watch, *until, sent).await?
             }
             Some(Snapshot::Artifacts(start)) => self.artifacts(caller, watch, *start).await?,
-            None => Listed {
-                rows: Vec::new(),
-                next: None,
-            },
+            None => Listed::nothing(None),
         };
         let selected: Vec<Selected<'_>> = rows.iter().map(Selected::whole).collect();
-        let (changes, is_cut) = self
+        let Loaded {
+            changes,
+            is_cut,
+            revision: loaded_at,
+        } = self
             .with_bodies(caller, &watch.selection, &selected)
+            .await?;
+        self.note_shown(caller, watch, listed_at.max(loaded_at))
             .await?;
         watch.snapshot = match &watch.snapshot {
             Some(snapshot) if is_cut => Some(snapshot.after(&rows[..changes.len()])),
@@ -232,6 +239,26 @@ impl Changes {
         })
     }
 
+    /// Notes that a part of a snapshot shows the state of this revision.
+    async fn note_shown(&self, caller: &Caller, watch: &mut Watch, revision: i64) -> Result<()> {
+        let before = watch.cursor.shown();
+        if revision <= watch.cursor.revision {
+            return Ok(());
+        }
+        let owner = &caller.owner;
+        let shown = self.shown_at(owner, revision, before, None).await?;
+        // The database can be replaced during a long snapshot, and the cursor has room for one state.
+        if let Some(before) = before.filter(|_| shown != before) {
+            let feed = self
+                .feed(owner, before.revision, 1, Read::default())
+                .await?;
+            watch.cursor.check(owner, &feed)?;
+            watch.cursor.check_shown(&feed.changes)?;
+        }
+        watch.cursor = watch.cursor.clone().with_shown(shown);
+        Ok(())
+    }
+
     /// The next entries of a snapshot, as rows.
     async fn entries(
         &self,
@@ -242,10 +269,7 @@ impl Changes {
     ) -> Result<Listed> {
         let first_artifacts = Some(Snapshot::Artifacts(PageStart::Offset(0)));
         if !watch.selection.has_entries() {
-            return Ok(Listed {
-                rows: Vec::new(),
-                next: first_artifacts,
-            });
+            return Ok(Listed::nothing(first_artifacts));
         }
         let mut filter = watch.selection.filter.clone();
         filter.created_to = [filter.created_to, until].into_iter().flatten().min();
@@ -286,16 +310,17 @@ impl Changes {
             Some(snapshot) if is_full => Some(snapshot.after(&rows)),
             _ => first_artifacts,
         };
-        Ok(Listed { rows, next })
+        Ok(Listed {
+            rows,
+            next,
+            revision: found.revision,
+        })
     }
 
     /// The next artifacts of a snapshot, as rows.
     async fn artifacts(&self, caller: &Caller, watch: &Watch, start: PageStart) -> Result<Listed> {
         if !watch.selection.has_artifacts() {
-            return Ok(Listed {
-                rows: Vec::new(),
-                next: None,
-            });
+            return Ok(Listed::nothing(None));
         }
         let mut limit = STEP;
         let found = loop {
@@ -318,9 +343,10 @@ impl Changes {
                 .map_err(store_error);
             match found {
                 Err(error) if error.reason == Reason::ResultTooLarge && limit > 1 => limit /= 2,
-                found => break found?.artifacts,
+                found => break found?,
             }
         };
+        let (revision, found) = (found.revision, found.artifacts);
         let next = found
             .last()
             .filter(|_| found.len() >= limit as usize)
@@ -351,6 +377,7 @@ impl Changes {
         Ok(Listed {
             rows: rows.collect(),
             next,
+            revision,
         })
     }
 }
@@ -359,6 +386,18 @@ impl Changes {
 struct Listed {
     rows: Vec<Row>,
     next: Option<Snapshot>,
+    /// The revision of the listed state, or 0.
+    revision: i64,
+}
+
+impl Listed {
+    const fn nothing(next: Option<Snapshot>) -> Self {
+        Self {
+            rows: Vec::new(),
+            next,
+            revision: 0,
+        }
+    }
 }
 
 impl Snapshot {

@@ -4,12 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use context_engine::Admin;
-use context_model::CreateApiKeyRequest;
+use context_engine::{Admin, Caller};
+use context_model::{CreateApiKeyRequest, WatchEvent, WatchFrame, WatchRequest};
 use context_test_postgres::TestDatabase;
 use context_test_support::http::{Reply, Request};
 use context_test_support::until;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::service::Service;
 
@@ -26,7 +27,8 @@ pub async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     services
 }
 
-async fn on(database: &TestDatabase, flags: &[&str]) -> Service {
+/// A service on this database, with these flags.
+pub async fn on(database: &TestDatabase, flags: &[&str]) -> Service {
     let string = format!("--postgresql-connection-string={}", database.url());
     let flags: Vec<&str> = ["--storage-backend=postgresql", &string]
         .into_iter()
@@ -493,4 +495,159 @@ async fn a_service_that_stops_ends_the_waits() {
     assert_eq!((shown(&last).len(), cursor(&last)), (0, start));
     assert!(started.elapsed() < Duration::from_secs(5));
     service.stopped().await;
+}
+
+/// A database, and how to keep a copy of it as it is.
+struct Kept {
+    flags: Vec<String>,
+    file: Option<TempDir>,
+    database: Option<TestDatabase>,
+}
+
+impl Kept {
+    fn on_file(directory: TempDir) -> Self {
+        let path = directory.path().join("kept.db");
+        Self {
+            flags: vec![format!("--db-path={}", path.display())],
+            file: Some(directory),
+            database: None,
+        }
+    }
+
+    fn on_server(database: TestDatabase) -> Self {
+        Self {
+            flags: vec![
+                "--storage-backend=postgresql".to_owned(),
+                format!("--postgresql-connection-string={}", database.url()),
+            ],
+            file: None,
+            database: Some(database),
+        }
+    }
+
+    async fn start(&self) -> Service {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        Service::start_with(&flags).await
+    }
+
+    /// A copy. No service may use the database.
+    async fn copy(&self) -> Self {
+        match (&self.file, &self.database) {
+            (Some(from), _) => {
+                let to = TempDir::new().expect("a temporary directory");
+                for file in std::fs::read_dir(from.path()).expect("a directory") {
+                    let file = file.expect("a file");
+                    std::fs::copy(file.path(), to.path().join(file.file_name()))
+                        .expect("room for a copy");
+                }
+                Self::on_file(to)
+            }
+            (None, Some(database)) => Self::on_server(database.copy().await),
+            (None, None) => unreachable!("it is on a file or on a server"),
+        }
+    }
+}
+
+async fn stop(service: Service) {
+    service.begin_stop();
+    service.stopped().await;
+}
+
+/// The cursor at the end of a snapshot, and of the first change after revision 1 of a stream, with texts. The oldest
+/// entry is updated while the snapshot is read.
+async fn streamed(service: &Service, oldest: i64) -> Vec<String> {
+    let caller = Caller::local();
+    let snapshot = WatchRequest {
+        snapshot: Some(true),
+        include_body: Some(true),
+        ..WatchRequest::default()
+    };
+    let changes = &service.engine.changes;
+    let (mut watch, _) = changes.watch(&caller, snapshot).await.expect("a stream");
+    changes.next_step(&caller, &mut watch).await.expect("half");
+    let path = format!("/v1/contexts/{oldest}");
+    reply(service.patch(&path, json!({"tags": ["other"]}))).await;
+    let all = WatchRequest {
+        include_body: Some(true),
+        ..WatchRequest::default()
+    };
+    let (mut other, _) = changes.watch(&caller, all).await.expect("a stream");
+    let step = changes
+        .next_step(&caller, &mut other)
+        .await
+        .expect("a step");
+    let mut cursors = vec![step.events[0].cursor.clone().expect("a cursor")];
+    loop {
+        let step = changes
+            .next_step(&caller, &mut watch)
+            .await
+            .expect("a step");
+        for WatchEvent { frame, cursor } in step.events {
+            if matches!(frame, WatchFrame::SnapshotEnd { .. }) {
+                cursors.extend(cursor);
+                return cursors;
+            }
+        }
+    }
+}
+
+/// A reader that is behind has seen states of later changes. When an older copy of the database is put back, these are
+/// lost, although the change of its cursor is still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_who_was_shown_a_state_that_is_lost_must_read_everything_again() {
+    let mut databases = vec![Kept::on_file(
+        TempDir::new().expect("a temporary directory"),
+    )];
+    databases.extend(TestDatabase::empty().await.map(Kept::on_server));
+    for newer in databases {
+        let service = newer.start().await;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x", "tags": ["keep"]});
+        let first = store(&service, entry.clone()).await;
+        for _ in 0..2 {
+            let batch = json!({"entries": vec![entry.clone(); 60]});
+            reply(service.post("/v1/contexts/batch", batch)).await;
+        }
+        stop(service).await;
+        let older = newer.copy().await;
+
+        let service = newer.start().await;
+        let path = format!("/v1/contexts/{first}");
+        reply(service.patch(&path, json!({"tags": ["other"]}))).await;
+        let filtered = changes(&service, "limit=1&tag=keep").await;
+        assert_eq!(shown(&filtered), [""; 0], "it does not match now");
+        let with_body = changes(&service, "limit=1&include_body=true").await;
+        let with_preview = changes(&service, "limit=1&preview_chars=9").await;
+        let next = format!("limit=1&cursor={}", cursor(&filtered));
+        let after_one_more = changes(&service, &next).await;
+        let mut cursors = [filtered, with_body, with_preview, after_one_more]
+            .each_ref()
+            .map(cursor)
+            .to_vec();
+        cursors.extend(streamed(&service, first).await);
+        let plain = cursor(&changes(&service, "limit=1").await);
+        for cursor in cursors.iter().chain([&plain]) {
+            changes(&service, &format!("cursor={cursor}")).await;
+        }
+        stop(service).await;
+
+        let service = older.start().await;
+        let refused = async || {
+            for (number, cursor) in cursors.iter().enumerate() {
+                for path in ["changes", "watch"] {
+                    let reply = service
+                        .get(&format!("/v1/{path}?cursor={cursor}"))
+                        .send()
+                        .await;
+                    assert_eq!(reply.reason(), "RESYNC_REQUIRED", "{path} {number}");
+                }
+            }
+        };
+        refused().await;
+        // Other changes get the revisions of those that were lost.
+        for _ in 0..3 {
+            reply(service.patch(&path, json!({"tags": ["third"]}))).await;
+        }
+        refused().await;
+        changes(&service, &format!("cursor={plain}")).await;
+    }
 }

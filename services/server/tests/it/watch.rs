@@ -10,12 +10,12 @@ use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::watch_response::Frame;
 use context_proto::v1::{Filter, WatchRequest, WatchResponse};
 use context_test_support::http::{Event, Events, Request};
-use context_test_support::{grpc, until};
+use context_test_support::{from_now, grpc, until};
 use serde_json::{Value, json};
 use tonic::{Code, Streaming};
 
-use crate::changes::both;
-use crate::service::Service;
+use crate::changes::{both, on};
+use crate::service::{Key, Service};
 
 /// The next event, which must come soon.
 async fn next(events: &mut Events) -> Event {
@@ -78,8 +78,13 @@ async fn a_stream_sends_each_change_and_a_later_one_continues_after_any_of_them(
             let request = watch(&service, "cursor=now&snapshot=true&preview_chars=20");
             let mut again = request.header("last-event-id", cursor).events().await;
             assert_eq!(next(&mut again).await.data["revision"], json!(n + 1));
+            // The cursor is another one: it also names the newest state, which this stream shows.
             for expected in &seen[n + 1..] {
-                assert_eq!(next(&mut again).await, *expected);
+                let event = next(&mut again).await;
+                assert_eq!(
+                    (event.name, event.data),
+                    (expected.name.clone(), expected.data.clone())
+                );
             }
         }
         until("the streams are gone", async || {
@@ -269,29 +274,93 @@ async fn changes_that_the_filter_leaves_out_do_not_delay_bookmarks() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_revoked_ends_its_streams_within_a_second() {
-    for (service, _database) in both(&["--auth=keys"]).await {
-        let key = service.key("default", &["read"]).await;
-        let mut events = watch(&service, "cursor=now").key(&key.text).events().await;
-        next(&mut events).await;
-        let command = Admin::RevokeKey {
-            owner: "default".to_owned(),
-            key_id: key.id,
-        };
-        let started = Instant::now();
-        service.engine.access.administer(command).await.unwrap();
+/// Streams of the key, one of them waiting for a thread.
+async fn two_streams(service: &Service, key: &Key) -> [Events; 2] {
+    let mut streams = Vec::new();
+    for query in ["cursor=now", "cursor=now&thread_id=t"] {
+        let mut events = watch(service, query).key(&key.text).events().await;
+        assert_eq!(next(&mut events).await.name, "opened");
+        streams.push(events);
+    }
+    streams.try_into().expect("two")
+}
+
+async fn end_within_a_second(streams: [Events; 2]) {
+    let started = Instant::now();
+    for mut events in streams {
         let end = next(&mut events).await;
         assert_eq!(
             (end.name.as_str(), &end.data),
             ("end", &json!({"reason": "KEY_REVOKED"}))
         );
-        assert!(
-            started.elapsed() < Duration::from_millis(1_500),
-            "{:?}",
-            started.elapsed()
-        );
         assert_eq!(events.next().await, None);
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+}
+
+/// Streams wait while their keys are revoked, narrowed, or expire. On PostgreSQL also by another service.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
+    for (service, database) in both(&["--auth=keys"]).await {
+        let other = match &database {
+            Some(database) => Some(on(database, &["--auth=keys"]).await),
+            None => None,
+        };
+        let elsewhere = other.as_ref().unwrap_or(&service);
+        let manager = service.key("default", &["read", "write", "manage"]).await;
+        let key = async || service.key("default", &["read", "write"]).await;
+        let (revoked, narrowed, expiring) = (key().await, key().await, key().await);
+        let stays = two_streams(&service, &manager).await;
+
+        let streams = two_streams(&service, &revoked).await;
+        let command = Admin::RevokeKey {
+            owner: "default".to_owned(),
+            key_id: revoked.id,
+        };
+        elsewhere.engine.access.administer(command).await.unwrap();
+        end_within_a_second(streams).await;
+
+        let change = async |key: &Key, change: Value| {
+            let path = format!("/v1/api-keys/{}", key.id);
+            let reply = elsewhere
+                .patch(&path, change)
+                .key(&manager.text)
+                .send()
+                .await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        };
+        let streams = two_streams(&service, &narrowed).await;
+        change(&narrowed, json!({"scopes": ["write"]})).await;
+        end_within_a_second(streams).await;
+
+        let streams = two_streams(&service, &expiring).await;
+        let expiry = from_now(Duration::from_secs(2)).to_string();
+        change(&expiring, json!({"expires_at": expiry})).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        end_within_a_second(streams).await;
+
+        // A key whose streams have ended is checked again for later ones.
+        drop(stays);
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let stays = two_streams(&service, &manager).await;
+        let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+        let stored = service
+            .post("/v1/contexts", entry)
+            .key(&manager.text)
+            .send()
+            .await;
+        assert_eq!(stored.status, 201, "{}", stored.body);
+        for mut events in stays {
+            assert_eq!(next(&mut events).await.name, "change");
+        }
+        let streams = two_streams(&service, &manager).await;
+        let command = Admin::RevokeKey {
+            owner: "default".to_owned(),
+            key_id: manager.id,
+        };
+        elsewhere.engine.access.administer(command).await.unwrap();
+        end_within_a_second(streams).await;
     }
 }
 

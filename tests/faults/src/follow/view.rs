@@ -14,13 +14,10 @@ pub struct View {
 }
 
 impl View {
-    /// The view at the end of a log. `None` if the follower did not read everything, or if an older copy of the database
-    /// came back and its cursor stayed valid. Frames show the state when they were sent, which may be newer than their
-    /// cursor, and this newer state is lost then.
+    /// The view at the end of a log. `None` if the follower did not read everything.
     #[must_use]
     pub fn of(log: &Log) -> Option<Self> {
         let mut view = Self::default();
-        let mut epoch = 0;
         for session in &log.sessions {
             match session.start {
                 Start::Oldest => {
@@ -31,10 +28,8 @@ impl View {
                 }
                 Start::Now => view = Self::default(),
                 Start::Snapshot => view.snapshot.clear(),
-                Start::Cursor if session.epoch != epoch => view.is_whole = false,
                 Start::Cursor => {}
             }
-            epoch = session.epoch;
             for event in &session.events {
                 view.apply(event, log.bodies);
             }

@@ -1,0 +1,168 @@
+//! Reads of the feed that several readers share.
+//!
+//! A commit wakes all streams of its owner at once, and those that are up to date want the same page. One of them reads
+//! it. Those that come while it reads wait for the next read, which they share: a read that has begun may not see the
+//! commit that woke them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use context_model::Result;
+use context_store::{Feed, OwnerId};
+use tokio::sync::OnceCell;
+
+use crate::lock::locked;
+
+/// A part of an owner's feed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    pub owner: OwnerId,
+    pub from: i64,
+    pub limit: u32,
+}
+
+/// The reads that run, and those that wait for them.
+#[derive(Default)]
+pub(super) struct SharedReads(Mutex<HashMap<Part, Line>>);
+
+/// The readers of one part.
+#[derive(Default)]
+struct Line {
+    readers: usize,
+    /// One read at a time.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The read that has not begun.
+    next: Arc<OnceCell<Feed>>,
+}
+
+impl SharedReads {
+    /// The result of a read of this part that begins later than now: of `read`, or of another reader's.
+    ///
+    /// # Errors
+    /// Those of `read`. Others do not share them.
+    pub async fn read(
+        &self,
+        part: Part,
+        read: impl Future<Output = Result<Feed>> + Send,
+    ) -> Result<Feed> {
+        let (turn, next) = {
+            let mut lines = locked(&self.0);
+            let line = lines.entry(part.clone()).or_default();
+            line.readers += 1;
+            (Arc::clone(&line.turn), Arc::clone(&line.next))
+        };
+        let _place = Place {
+            reads: self,
+            part: &part,
+        };
+        let feed = next.get_or_try_init(|| async {
+            let _turn = turn.lock().await;
+            self.begin(&part, &next);
+            read.await
+        });
+        Ok(feed.await?.clone())
+    }
+
+    /// Who comes from now on needs a later read.
+    fn begin(&self, part: &Part, read: &Arc<OnceCell<Feed>>) {
+        if let Some(line) = locked(&self.0).get_mut(part)
+            && Arc::ptr_eq(&line.next, read)
+        {
+            line.next = Arc::default();
+        }
+    }
+}
+
+/// A reader's place in a line. A reader may leave at any time.
+struct Place<'a> {
+    reads: &'a SharedReads,
+    part: &'a Part,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut lines = locked(&self.reads.0);
+        if let Some(line) = lines.get_mut(self.part) {
+            line.readers -= 1;
+            if line.readers == 0 {
+                lines.remove(self.part);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use context_model::{Error, Reason};
+    use futures::FutureExt as _;
+    use futures::future::join_all;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn part() -> Part {
+        Part {
+            owner: OwnerId::default(),
+            from: 1,
+            limit: 100,
+        }
+    }
+
+    /// Reads that return how many began before them, each when it is allowed to end.
+    #[derive(Default)]
+    struct Source {
+        begun: AtomicI64,
+        may_end: Notify,
+    }
+
+    impl Source {
+        async fn read(&self) -> Result<Feed> {
+            let revision = self.begun.fetch_add(1, Ordering::SeqCst);
+            self.may_end.notified().await;
+            Ok(Feed {
+                revision,
+                ..Feed::of_no_owner()
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn readers_that_come_during_a_read_share_the_next_one() {
+        let (reads, source) = (SharedReads::default(), Source::default());
+        let read = || reads.read(part(), source.read());
+        let mut first = Box::pin(read());
+        assert!(first.as_mut().now_or_never().is_none(), "it has begun");
+        let mut others = Box::pin(join_all((0..9).map(|_| read())));
+        assert!(others.as_mut().now_or_never().is_none());
+        assert_eq!(source.begun.load(Ordering::SeqCst), 1);
+        source.may_end.notify_one();
+        assert_eq!(first.await.unwrap().revision, 0);
+        source.may_end.notify_one();
+        for feed in others.await {
+            assert_eq!(feed.unwrap().revision, 1, "a read that began later");
+        }
+        assert_eq!(source.begun.load(Ordering::SeqCst), 2);
+        assert!(locked(&reads.0).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_leaves_or_fails_leaves_the_read_to_the_next() {
+        let (reads, source) = (SharedReads::default(), Source::default());
+        let mut leaves = Box::pin(reads.read(part(), source.read()));
+        assert!(leaves.as_mut().now_or_never().is_none());
+        let fails = reads.read(part(), async {
+            Err(Error::new(Reason::StoreUnavailable, "not now"))
+        });
+        let mut fails = Box::pin(fails);
+        assert!(fails.as_mut().now_or_never().is_none());
+        let mut stays = Box::pin(reads.read(part(), source.read()));
+        assert!(stays.as_mut().now_or_never().is_none());
+        drop(leaves);
+        assert!(fails.await.is_err());
+        source.may_end.notify_one();
+        assert_eq!(stays.await.unwrap().revision, 1);
+        assert!(locked(&reads.0).is_empty());
+    }
+}

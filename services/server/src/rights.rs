@@ -1,0 +1,108 @@
+//! Notices when callers with streams lose their rights.
+//!
+//! One task for each key or token checks it four times a second, for all its streams together. An idle stream therefore
+//! wakes for nothing but its bookmarks. Without authentication there is no such task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use context_engine::Authenticator;
+use context_model::Operation;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+/// How often a key is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
+
+/// Checks the keys and tokens of all open streams.
+pub struct Rights {
+    /// `None` if authentication is off.
+    authenticator: Option<Arc<Authenticator>>,
+    /// Ends the checks.
+    drain: CancellationToken,
+    /// By the value of the `Authorization` header.
+    doubts: Mutex<HashMap<String, watch::Sender<()>>>,
+}
+
+/// Tells a stream that its caller may have lost its rights.
+pub struct Doubt(Option<watch::Receiver<()>>);
+
+impl Rights {
+    /// Checks keys and tokens with this authenticator, until `drain` is cancelled.
+    #[must_use]
+    pub fn new(authenticator: Option<Arc<Authenticator>>, drain: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            authenticator,
+            drain,
+            doubts: Mutex::default(),
+        })
+    }
+
+    /// Checks the key or token in this `Authorization` header until the result is dropped.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>, header: Option<&str>) -> Doubt {
+        let (Some(authenticator), Some(header)) = (&self.authenticator, header) else {
+            return Doubt(None);
+        };
+        let mut doubts = self.lock();
+        let doubt = doubts.entry(header.to_owned()).or_insert_with(|| {
+            let check = Self::check(
+                Arc::clone(self),
+                Arc::clone(authenticator),
+                header.to_owned(),
+            );
+            tokio::spawn(check);
+            watch::Sender::default()
+        });
+        Doubt(Some(doubt.subscribe()))
+    }
+
+    /// Checks one key or token as long as it has streams.
+    async fn check(self: Arc<Self>, authenticator: Arc<Authenticator>, header: String) {
+        let mut ticks = tokio::time::interval(CHECK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.drain.cancelled() => return,
+            }
+            let holds = authenticator
+                .authenticate(&header)
+                .await
+                .and_then(|holder| holder.caller.require(Operation::Watch))
+                .is_ok();
+            let mut doubts = self.lock();
+            match doubts.get(&header) {
+                Some(doubt) if doubt.receiver_count() > 0 => {
+                    // Each stream then checks by itself. The reason may be a database that is not available.
+                    if !holds {
+                        doubt.send_replace(());
+                    }
+                }
+                _ => {
+                    doubts.remove(&header);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<()>>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Doubt {
+    /// Waits until the caller may have lost its rights.
+    pub async fn arises(&mut self) {
+        let is_told = match &mut self.0 {
+            Some(doubt) => doubt.changed().await.is_ok(),
+            None => false,
+        };
+        if !is_told {
+            std::future::pending().await
+        }
+    }
+}
