@@ -6,6 +6,7 @@
 
 mod assignments;
 mod commands;
+mod found;
 mod names;
 mod private_keys;
 mod prose;
@@ -13,7 +14,7 @@ mod tokens;
 mod urls;
 mod values;
 
-use std::ops::Range;
+use found::Secret;
 
 /// A text without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,31 +61,36 @@ pub fn redact(text: &str) -> Redacted {
     }
 }
 
-#[derive(Debug)]
-struct Secret {
-    range: Range<usize>,
-    kind: &'static str,
-}
+#[cfg(test)]
+mod tests {
+    use super::redact;
 
-/// The words of a text with their positions.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.split_whitespace()
-        .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
-}
+    #[test]
+    fn a_seed_phrase_is_removed_and_a_sentence_is_not() {
+        let phrase = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+        for text in [
+            format!("my seed phrase: {phrase}"),
+            format!("Recovery phrase\n\n\"{phrase}\""),
+        ] {
+            let text = redact(&text).text;
+            assert!(
+                !text.contains("sausage") && !text.contains("yellow"),
+                "{text}"
+            );
+        }
+        let text = "A mnemonic helps people to remember long lists; this page should explain how.";
+        assert_eq!(redact(text).removed, 0);
+    }
 
-/// The lines of a text with their positions.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .map(|line| (line.as_ptr() as usize - text.as_ptr() as usize, line))
-}
-
-/// The next word, without quotes.
-fn word_after(text: &str, at: usize) -> Range<usize> {
-    let rest = &text[at..];
-    let start = at + (rest.len() - rest.trim_start_matches([' ', '\t', '\'', '"']).len());
-    let rest = &text[start..];
-    let end = rest
-        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`'))
-        .unwrap_or(rest.len());
-    start..start + end
+    #[test]
+    fn a_putty_key_keeps_only_its_public_lines() {
+        let key = "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nc2VjcmV0\n\
+                   Private-MAC: 00ff\nThat was it.";
+        let text = redact(key).text;
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(
+            !text.contains("c2VjcmV0") && text.ends_with("That was it."),
+            "{text}"
+        );
+    }
 }

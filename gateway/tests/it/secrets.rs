@@ -43,9 +43,11 @@ fn planted() -> Vec<Planted> {
 /// Whether a text still has a part of the secret: six characters in a row. A short secret counts as a whole.
 fn leaks(text: &str, secret: &str) -> bool {
     let bytes = secret.as_bytes();
-    bytes
-        .windows(bytes.len().min(6))
-        .any(|part| text.contains(std::str::from_utf8(part).unwrap()))
+    bytes.windows(bytes.len().min(6)).any(|part| {
+        text.as_bytes()
+            .windows(part.len())
+            .any(|other| other == part)
+    })
 }
 
 #[test]

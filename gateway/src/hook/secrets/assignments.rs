@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use super::found::{Secret, word_after};
 use super::names::{Name, is_name_byte, name_of};
 use super::values::{
     has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, looks_like_key,
 };
-use super::{Secret, word_after};
 
 /// Types and functions that only wrap a literal: `SecretStr("…")`, `String::from("…")`.
 const WRAPPERS: &[&str] = &[

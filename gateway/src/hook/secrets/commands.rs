@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::found::{Secret, lines, word_after, words};
 use super::names::is_name_byte;
 use super::values::{has_mixture, is_placeholder};
-use super::{Secret, lines, word_after, words};
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();

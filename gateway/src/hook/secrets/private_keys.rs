@@ -1,6 +1,6 @@
 //! Private keys in the formats of their programs, and the seeds of wallets.
 
-use super::{Secret, words};
+use super::found::{Secret, words};
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = pem(text);
@@ -120,38 +120,4 @@ fn seed_phrases(text: &str) -> Vec<Secret> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::redact;
-
-    #[test]
-    fn a_seed_phrase_is_removed_and_a_sentence_is_not() {
-        let phrase = "legal winner thank year wave sausage worth useful legal winner thank yellow";
-        for text in [
-            format!("my seed phrase: {phrase}"),
-            format!("Recovery phrase\n\n\"{phrase}\""),
-        ] {
-            let text = redact(&text).text;
-            assert!(
-                !text.contains("sausage") && !text.contains("yellow"),
-                "{text}"
-            );
-        }
-        let text = "A mnemonic helps people to remember long lists; this page should explain how.";
-        assert_eq!(redact(text).removed, 0);
-    }
-
-    #[test]
-    fn a_putty_key_keeps_only_its_public_lines() {
-        let key = "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nc2VjcmV0\n\
-                   Private-MAC: 00ff\nThat was it.";
-        let text = redact(key).text;
-        assert_eq!(text.lines().count(), 5, "{text}");
-        assert!(
-            !text.contains("c2VjcmV0") && text.ends_with("That was it."),
-            "{text}"
-        );
-    }
 }

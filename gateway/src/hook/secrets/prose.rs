@@ -1,10 +1,10 @@
 //! Secrets in sentences.
 
+use super::found::{Secret, lines, words};
 use super::values::{
     has_mixture, is_base32, is_code, is_description, is_grouped, is_placeholder, is_random,
     looks_like_key,
 };
-use super::{Secret, lines, words};
 
 /// Words near which a random or quoted string counts as a secret.
 const WORDS: &[&str] = &[

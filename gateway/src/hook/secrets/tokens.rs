@@ -1,6 +1,6 @@
 //! Tokens whose prefix or form is well known.
 
-use super::Secret;
+use super::found::Secret;
 
 /// Characters that follow a prefix.
 #[derive(Debug, Clone, Copy)]

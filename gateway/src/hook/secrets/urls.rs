@@ -1,6 +1,6 @@
 //! Passwords in URLs.
 
-use super::Secret;
+use super::found::Secret;
 use super::values::is_placeholder;
 
 /// The password in `scheme://user:password@host`.

@@ -1,0 +1,34 @@
+//! A secret that was found, and the parts of a text.
+
+use std::ops::Range;
+
+/// A part of a text that must not be stored.
+#[derive(Debug)]
+pub(super) struct Secret {
+    pub range: Range<usize>,
+    /// What the marker says that it was.
+    pub kind: &'static str,
+}
+
+/// The words of a text with their positions.
+pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split_whitespace()
+        .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
+}
+
+/// The lines of a text with their positions.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .map(|line| (line.as_ptr() as usize - text.as_ptr() as usize, line))
+}
+
+/// The next word, without quotes.
+pub(super) fn word_after(text: &str, at: usize) -> Range<usize> {
+    let rest = &text[at..];
+    let start = at + (rest.len() - rest.trim_start_matches([' ', '\t', '\'', '"']).len());
+    let rest = &text[start..];
+    let end = rest
+        .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`'))
+        .unwrap_or(rest.len());
+    start..start + end
+}
