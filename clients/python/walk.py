@@ -166,7 +166,7 @@ def follow(contexts, changes):
     stream = changes.Watch(request, timeout=TIMEOUT_S)
     again = [next(stream) for _ in range(3)]
     assert again[0].HasField("opened") and not again[1].change.HasField("context"), again
-    assert [frame.cursor for frame in again[1:]] == [update.cursor, delete.cursor], again
+    assert [frame.change.revision for frame in again[1:]] == [changed.revision, gone.revision], again
     stream.cancel()
 
     for cursor in ("garbled", end.cursor[:-1], end.cursor + "A"):
