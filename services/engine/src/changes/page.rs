@@ -57,6 +57,9 @@ pub(super) struct Page {
     pub oldest: i64,
 }
 
+/// How often a page is read if compaction removes a part of it meanwhile.
+const ATTEMPTS: u32 = 3;
+
 /// The selected changes, with what they show.
 pub(super) struct Loaded {
     pub changes: Vec<Change>,
@@ -102,22 +105,29 @@ impl Changes {
             Position::After(cursor) => (cursor.revision.max(1), i64::from(cursor.revision > 0)),
         };
         let count = limit.saturating_add(u32::try_from(last_sent).unwrap_or(0));
-        let mut feed = self.feed(owner, from, count, read).await?;
-        if let Position::After(cursor) = &position {
-            if self.is_behind(owner, cursor, &feed, read).await? {
-                return Ok(Page {
-                    changes: Vec::new(),
-                    cursors: Vec::new(),
-                    next: cursor.clone(),
-                    has_more: false,
-                    revision: feed.revision,
-                    oldest: feed.oldest,
-                });
+        let mut attempts = 0;
+        let mut feed = loop {
+            let mut feed = self.feed(owner, from, count, read).await?;
+            if let Position::After(cursor) = &position {
+                if self.is_behind(owner, cursor, &feed, read).await? {
+                    return Ok(Page {
+                        changes: Vec::new(),
+                        cursors: Vec::new(),
+                        next: cursor.clone(),
+                        has_more: false,
+                        revision: feed.revision,
+                        oldest: feed.oldest,
+                    });
+                }
+                feed.changes.retain(|row| row.revision > cursor.revision);
+                feed.changes.truncate(limit as usize);
             }
-            feed.changes.retain(|row| row.revision > cursor.revision);
-            feed.changes.truncate(limit as usize);
-        }
-        self.extend_to_commit_end(owner, &mut feed).await?;
+            attempts += 1;
+            // The rest of the commit may have left the feed meanwhile. What is kept now begins after it.
+            if self.extend_to_commit_end(owner, &mut feed).await? || attempts == ATTEMPTS {
+                break feed;
+            }
+        };
         let rows = std::mem::take(&mut feed.changes);
         let (selected, judged_at) = self.select(caller, selection, &rows).await?;
         let Loaded {
@@ -276,10 +286,10 @@ impl Changes {
         self.reads.read(part, feed).await
     }
 
-    /// Adds the rest of the last commit, unless the commit is too long.
-    async fn extend_to_commit_end(&self, owner: &OwnerId, feed: &mut Feed) -> Result<()> {
+    /// Adds the rest of the last commit, unless the commit is too long. Returns whether the rest is still in the feed.
+    async fn extend_to_commit_end(&self, owner: &OwnerId, feed: &mut Feed) -> Result<bool> {
         let Some(last) = feed.changes.last().filter(|row| !row.commit_end) else {
-            return Ok(());
+            return Ok(true);
         };
         let last = last.revision;
         let open = feed
@@ -292,7 +302,7 @@ impl Changes {
             .checked_sub(open)
             .filter(|missing| *missing > 0)
         else {
-            return Ok(());
+            return Ok(true);
         };
         let count = u32::try_from(missing).unwrap_or(u32::MAX);
         let mut rest = self.feed(owner, last + 1, count, Read::default()).await?;
@@ -307,7 +317,7 @@ impl Changes {
             rest.changes.truncate(end + 1);
             feed.changes.append(&mut rest.changes);
         }
-        Ok(())
+        Ok(follows)
     }
 
     /// The rows that the caller selects and may see, with what is reported about them, and the revision of the state
