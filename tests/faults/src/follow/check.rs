@@ -104,7 +104,9 @@ impl Reader<'_> {
                     last = Some(change);
                 }
                 Event::Bookmark(revision) => self.bookmark(*revision),
-                Event::Page { revision, has_more } => {
+                Event::Page {
+                    revision, has_more, ..
+                } => {
                     self.page(last.take(), *revision, *has_more);
                 }
                 Event::Resync(reason) => self.refused(*epoch, reason),

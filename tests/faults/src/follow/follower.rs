@@ -287,7 +287,12 @@ impl Follower {
             }
             let revision = page["revision"].as_i64().expect("a revision");
             let has_more = page["has_more"] == true;
-            session.events.push(Event::Page { revision, has_more });
+            let oldest = page["compacted_before"].as_i64().expect("a revision");
+            session.events.push(Event::Page {
+                revision,
+                has_more,
+                oldest,
+            });
             self.cursor = page["next_cursor"].as_str().map(str::to_owned);
             if !has_more {
                 self.reached = revision;

@@ -134,6 +134,8 @@ pub enum Event {
         revision: i64,
         /// Whether more can be read at once.
         has_more: bool,
+        /// The first revision in the feed.
+        oldest: i64,
     },
     /// The cursor cannot be used, for this reason.
     Resync(String),

@@ -2,7 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{Body, Change, Event, Log, Start, Stored};
+use super::{Body, Change, Event, Log, Session, Start, Stored};
+
+/// Whether changes had left the feed before a session began with the oldest one.
+fn begins_late(session: &Session) -> bool {
+    let first = session.events.iter().find_map(|event| match event {
+        Event::Opened(revision) => Some(revision + 1),
+        Event::Page { oldest, .. } => Some(*oldest),
+        _ => None,
+    });
+    first.is_some_and(|first| first > 1)
+}
 
 /// What a follower has: each entry and artifact, with its content if it asked for bodies.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +32,7 @@ impl View {
             match session.start {
                 Start::Oldest => {
                     view = Self {
-                        is_whole: true,
+                        is_whole: !begins_late(session),
                         ..Self::default()
                     }
                 }
