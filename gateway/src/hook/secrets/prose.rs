@@ -6,8 +6,8 @@ use super::values::{
     looks_like_key,
 };
 
-/// Words near which a random or quoted string counts as a secret.
-const WORDS: &[&str] = &[
+/// Words for a password. What follows them may be one, and a random string near them counts as a secret.
+const PASSWORDS: &[&str] = &[
     "password",
     "passwords",
     "passphrase",
@@ -33,25 +33,16 @@ const WORDS: &[&str] = &[
     "şifre",
     "parola",
     "pw",
-    "creds",
-    "login",
-    "secret",
-    "token",
-    "credential",
-    "credentials",
-    "apikey",
-    "bearer",
     "pin",
 ];
-/// Those of them that do not name a password.
-const NO_PASSWORDS: &[&str] = &[
+/// Words near which only a random or quoted string counts as a secret.
+const KEYS: &[&str] = &[
     "secret",
     "token",
     "credential",
     "credentials",
     "apikey",
     "bearer",
-    "key",
     "login",
     "creds",
 ];
@@ -135,15 +126,16 @@ fn beside_words(text: &str) -> Vec<Secret> {
             let is_passe = folded == "passe" && before == "de";
             // In a marker the word names what was removed.
             let in_marker = line[..start].trim_end().ends_with("[removed:");
-            let names = |word: &str| WORDS.contains(&word) && !in_marker;
-            if folded.split('/').any(names)
-                || folded == "key" && BEFORE_KEY.contains(&before.as_str())
-                || folded == "code" && matches!(before.as_str(), "recovery" | "backup" | "scratch")
-                || is_passe
+            let has =
+                |names: &[&str]| !in_marker && folded.split('/').any(|word| names.contains(&word));
+            let is_recovery_code =
+                folded == "code" && matches!(before.as_str(), "recovery" | "backup" | "scratch");
+            let is_password = has(PASSWORDS) || is_passe || is_recovery_code;
+            if is_password || has(KEYS) || folded == "key" && BEFORE_KEY.contains(&before.as_str())
             {
                 near = Near {
                     words: BESIDE,
-                    is_password: is_passe || !NO_PASSWORDS.contains(&folded.as_str()),
+                    is_password,
                     copula: raw.ends_with(':'),
                 };
                 // A long random string before the word: `echo X # the private key`.

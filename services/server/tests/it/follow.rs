@@ -34,6 +34,11 @@ struct Copy {
 }
 
 impl Copy {
+    /// Follows a service without keys, as [`start`](Self::start) does.
+    async fn of(source: SocketAddr, directory: &Path) -> Self {
+        Self::start(source, directory, None).await.expect("a copy")
+    }
+
     /// Follows a service with a copy in this directory. Returns when the first snapshot is complete.
     async fn start(
         source: SocketAddr,
@@ -221,18 +226,14 @@ async fn a_copy_is_equal_to_its_source() {
     for (source, _database) in both(&[]).await {
         let directory = empty();
         write(source.address, "before").await;
-        let copy = Copy::start(source.address, directory.path(), None)
-            .await
-            .expect("a copy");
+        let copy = Copy::of(source.address, directory.path()).await;
         assert_equal(copy.address, source.address).await;
         write(source.address, "live").await;
         assert_equal(copy.address, source.address).await;
         copy.stopped().await;
         // It continues where it stopped.
         write(source.address, "meanwhile").await;
-        let copy = Copy::start(source.address, directory.path(), None)
-            .await
-            .expect("a copy");
+        let copy = Copy::of(source.address, directory.path()).await;
         assert_equal(copy.address, source.address).await;
         copy.stopped().await;
     }
@@ -243,9 +244,7 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
     for (source, _database) in both(&[]).await {
         let directory = empty();
         write(source.address, "before").await;
-        let copy = Copy::start(source.address, directory.path(), None)
-            .await
-            .expect("a copy");
+        let copy = Copy::of(source.address, directory.path()).await;
         assert_equal(copy.address, source.address).await;
         copy.stopped().await;
 
@@ -265,9 +264,7 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
                 changes["compacted_before"] == changes["revision"]
             }) => {}
         }
-        let copy = Copy::start(source.address, directory.path(), None)
-            .await
-            .expect("a copy");
+        let copy = Copy::of(source.address, directory.path()).await;
         assert_equal(copy.address, source.address).await;
         write(source.address, "after").await;
         assert_equal(copy.address, source.address).await;
@@ -280,9 +277,7 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
 async fn a_copy_has_the_changes_of_its_source() {
     let source = Service::start().await;
     let directory = empty();
-    let copy = Copy::start(source.address, directory.path(), None)
-        .await
-        .expect("a copy");
+    let copy = Copy::of(source.address, directory.path()).await;
     write(source.address, "live").await;
     assert_equal(copy.address, source.address).await;
     let audit = async |engine: &Engine| {
@@ -310,9 +305,7 @@ async fn a_copy_refuses_writes_and_watch_and_so_does_an_ordinary_service_of_it()
     let source = Service::start().await;
     write(source.address, "before").await;
     let directory = empty();
-    let copy = Copy::start(source.address, directory.path(), None)
-        .await
-        .expect("a copy");
+    let copy = Copy::of(source.address, directory.path()).await;
     let artifact = get(copy.address, "/v1/artifacts?limit=1").await;
     let artifact = items(&artifact, "result")[0]["id"]
         .as_str()
@@ -417,9 +410,7 @@ async fn a_database_with_entries_of_its_own_becomes_no_copy() {
 async fn a_read_of_a_copy_waits_for_the_revision_and_the_metrics_say_how_far_it_is() {
     let source = Service::start().await;
     let directory = empty();
-    let copy = Copy::start(source.address, directory.path(), None)
-        .await
-        .expect("a copy");
+    let copy = Copy::of(source.address, directory.path()).await;
     for n in 0..30 {
         let entry = json!({"thread_id": "t", "source": "user", "text": format!("text {n}")});
         let stored = post(source.address, "/v1/contexts", entry).await;
@@ -603,18 +594,14 @@ async fn a_copy_catches_up_with_many_changes() {
         fill(u32::try_from(round).expect("small")).await;
         let wanted = revision(source.address).await;
         let started = Instant::now();
-        let copy = Copy::start(source.address, directory.path(), None)
-            .await
-            .expect("a copy");
+        let copy = Copy::of(source.address, directory.path()).await;
         while revision(copy.address).await < wanted {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         eprintln!("{what}: 100 000 changes in {:?}", started.elapsed());
         copy.stopped().await;
     }
-    let copy = Copy::start(source.address, directory.path(), None)
-        .await
-        .expect("a copy");
+    let copy = Copy::of(source.address, directory.path()).await;
     assert_equal(copy.address, source.address).await;
     copy.stopped().await;
 }
