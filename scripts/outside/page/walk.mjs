@@ -445,6 +445,7 @@ async function readThread(base) {
   const page = await visit(base);
   await page.goto(`${base}/#/threads/heartbeat`);
   await page.getByText("Check 60: all").first().waitFor();
+  await page.getByRole("img", { name: /^60 entries in 60 days/ }).waitFor();
   assert.equal(await page.getByText("Check 1: all").count(), 0);
   await page.evaluate(() => scrollTo({ top: 0 }));
   await page.getByText("Check 1: all").waitFor();
@@ -483,7 +484,7 @@ async function readThread(base) {
   await page.getByLabel("Filter threads by name").fill("");
   await page.waitForFunction(() => document.querySelectorAll(".items li").length > 3);
   await page.done();
-  step("thread: earlier entries, a long text, an image, a link to an entry, threads by name");
+  step("thread: entries over time, earlier entries, a long text, an image, a link to an entry, threads by name");
 }
 
 async function showEntriesOverTime(base) {

@@ -153,14 +153,15 @@ async fn start_on(
         .0
         .extend(summaries::install(&engine, config).map_err(StartError::Settings)?);
     let background_engine = Arc::clone(&engine);
-    let changes = config.limits.changes();
+    let (changes, audit_days) = (config.limits.changes(), config.limits.audit_days());
     in_background.0.push(
         tokio::spawn(async move {
             let background = &background_engine.background;
             tokio::join!(
                 background.backfill(),
                 background.seal(),
-                background.compact(changes, &SystemClock)
+                background.compact(changes, &SystemClock),
+                background.shorten_audit_logs(audit_days, &SystemClock)
             )
         })
         .abort_handle(),

@@ -220,4 +220,11 @@ pub trait KeyStore: Send + Sync {
         from: Timestamp,
         limit: u32,
     ) -> Result<Vec<AuditLine>>;
+
+    /// Removes a batch of lines from before this time from the audit logs of all owners. Changes that are still in the
+    /// feed stay. Returns 0 when none is left to remove.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError). Some lines may be removed then.
+    async fn remove_audit_lines(&self, before: Timestamp) -> Result<u64>;
 }

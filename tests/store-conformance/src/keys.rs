@@ -1,6 +1,6 @@
 //! Keys and owners.
 
-use context_store::{Denial, KeyChange, KeyEvent, KeyStore, OwnerId, Store, StoredKey};
+use context_store::{Denial, KeyChange, KeyEvent, KeyStore, OwnerId, Retention, Store, StoredKey};
 
 use crate::arrange::*;
 use crate::suite::behaviour;
@@ -414,6 +414,68 @@ async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
     );
 }
 behaviour!(what_is_done_to_a_key_stands_in_the_audit_log(store));
+
+/// Of every kind of line, and for all owners. A change that is still in the feed stays.
+async fn old_lines_leave_the_audit_log(store: &dyn Store) {
+    let owners = ["first", "second"].map(OwnerId::new);
+    for owner in &owners {
+        for seconds in 1..=3 {
+            entry("x").store_for(store, owner, seconds).await;
+            let denial = Denial {
+                at: at(seconds),
+                key_id: "k".to_owned(),
+                operation: "delete_context".to_owned(),
+                reason: "SCOPE_MISSING".to_owned(),
+                attempts: 1,
+            };
+            let recorded = keys(store).record_denial(owner, denial).await;
+            recorded.expect("written");
+            let id = format!("{seconds} of {owner:?}");
+            insert(store, key(&id, owner, seconds)).await;
+        }
+    }
+    let all_but_the_newest = Retention {
+        before: at(1000),
+        max_rows: 1,
+    };
+    while store
+        .changes()
+        .compact(all_but_the_newest)
+        .await
+        .expect("compacted")
+        > 0
+    {}
+    let times = async |owner: &OwnerId| {
+        let lines = keys(store).audit_log(owner, at(0), 100).await;
+        let lines = lines.expect("read");
+        lines.iter().map(|line| line.at).collect::<Vec<_>>()
+    };
+    let remove = async |seconds| {
+        let mut removed = 0;
+        loop {
+            match keys(store)
+                .remove_audit_lines(at(seconds))
+                .await
+                .expect("removed")
+            {
+                0 => return removed,
+                more => removed += more,
+            }
+        }
+    };
+    assert_eq!(remove(1).await, 0);
+    assert_eq!(remove(3).await, 2 * 2 * 3);
+    for owner in &owners {
+        assert_eq!(times(owner).await, [at(3); 3]);
+    }
+    assert_eq!(remove(4).await, 2 * 2);
+    for owner in &owners {
+        // The change.
+        assert_eq!(times(owner).await, [at(3)]);
+        assert_eq!(keys(store).list_keys(owner).await.expect("read").len(), 3);
+    }
+}
+behaviour!(old_lines_leave_the_audit_log(store));
 
 /// Both keys change or neither does, and only once.
 async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {

@@ -1,9 +1,10 @@
-//! Removes old changes from the feed.
+//! Removes old changes from the feed, and old lines from the audit log.
 
+use std::future::Future;
 use std::time::Duration;
 
 use context_model::Timestamp;
-use context_store::Retention;
+use context_store::{Result, Retention};
 
 use super::Background;
 use crate::clock::Clock;
@@ -35,29 +36,50 @@ impl Default for ChangesConfig {
 impl Background {
     /// Removes old changes from the feed, for as long as the future is polled. The audit log keeps them.
     pub async fn compact(&self, config: ChangesConfig, clock: &dyn Clock) {
-        let mut removed = 0;
-        loop {
-            let age = config.retention_days.saturating_mul(MICROS_OF_A_DAY);
-            let retention = Retention {
-                before: Timestamp(clock.now().micros().saturating_sub(age)),
-                max_rows: config.max_rows,
-            };
-            let pause = match self.store.changes().compact(retention).await {
-                Ok(0) => INTERVAL,
-                Ok(moved) => {
-                    removed += moved;
-                    PAUSE
-                }
-                Err(error) => {
-                    tracing::debug!(error = %error, "Could not remove old changes from the feed; will retry");
-                    INTERVAL
-                }
-            };
-            if pause == INTERVAL && removed > 0 {
-                tracing::info!(changes = removed, "Removed old changes from the feed");
-                removed = 0;
+        let retention = || Retention {
+            before: days_ago(config.retention_days, clock),
+            max_rows: config.max_rows,
+        };
+        let changes = self.store.changes();
+        remove("changes from the feed", || changes.compact(retention())).await;
+    }
+
+    /// Removes lines that are older than this many days from the audit logs, for as long as the future is polled. `None`:
+    /// removes nothing and returns.
+    pub async fn shorten_audit_logs(&self, days: Option<i64>, clock: &dyn Clock) {
+        let Some(days) = days else { return };
+        let keys = self.store.keys();
+        remove("lines from the audit log", || {
+            keys.remove_audit_lines(days_ago(days, clock))
+        })
+        .await;
+    }
+}
+
+fn days_ago(days: i64, clock: &dyn Clock) -> Timestamp {
+    let age = days.saturating_mul(MICROS_OF_A_DAY);
+    Timestamp(clock.now().micros().saturating_sub(age))
+}
+
+/// Removes batch after batch, and looks again every minute.
+async fn remove<F: Future<Output = Result<u64>>>(what: &str, batch: impl Fn() -> F) {
+    let mut removed = 0;
+    loop {
+        let pause = match batch().await {
+            Ok(0) => INTERVAL,
+            Ok(more) => {
+                removed += more;
+                PAUSE
             }
-            tokio::time::sleep(pause).await;
+            Err(error) => {
+                tracing::debug!(%error, "Could not remove old {what}; will retry");
+                INTERVAL
+            }
+        };
+        if pause == INTERVAL && removed > 0 {
+            tracing::info!(removed, "Removed old {what}");
+            removed = 0;
         }
+        tokio::time::sleep(pause).await;
     }
 }

@@ -44,6 +44,12 @@ pub struct LimitSettings {
     #[arg(long, env = "CHANGES_MAX_ROWS", value_name = "N", default_value = "10000000", value_parser = number(1000, 1_000_000_000_000), global = true)]
     pub changes_max_rows: u64,
 
+    /// Days that a line stays in the audit log, 0 to 36 500; 0 means for ever.
+    ///
+    /// A change that is still in the feed of changes stays in the audit log too.
+    #[arg(long, env = "AUDIT_RETENTION_DAYS", value_name = "DAYS", default_value = "0", value_parser = number(0, 36_500), global = true)]
+    pub audit_retention_days: u64,
+
     /// Maximum size of each owner's stored request outcomes in megabytes (1024 × 1024 bytes), 1 to 1 000 000.
     ///
     /// The outcome of a request with an idempotency key is stored for 24 hours. That of a single write takes about 200
@@ -72,6 +78,14 @@ impl LimitSettings {
             retention_days: number(self.changes_retention_days),
             max_rows: number(self.changes_max_rows),
         }
+    }
+
+    /// How many days lines stay in the audit log; `None` for ever.
+    #[must_use]
+    pub fn audit_days(&self) -> Option<i64> {
+        i64::try_from(self.audit_retention_days)
+            .ok()
+            .filter(|days| *days > 0)
     }
 
     /// The limits of a request.

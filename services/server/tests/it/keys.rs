@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use context_engine::Admin;
+use context_engine::{Admin, Clock, SystemClock};
+use context_model::Timestamp;
 use context_proto::v1 as pb;
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_test_support::http::{Reply, Request};
@@ -281,6 +282,36 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
         (&json!("store_context"), &json!(reader.id))
     );
     assert!(!log.contains("canary"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_leave_the_audit_log_after_as_many_days_as_the_setting_says() {
+    let (service, _) = keyed().await;
+    let audit = || {
+        service.engine.access.administer(Admin::Audit {
+            owner: "default".into(),
+            from: None,
+        })
+    };
+    assert!(audit().await.unwrap().contains("create_api_key"));
+    let background = &service.engine.background;
+    background.shorten_audit_logs(None, &HoursAhead(48)).await;
+    let early = background.shorten_audit_logs(Some(1), &HoursAhead(23));
+    let _ = tokio::time::timeout(Duration::from_millis(200), early).await;
+    assert!(audit().await.unwrap().contains("create_api_key"));
+    tokio::select! {
+        () = background.shorten_audit_logs(Some(1), &HoursAhead(25)) => {}
+        () = until("the log is empty", async || audit().await.unwrap().is_empty()) => {}
+    }
+}
+
+/// A clock that is this many hours ahead of the system's.
+struct HoursAhead(i64);
+
+impl Clock for HoursAhead {
+    fn now(&self) -> Timestamp {
+        Timestamp(SystemClock.now().micros() + self.0 * 3600 * 1_000_000)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -226,7 +226,8 @@ export const api = {
   tags: (signal?: AbortSignal) => call<Schemas["ListTagsReply"]>("GET", "v1/tags", { query: { limit: 500 }, signal }),
 
   /** The entries by day, from this day on. */
-  days: (from: string, signal?: AbortSignal) => call<Schemas["ListDaysReply"]>("GET", "v1/days", { query: { start_date: from, limit: 366 }, signal }),
+  days: (from: string, thread_id?: string, signal?: AbortSignal) =>
+    call<Schemas["ListDaysReply"]>("GET", "v1/days", { query: { start_date: from, limit: 366, thread_id }, signal }),
 
   search: (kind: SearchKind, body: Record<string, unknown>, signal?: AbortSignal) =>
     call<Found>("POST", SEARCHES[kind], { body, signal }),

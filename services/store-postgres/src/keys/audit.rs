@@ -142,3 +142,33 @@ impl Reading for Lines {
         Ok(Some((0, rows.into_iter().map(line).collect())))
     }
 }
+
+/// Removes at most 1000 lines of each kind from before this time. Several services may do so at the same time: a row that
+/// another one has removed is not found any more.
+pub(crate) async fn remove(
+    conn: &mut AsyncPgConnection,
+    before: Timestamp,
+) -> Result<u64, Failure> {
+    // Raw SQL for LATERAL and ctid. Changes have no index by time: where an owner's oldest one is due, the thousand after
+    // it are tried.
+    let changes = "DELETE FROM context.audited_changes WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM context.owners AS o CROSS JOIN LATERAL \
+                   (SELECT f.revision, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
+                   JOIN context.audited_changes AS a ON a.owner_id = o.owner_id AND a.revision < c.revision + 1000 \
+                   WHERE c.at < ? AND a.at < ? LIMIT 1000))";
+    let denials = "DELETE FROM context.denials WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM context.owners AS o CROSS JOIN LATERAL \
+                   (SELECT d.ctid FROM context.denials AS d WHERE d.owner_id = o.owner_id AND d.at < ? ORDER BY d.at LIMIT 1000) AS d \
+                   LIMIT 1000))";
+    let events = "DELETE FROM context.key_events WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM context.owners AS o CROSS JOIN LATERAL \
+                  (SELECT e.ctid FROM context.key_events AS e WHERE e.owner_id = o.owner_id AND e.at < ? ORDER BY e.at LIMIT 1000) AS e \
+                  LIMIT 1000))";
+    let time = || Bind::Int(before.micros());
+    let mut removed = 0;
+    for (statement, binds) in [
+        (changes, vec![time(), time()]),
+        (denials, vec![time()]),
+        (events, vec![time()]),
+    ] {
+        removed += sql::execute(conn, Fragment::prepared(statement, binds)).await?;
+    }
+    Ok(removed as u64)
+}

@@ -7,7 +7,7 @@ use context_store::{
     StoredKey, WriteOptions,
 };
 
-use super::audit::{Lines, Record as RecordDenial};
+use super::audit::{self, Lines, Record as RecordDenial};
 use super::erase::{Create, Erase, List};
 use super::rows::{Insert, Replace, Select, StoreDigest, Touch, Update};
 use crate::store::PostgresStore;
@@ -147,5 +147,13 @@ impl KeyStore for PostgresStore {
     ) -> Result<Vec<AuditLine>> {
         self.read(owner, Read::default(), Lines { from, limit })
             .await
+    }
+
+    async fn remove_audit_lines(&self, before: Timestamp) -> Result<u64> {
+        self.inner.soundness.check()?;
+        let mut lease = self.inner.pool.get(None).await?;
+        let removed = audit::remove(lease.conn(), before).await?;
+        lease.give_back();
+        Ok(removed)
     }
 }

@@ -134,3 +134,27 @@ pub(crate) fn lines(
     };
     Ok(rows.into_iter().map(line).collect())
 }
+
+/// Removes at most 1000 lines of each kind from before this time.
+pub(crate) fn remove(conn: &mut SqliteConnection, before: Timestamp) -> Result<u64, Failure> {
+    // Raw SQL for LIMIT in a subquery and a join that begins with the owners. Changes have no index by time: where an
+    // owner's oldest one is due, the thousand after it are tried.
+    let kinds = [
+        "DELETE FROM audited_changes WHERE (owner, revision) IN (SELECT a.owner, a.revision FROM owners o \
+         CROSS JOIN audited_changes f ON f.owner = o.owner AND f.revision = \
+         (SELECT min(m.revision) FROM audited_changes m WHERE m.owner = o.owner) \
+         CROSS JOIN audited_changes a ON a.owner = o.owner AND a.revision < f.revision + 1000 \
+         WHERE f.at < ?1 AND a.at < ?1 LIMIT 1000)",
+        "DELETE FROM denials WHERE rowid IN (SELECT d.rowid FROM owners o CROSS JOIN denials d ON d.owner = o.owner \
+         WHERE d.at < ? LIMIT 1000)",
+        "DELETE FROM key_events WHERE (owner, event_id) IN (SELECT e.owner, e.event_id FROM owners o \
+         CROSS JOIN key_events e ON e.owner = o.owner WHERE e.at < ? LIMIT 1000)",
+    ];
+    let mut removed = 0;
+    for statement in kinds {
+        removed += diesel::sql_query(statement)
+            .bind::<BigInt, _>(before.micros())
+            .execute(conn)?;
+    }
+    Ok(removed as u64)
+}

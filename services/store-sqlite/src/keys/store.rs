@@ -235,4 +235,9 @@ impl KeyStore for SqliteStore {
         )
         .await
     }
+
+    async fn remove_audit_lines(&self, before: Timestamp) -> Result<u64> {
+        self.write_without_owner(move |conn, _| audit::remove(conn, before))
+            .await
+    }
 }

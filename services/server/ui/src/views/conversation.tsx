@@ -10,6 +10,7 @@ import { dayOf } from "../format";
 import { asApiError } from "../hooks";
 import { after, before, beginning, oldestFirst, PAGE, type Page } from "../paging";
 import { Button, Copy, Empty, Head, Icon, inputValue, Sentinel, Trouble, Waiting } from "../parts/basics";
+import { DayBars, useDays } from "../parts/days";
 import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
@@ -136,6 +137,7 @@ export function Conversation({ thread, until, at, back }: Props) {
   return (
     <div class="detail">
       <Head title={thread}>
+        <Sparkline thread={thread} fresh={newest?.id ?? 0} />
         <div class="row">
           {back && (
             <a class="button" href={to("threads")}>
@@ -191,6 +193,12 @@ export function Conversation({ thread, until, at, back }: Props) {
       )}
     </div>
   );
+}
+
+/** When entries were added to the thread. */
+function Sparkline({ thread, fresh }: { thread: string; fresh: number }) {
+  const { value } = useDays(thread, fresh);
+  return <span class="sparkline">{value && <DayBars of={value} />}</span>;
 }
 
 /** The entries up to a time, as far back as the one that is wanted. A batch of entries has one time. */

@@ -5,9 +5,10 @@ import type { ComponentChildren } from "preact";
 import { address, api, type Statistics } from "../api";
 import { useApp } from "../context";
 import { count, counted, dateOf, duration } from "../format";
-import { useLoad, useNow } from "../hooks";
+import { useLoad } from "../hooks";
 import { operations } from "../metrics";
 import { Bar, Head, Trouble, Waiting } from "../parts/basics";
+import { DayBars, useDays } from "../parts/days";
 
 export function Health() {
   const { fresh, rights } = useApp();
@@ -106,38 +107,19 @@ function Counts({ of }: { of: Statistics }) {
   );
 }
 
-const DAYS = 60;
-const DAY = 86_400_000;
-
-/** How many entries were created on each of the last days, as bars. Days are in UTC, as the service counts them. */
+/** How many entries were created on each of the last days. */
 function OverTime({ fresh }: { fresh: number | string }) {
-  const today = Math.floor(useNow() / DAY);
-  const date = (day: number) => new Date(day * DAY).toISOString().slice(0, 10);
-  const first = today - DAYS + 1;
-  const { value, error, reload } = useLoad((signal) => api.days(date(first), signal), `days ${today}`, fresh);
+  const { value, error, reload } = useDays(undefined, fresh);
   if (error) return <Trouble error={error} again={reload} />;
   if (value === undefined) return null;
-  const counts = new Map(value.days.map(({ date, entry_count }) => [date, entry_count]));
-  const days = Array.from({ length: DAYS }, (_, i) => ({ date: date(first + i), entries: counts.get(date(first + i)) ?? 0 }));
-  const most = Math.max(...days.map(({ entries }) => entries), 1);
-  const total = days.reduce((sum, { entries }) => sum + entries, 0);
   return (
     <>
       <h2>Entries over time</h2>
       <div class="card over-time">
-        <svg viewBox={`0 0 ${DAYS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={`${counted(total, "entry", "entries")} in ${DAYS} days, at most ${count(most)} on one day`}>
-          {days.map(({ date, entries }, i) => {
-            const height = entries === 0 ? 1 : Math.max((entries / most) * 100, 3);
-            return (
-              <rect key={date} class={entries === 0 ? "none" : "agent"} x={i * 10 + 1} width="8" y={100 - height} height={height}>
-                <title>{`${dateOf(date)}: ${counted(entries, "entry", "entries")}`}</title>
-              </rect>
-            );
-          })}
-        </svg>
+        <DayBars of={value} />
         <p class="facts">
-          <span>{dateOf(date(first))}</span>
-          <span>{`at most ${count(most)} a day`}</span>
+          <span>{dateOf(value.days[0]?.date ?? "")}</span>
+          <span>{`at most ${count(value.most)} a day`}</span>
           <span>today</span>
         </p>
         {!value.complete && <p class="note">{`Only the newest ${count(value.scanned)} entries are counted. Earlier days are missing.`}</p>}
