@@ -1,4 +1,4 @@
-//! `add`, `show`, `edit` and `delete`.
+//! The commands `add`, `show`, `edit` and `delete`.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub struct AddArgs {
 /// Stores an entry.
 ///
 /// # Errors
-/// There is no text, the service's error, or why there was no answer.
+/// There is no text, the service's error, or why there was no response.
 pub async fn add(args: AddArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let most = args.common.service.backend.max_message_bytes();
@@ -79,7 +79,7 @@ pub struct ShowArgs {
 /// Prints entries in the order of their ids on the command line.
 ///
 /// # Errors
-/// An id that does not exist, the service's error, or why there was no answer.
+/// An id that does not exist, the service's error, or why there was no response.
 pub async fn show(args: ShowArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let request = json!({"context_ids": args.ids, "include_images": args.images});
@@ -115,7 +115,7 @@ pub async fn show(args: ShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// An entry in full.
+/// An entry in full, as lines for people.
 fn whole(screen: &Screen, entry: &Value) -> String {
     let mut lines = vec![format!(
         "{}  thread {}  {}  {}  version {}",
@@ -177,7 +177,7 @@ pub struct EditArgs {
 /// Changes an entry.
 ///
 /// # Errors
-/// There is nothing to change, the service's error, or why there was no answer.
+/// There is nothing to change, the service's error, or why there was no response.
 pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let most = args.common.service.backend.max_message_bytes();
@@ -237,7 +237,7 @@ pub struct DeleteArgs {
 /// Deletes entries.
 ///
 /// # Errors
-/// The person said no, an id does not exist, the service's error, or why there was no answer.
+/// The person declined, an id does not exist, the service's error, or why there was no response.
 pub async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let ids: BTreeSet<i64> = args.ids.into_iter().collect();
