@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::process::{program, run};
-use crate::semantic::model;
+use crate::semantic::harness::model;
 
 /// An Ollama whose models return vectors with two dimensions.
 async fn ollama(listener: TcpListener) {

@@ -9,7 +9,7 @@ use context_service::config::{self, Config, Here, NAMES, Predecessor, migration_
 use context_test_support::Home;
 
 use crate::process::{program, run};
-use crate::semantic::model;
+use crate::semantic::harness::model;
 
 /// Read from the source of mcp-context-server, not from the table of the service.
 const LIST: &str = include_str!("predecessor/names.txt");
