@@ -1,4 +1,4 @@
-//! The bytes of images, which are only read when requested.
+//! Stores and loads images. Their bytes are read only when they are requested.
 
 use std::collections::HashMap;
 
