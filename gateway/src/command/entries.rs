@@ -29,7 +29,7 @@ pub struct AddArgs {
     /// Metadata: key=text, or key:=JSON; repeat it for several
     #[arg(short, long = "metadata", value_name = "KEY=TEXT", value_parser = input::field)]
     pub metadata: Vec<Field>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -40,11 +40,11 @@ pub struct AddArgs {
 /// There is no text, the service's error, or why there was no response.
 pub async fn add(args: AddArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let request = json!({
         "thread_id": args.thread,
         "source": args.source,
-        "text": input::text(args.text, most)?,
+        "text": input::text(args.text, max_bytes)?,
         "tags": input::list(args.tags),
         "metadata": input::object(args.metadata),
     });
@@ -71,7 +71,7 @@ pub struct ShowArgs {
     /// With --json, the images too
     #[arg(long, requires = "json")]
     pub images: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -169,7 +169,7 @@ pub struct EditArgs {
     /// The version that you read (`show` prints it): if the entry has changed since, nothing is changed
     #[arg(long, value_name = "VERSION")]
     pub expected_version: Option<i64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -180,9 +180,9 @@ pub struct EditArgs {
 /// There is nothing to change, the service's error, or why there was no response.
 pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let new_text = match args.text {
-        Some(given) => Some(input::text(Some(given), most)?),
+        Some(given) => Some(input::text(Some(given), max_bytes)?),
         None => None,
     };
     let tags = if args.no_tags {
@@ -229,7 +229,7 @@ pub struct DeleteArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
