@@ -45,6 +45,7 @@ pub struct PagePort {
     open: Mutex<Option<Open>>,
 }
 
+/// An open port.
 struct Open {
     address: SocketAddr,
     /// When the page was last requested.

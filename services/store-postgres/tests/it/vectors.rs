@@ -739,7 +739,7 @@ async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_d
         client
             .query_one(uncompressed, &[])
             .await
-            .expect("asked")
+            .expect("no failure")
             .get::<_, bool>(0),
         "no time is spent on compression"
     );
