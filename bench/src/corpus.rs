@@ -36,7 +36,7 @@ pub struct Entry {
     pub metadata: Map<String, Value>,
     /// The tags, sorted.
     pub tags: Vec<String>,
-    /// Random bytes that are stored as a PNG image.
+    /// Random bytes that are stored under the type of a PNG image.
     pub image: Option<Bytes>,
 }
 
@@ -183,7 +183,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// A number from 0 to 1.
+    /// A number from 0, inclusive, to 1, exclusive.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -209,7 +209,7 @@ fn summarise(round: Round) -> Summary {
     }
 }
 
-/// A quantile of sorted times in microseconds, by nearest rank.
+/// The quantile of sorted times in microseconds, by nearest rank: `share` 0.5 is the median. NaN for an empty list.
 pub fn quantile(sorted: &[Duration], share: f64) -> f64 {
     let rank = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1));
     sorted

@@ -19,7 +19,7 @@ impl Progress {
     /// Starts a new step.
     pub fn step(&self, what: &str) {
         let mut out = std::io::stderr().lock();
-        // Write errors do not matter.
+        // A measurement does not depend on its progress being shown, so write errors are ignored.
         let _ = if self.terminal {
             write!(out, "\r\x1b[K{what} …")
         } else {

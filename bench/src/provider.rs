@@ -1,5 +1,5 @@
-//! A provider of embeddings and of reranking that answers at once: OpenAI's `/v1/embeddings` and Jina's `/v1/rerank`.
-//! It stands for a model, whose time would hide that of the service.
+//! A provider of embeddings and of reranking that responds at once: OpenAI's `/v1/embeddings` and Jina's `/v1/rerank`.
+//! It replaces a model, because the time of a model would hide the time of the service.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::Result;
 #[derive(Debug, Default)]
 struct Table(Mutex<HashMap<String, String>>);
 
-/// A running provider. It ends with this value.
+/// A running provider. Dropping this value stops it.
 #[derive(Debug)]
 pub struct Provider {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     table: Arc<Table>,
     /// Dropping it ends the thread.
@@ -31,10 +31,10 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Starts the provider in a thread of its own, so that it answers while the client is busy.
+    /// Starts the provider in a thread of its own, so that it responds while the client is busy.
     ///
     /// # Errors
-    /// An error of the system.
+    /// The system refuses a socket or a thread.
     pub fn start() -> Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -43,7 +43,7 @@ impl Provider {
         let router = Router::new()
             .route("/v1/embeddings", post(embeddings))
             .route("/v1/rerank", post(rerank))
-            // A batch of a hundred texts.
+            // A request has up to a hundred texts, which exceed axum's default of 2 MB.
             .layer(axum::extract::DefaultBodyLimit::max(16 << 20))
             .with_state(Arc::clone(&table));
         let (running, stopped) = oneshot::channel();
@@ -70,7 +70,7 @@ impl Provider {
         })
     }
 
-    /// Sets the vector of a text.
+    /// Sets the vector that the provider returns for a text.
     pub fn set(&self, text: &str, vector: &[f32]) {
         let bytes = context_vector::encode(vector);
         self.table
@@ -124,7 +124,7 @@ async fn embeddings(
     let table = table.lock();
     let mut data = Vec::with_capacity(texts.len());
     for (index, text) in texts.into_iter().enumerate() {
-        // Unknown: the text that a service embeds at its start to learn the length of the vectors.
+        // The table lacks the text that a service embeds at its start to learn the number of dimensions.
         let vector = table.get(text).cloned().unwrap_or_else(|| {
             let mut vector = [0.0; crate::vectors::DIMENSIONS];
             vector[0] = 1.0;
@@ -148,7 +148,7 @@ fn numbers(base64: &str) -> Option<Value> {
     context_vector::decode(&bytes, &mut vector).then(|| json!(vector))
 }
 
-/// Keeps the order of the documents.
+/// Returns scores that keep the order of the documents.
 async fn rerank(Json(request): Json<Value>) -> Json<Value> {
     let count = request["documents"].as_array().map_or(0, Vec::len);
     let results: Vec<Value> = (0..count)

@@ -17,7 +17,7 @@ const PERTURBATION: f32 = 0.5;
 /// A source of vectors of length 1.
 #[derive(Debug)]
 pub enum Vectors {
-    /// A direction for each number, as likely as any other. No text has such vectors; they are the worst case.
+    /// A random direction for each number. No text has such vectors; they are the worst case.
     Random,
     /// Vectors of a model.
     Real {
@@ -54,8 +54,8 @@ impl Vectors {
             .into());
         }
         let (mut stored, mut queries) = (Vec::new(), Vec::new());
-        for (place, vector) in all.into_iter().enumerate() {
-            if place % step == 0 && queries.len() < QUERIES {
+        for (index, vector) in all.into_iter().enumerate() {
+            if index % step == 0 && queries.len() < QUERIES {
                 queries.push(vector);
             } else {
                 stored.push(vector);
@@ -77,8 +77,8 @@ impl Vectors {
         match self {
             Self::Random => direction(n),
             Self::Real { stored, .. } => {
-                let (copy, place) = (n / stored.len() as u64, n % stored.len() as u64);
-                let mut vector = stored[place as usize].clone();
+                let (copy, index) = (n / stored.len() as u64, n % stored.len() as u64);
+                let mut vector = stored[index as usize].clone();
                 if copy > 0 {
                     for (value, noise) in vector.iter_mut().zip(direction(n)) {
                         *value += PERTURBATION * noise;

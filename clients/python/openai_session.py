@@ -21,7 +21,7 @@ class ContextSession:
         self._transcript = Transcript(service, f"{prefix}/{session_id}", {"framework": "openai-agents", "session": session_id})
 
     async def get_items(self, limit=None):
-        """The newest items (all without a limit), oldest first."""
+        """Returns up to `limit` of the newest items, oldest first. Without a limit it returns all items."""
         limit = self.session_settings.limit if limit is None else limit
         if limit is not None and limit <= 0:
             return []

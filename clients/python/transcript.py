@@ -35,7 +35,7 @@ class Transcript:
             self._store(batch)
 
     def newest(self, limit=None):
-        """The newest objects (all without a limit), oldest first."""
+        """Returns up to `limit` of the newest objects, oldest first. Without a limit it returns all."""
         found = []
         for _, item in self._newest_first(limit):
             found.append(item)

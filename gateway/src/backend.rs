@@ -34,7 +34,7 @@ pub enum Target {
     Tcp(String),
     /// A Unix socket. The gateway does not start the service behind it.
     Unix(PathBuf),
-    /// The service of a database on this machine; started if it is not running.
+    /// The service of a database on this machine. The gateway starts it if it is not running.
     Local(Arc<LocalService>),
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The channel and what every request on it needs.
+/// The gRPC channel to the service. It makes the clients that the tools and commands call.
 #[derive(Debug, Clone)]
 pub struct Backend {
     target: Target,
@@ -245,7 +245,7 @@ impl Backend {
         };
         match connection_failure(status) {
             Some(failure) => {
-                let cause = deepest(status);
+                let cause = innermost_cause(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if failure == ConnectionFailure::Broken && changes {
                     return unavailable(
@@ -292,7 +292,7 @@ impl fmt::Display for Backend {
 }
 
 /// The channel with memory accounting. If a request carries a [`Lease`], its reply is read only
-/// once there is memory for everything that is built from it.
+/// once there is memory foreverything that is built from it.
 #[derive(Debug, Clone)]
 pub struct CountedChannel(Channel);
 
@@ -422,7 +422,7 @@ pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
 }
 
 /// The innermost cause, which is the most specific: `Connection refused` rather than `transport error`.
-fn deepest(status: &tonic::Status) -> String {
+fn innermost_cause(status: &tonic::Status) -> String {
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
     let mut text = String::new();
     while let Some(error) = cause {

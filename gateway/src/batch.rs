@@ -8,7 +8,7 @@ use crate::envelope::{self, Envelope};
 
 /// The only protocol revision with batches.
 pub const REVISION: &str = "2025-03-26";
-/// Most messages in one batch.
+/// Maximum number of messages in one batch.
 pub const MAX_MESSAGES: usize = 100;
 
 /// The methods that must not be in a batch.

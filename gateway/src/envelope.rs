@@ -61,10 +61,10 @@ impl Envelope {
         self.id.is_none() && self.method.is_some()
     }
 
-    /// The JSON-RPC error for a message that could not be read. `complaint` is the parser's
+    /// The JSON-RPC error for a message that could not be read. `cause` is the parser's
     /// message.
     #[must_use]
-    pub fn unreadable(&self, complaint: &str) -> Value {
+    pub fn unreadable(&self, cause: &str) -> Value {
         let id = self.id.clone().unwrap_or_default();
         let Some(method) = &self.method else {
             return error(&id, -32600, "Invalid Request: the message has no method");
@@ -88,7 +88,7 @@ impl Envelope {
                 -32600,
                 "Invalid Request: an id is a string or an integer within 64 bits",
             )
-        } else if complaint.is_empty() || form.iter().any(|words| complaint.starts_with(words)) {
+        } else if cause.is_empty() || form.iter().any(|words| cause.starts_with(words)) {
             error(
                 &id,
                 -32602,
@@ -97,13 +97,11 @@ impl Envelope {
                 ),
             )
         } else {
-            let complaint: String = complaint.chars().take(200).collect();
+            let cause: String = cause.chars().take(200).collect();
             error(
                 &id,
                 -32600,
-                &format!(
-                    "Invalid Request: the parameters of `{method}` cannot be read: {complaint}"
-                ),
+                &format!("Invalid Request: the parameters of `{method}` cannot be read: {cause}"),
             )
         }
     }

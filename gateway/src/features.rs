@@ -25,30 +25,31 @@ pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
     /// Whether the statistics of the running service were read, or are being read.
     requested: AtomicBool,
-    memory: Option<PathBuf>,
+    /// Where the list is saved for the next session.
+    file: Option<PathBuf>,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self::remembered(None)
+        Self::load(None)
     }
 }
 
 impl Features {
-    /// Loads what an earlier session saved in `memory`. Without a file, all features count as on.
+    /// Loads the list that an earlier session saved in `file`. Without a file, all features count as on.
     #[must_use]
-    pub fn remembered(memory: Option<PathBuf>) -> Self {
-        let off = memory.as_deref().map(recall).unwrap_or_default();
+    pub fn load(file: Option<PathBuf>) -> Self {
+        let off = file.as_deref().map(read).unwrap_or_default();
         Self {
             off: watch::Sender::new(off),
             requested: AtomicBool::new(false),
-            memory,
+            file,
         }
     }
 
     /// Whether the caller should read the statistics now. True once after each time the service may
     /// have restarted.
-    pub fn should_ask(&self) -> bool {
+    pub fn should_read_statistics(&self) -> bool {
         !self.requested.swap(true, Ordering::Relaxed)
     }
 
@@ -63,14 +64,14 @@ impl Features {
             .collect()
     }
 
-    /// Wakes when the list changes.
+    /// A receiver that is notified when the list changes.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<BTreeSet<Operation>> {
         self.off.subscribe()
     }
 
-    /// Learns from the outcome of a call. Statistics report all features; any other success or
-    /// refusal concerns one tool.
+    /// Updates the list from the outcome of a call. Statistics report all features; any other
+    /// success or refusal concerns one tool.
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
@@ -96,8 +97,8 @@ impl Features {
 
     fn change(&self, change: impl FnOnce(&mut BTreeSet<Operation>) -> bool) {
         if self.off.send_if_modified(change)
-            && let Some(memory) = &self.memory
-            && let Err(error) = remember(memory, &self.off.borrow())
+            && let Some(file) = &self.file
+            && let Err(error) = write(file, &self.off.borrow())
         {
             tracing::debug!(%error, "Could not save the service's features");
         }
@@ -105,8 +106,8 @@ impl Features {
 }
 
 /// The operations that the file names. An unreadable file names none.
-fn recall(memory: &Path) -> BTreeSet<Operation> {
-    let names: Vec<String> = std::fs::read(memory)
+fn read(file: &Path) -> BTreeSet<Operation> {
+    let names: Vec<String> = std::fs::read(file)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default();
@@ -116,12 +117,12 @@ fn recall(memory: &Path) -> BTreeSet<Operation> {
         .collect()
 }
 
-fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
+fn write(file: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
     let names: Vec<&str> = off.iter().map(|operation| operation.as_str()).collect();
     // Each process writes its own draft, because several gateways may write at the same time.
-    let draft = memory.with_extension(format!("features.{}", std::process::id()));
+    let draft = file.with_extension(format!("features.{}", std::process::id()));
     std::fs::write(&draft, serde_json::to_vec(&names)?)?;
-    std::fs::rename(&draft, memory)
+    std::fs::rename(&draft, file)
 }
 
 /// The tools whose feature the statistics report as switched off.
@@ -201,16 +202,14 @@ mod tests {
     #[test]
     fn what_was_learnt_is_known_to_the_next_session() {
         let dir = tempfile::tempdir().unwrap();
-        let memory = Some(dir.path().join("service.features"));
-        Features::remembered(memory.clone())
-            .observe(Operation::GetStatistics, &statistics(true, false));
+        let file = Some(dir.path().join("service.features"));
+        Features::load(file.clone()).observe(Operation::GetStatistics, &statistics(true, false));
         assert!(
-            !names(&Features::remembered(memory.clone()))
-                .contains(&"semantic_search_context".to_owned())
+            !names(&Features::load(file.clone())).contains(&"semantic_search_context".to_owned())
         );
-        std::fs::write(memory.as_ref().unwrap(), "damaged").unwrap();
+        std::fs::write(file.as_ref().unwrap(), "damaged").unwrap();
         assert_eq!(
-            names(&Features::remembered(memory)).len(),
+            names(&Features::load(file)).len(),
             Catalogue::get().tools().len()
         );
     }
@@ -218,13 +217,13 @@ mod tests {
     #[test]
     fn statistics_are_requested_once_until_the_service_was_unreachable() {
         let features = Features::default();
-        assert!(features.should_ask());
-        assert!(!features.should_ask());
+        assert!(features.should_read_statistics());
+        assert!(!features.should_read_statistics());
         features.observe(
             Operation::ListThreads,
             &Err(Error::new(Reason::StoreUnavailable, "away")),
         );
-        assert!(features.should_ask());
+        assert!(features.should_read_statistics());
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Gateway {
         let mut stamp = JsonObject::new();
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
-        let features = Arc::new(Features::remembered(backend.features_file()));
+        let features = Arc::new(Features::load(backend.features_file()));
         Arc::new(Self {
             backend,
             credentials,
@@ -215,7 +215,7 @@ impl Gateway {
             outcome = tokio::time::timeout(deadline, call.run(arguments)) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
         self.features.observe(operation, &outcome);
-        if outcome.is_ok() && self.features.should_ask() {
+        if outcome.is_ok() && self.features.should_read_statistics() {
             self.ask_for_features(self.metadata(context));
         }
         Some(outcome)

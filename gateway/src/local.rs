@@ -46,7 +46,7 @@ pub struct LocalService {
     /// Whether a service that another process started is used without comparing its settings.
     takes_any: bool,
     /// Whether this gateway has stopped a service with other settings. It does so once at most, so that two gateways
-    /// with different settings do not stop each other's service for ever.
+    /// with different settings do not stop each other's service forever.
     has_stopped_one: AtomicBool,
 }
 

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 
 use context_model::expand_variables;
 
-/// The command line, completed from the variables of mcp-context-server, and warnings about these.
+/// Adds the settings of mcp-context-server to the command line. Returns the new command line, and a warning for each
+/// variable that was read or has no effect.
 ///
 /// # Errors
 /// A sentence that names the variable whose value cannot be used.
@@ -47,7 +48,7 @@ pub fn translated(
         }
         (_, _) => {}
     }
-    // On stdio none of the others had an effect.
+    // mcp-context-server ignores the other settings on stdio.
     if arguments.get(1).is_none_or(|given| given != "http") {
         return Ok((arguments, warnings));
     }
@@ -65,7 +66,7 @@ pub fn translated(
         let is_off = get("AUTH").is_none_or(|auth| auth.eq_ignore_ascii_case("off"));
         if is_off && !has_flag("--auth") {
             return Err(format!(
-                "{name} is set, with which mcp-context-server asks for a token, but AUTH is off, so this gateway would ask for none; set \
+                "{name} is set, so mcp-context-server asks for a token, but AUTH is off, so this gateway would accept callers without one; set \
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
             ));
         }
@@ -78,8 +79,10 @@ pub fn translated(
         return Ok((arguments, warnings));
     }
     if has_flag("--listen") || get("GATEWAY_LISTEN").is_some() {
-        warnings
-            .push("FASTMCP_HOST and FASTMCP_PORT have no effect beside GATEWAY_LISTEN".to_owned());
+        warnings.push(
+            "FASTMCP_HOST and FASTMCP_PORT have no effect, because GATEWAY_LISTEN is set"
+                .to_owned(),
+        );
         return Ok((arguments, warnings));
     }
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
@@ -105,7 +108,7 @@ pub fn translated(
 mod tests {
     use super::*;
 
-    /// The arguments behind the program's name, and the warnings.
+    /// The arguments after the program's name, and the warnings.
     fn translate(arguments: &[&str], env: &[(&str, &str)]) -> Result<(String, String), String> {
         let line = ["context-gateway"].iter().chain(arguments).map(Into::into);
         let (line, warnings) = translated(line.collect(), &|name| {

@@ -66,11 +66,9 @@ pub async fn run(
         let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
         let mut section = Section::new(&title, &format!("{rows:.1} rows on average"));
         section.add(&series[0], None);
-        for of_transport in &series[1..] {
-            section.add(
-                of_transport,
-                Some(Ratio::lower(of_transport.p50_ratio(&series[0]))),
-            );
+        for transport in &series[1..] {
+            let ratio = Ratio::lower(transport.p50_ratio(&series[0]));
+            section.add(transport, Some(ratio));
         }
         report.section(section);
         if entries == GOAL_ENTRIES {
@@ -129,8 +127,10 @@ fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
     operations.iter().cycle().take(count).cloned().collect()
 }
 
-/// Runs each query once everywhere. Every transport must return the same result as the floor. Returns the average
-/// number of rows.
+/// Runs each query once in SQL and once over every transport. Returns the average number of rows of a result.
+///
+/// # Errors
+/// A transport returns another result than SQL.
 async fn check(
     operations: &[Operation],
     floor: &RefCell<ReadFloor>,

@@ -1,4 +1,4 @@
-//! Start on an existing database, memory when idle, and program sizes.
+//! Measures the start on an existing database, the memory of idle processes, and the sizes of the programs.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::service::{Echo, Service};
 use crate::transport::{Grpc, Operation};
 use crate::usage::Memory;
 
-/// Goal: maximum time from start to first reply, in milliseconds.
+/// Goal: maximum time from start to first response, in milliseconds.
 const START_GOAL_MS: f64 = 50.0;
 /// Goal: maximum memory of the idle service, in MiB.
 const SERVICE_GOAL_MIB: f64 = 40.0;
@@ -61,23 +61,23 @@ pub async fn run(
     }
     let start = median(starts);
     report.fact(
-        &format!("start to first answer, {entries} entries"),
+        &format!("start to first response, {entries} entries"),
         format!(
             "{start:.1} ms (a bare tonic server {:.1} ms)",
             median(floors)
         ),
     );
     report.goal(Goal::at_most(
-        format!("start to first answer, {entries} entries"),
+        format!("start to first response, {entries} entries"),
         start,
         START_GOAL_MS,
         "ms",
     ));
 
     let service = Service::start(database)?;
-    report.fact("service, resident after the first answer", mib(memory));
+    report.fact("service, resident after the first response", mib(memory));
     report.goal(Goal::at_most(
-        "service, resident after the first answer".into(),
+        "service, resident after the first response".into(),
         memory.resident,
         SERVICE_GOAL_MIB,
         "MiB",
@@ -108,7 +108,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Retries until something listens.
+/// Retries the connection every 0.5 ms, for at most 30 s.
 async fn retry<T>(mut connect: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + std::time::Duration::from_secs(30);
     loop {

@@ -1,4 +1,4 @@
-//! Semantic and hybrid search, compared with an exact scan of all vectors in memory and with their retrievers alone.
+//! Measures semantic search beside an exact scan of all vectors in memory, and hybrid search beside its retrievers alone.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub struct Searches {
     pub hybrid: bool,
 }
 
-/// What all sections of one size need.
+/// The database, connections and floor with which all searches of one size are measured.
 struct At<'b> {
     bench: &'b Bench,
     vectors: &'b Vectors,
@@ -195,7 +195,7 @@ impl At<'_> {
         })
     }
 
-    /// What the provider's reply alone takes.
+    /// A contender that only calls the provider. Each search includes such a call.
     async fn provider(&self) -> Result<Contender<'static>> {
         let client = Http1::connect(self.provider.address).await?;
         let client = Rc::new(tokio::sync::Mutex::new(client));
@@ -234,8 +234,8 @@ impl At<'_> {
     }
 }
 
-/// A contender that asks these questions over a lane.
-fn asks(
+/// A contender that runs these searches over a lane.
+fn searches_over(
     name: impl Into<String>,
     lane: &SharedLane,
     operations: Vec<Operation>,
@@ -306,8 +306,8 @@ async fn semantic(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> 
     let contenders = vec![
         at.scan(filter),
         at.provider().await?,
-        asks("gRPC", &at.grpc, questions.clone()),
-        asks("MCP stdio", &at.mcp, questions),
+        searches_over("gRPC", &at.grpc, questions.clone()),
+        searches_over("MCP stdio", &at.mcp, questions),
     ];
     let series = at.alternate(contenders).await?;
     let mut section = Section::new(&title, &format!("{LIMIT} results"));
@@ -355,11 +355,11 @@ async fn hybrid(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> Re
         .map(|n| Operation::Semantic(at.question(n, filter)))
         .collect();
     let contenders = vec![
-        asks("full text alone", &at.grpc, questions(&["fts"])),
-        asks("semantic search", &at.grpc, semantic),
-        asks("semantic part alone", &at.grpc, questions(&["semantic"])),
-        asks("gRPC", &at.grpc, questions(&[])),
-        asks("MCP stdio", &at.mcp, questions(&[])),
+        searches_over("full text alone", &at.grpc, questions(&["fts"])),
+        searches_over("semantic search", &at.grpc, semantic),
+        searches_over("semantic part alone", &at.grpc, questions(&["semantic"])),
+        searches_over("gRPC", &at.grpc, questions(&[])),
+        searches_over("MCP stdio", &at.mcp, questions(&[])),
     ];
     let series = at.alternate(contenders).await?;
     let retrievers = [&series[0], &series[1]];
@@ -430,8 +430,8 @@ async fn reranked(
         .map(|n| Operation::Hybrid(question(n)))
         .collect();
     let contenders = vec![
-        asks("gRPC", &grpc, questions.clone()),
-        asks("MCP stdio", &mcp, questions),
+        searches_over("gRPC", &grpc, questions.clone()),
+        searches_over("MCP stdio", &mcp, questions),
     ];
     let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
     let mut section = Section::new(

@@ -1,4 +1,4 @@
-//! Streams of changes: how soon an event follows its commit, and what many idle streams cost.
+//! Measures streams of changes: how soon an event follows its commit, and what many idle streams cost.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

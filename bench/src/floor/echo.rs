@@ -45,7 +45,7 @@ async fn json(Json(value): Json<serde_json::Value>) -> Json<serde_json::Value> {
     Json(value)
 }
 
-/// Serves both on a port and a socket until the process is terminated.
+/// Serves both echoes on a port and on a socket until the process is terminated.
 ///
 /// # Errors
 /// The server cannot listen.

@@ -29,7 +29,7 @@ pub enum Operation {
     Statistics,
 }
 
-/// A metadata search with two equalities and a range, as typical for agents.
+/// A metadata search with two equalities and a range, as agents typically send it.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// `status`, equal.

@@ -1,3 +1,5 @@
+//! The stdio client of the benchmarks.
+
 use std::process::Stdio as Pipe;
 
 use serde_json::json;
@@ -6,7 +8,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Result;
 
-/// An MCP server on stdin and stdout, started like an MCP client does.
+/// An MCP server that runs as a child process, as MCP clients start it.
 pub struct Stdio {
     child: Child,
     input: ChildStdin,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::common::{Common, Session};
 use super::failure::Failure;
-use super::find::after;
+use super::find::note_rest;
 use super::inert::{inert, one_line};
 use super::input::{self, Field};
 use super::screen::{Side, moment, text};
@@ -25,7 +25,7 @@ pub enum ArtifactCommand {
 }
 
 impl ArtifactCommand {
-    /// What all commands share.
+    /// The options that all commands have.
     pub fn common(&mut self) -> &mut Common {
         match self {
             Self::List(args) => &mut args.common,
@@ -39,7 +39,7 @@ impl ArtifactCommand {
 /// Runs a command.
 ///
 /// # Errors
-/// The service's error, or why there was no answer.
+/// The service's error, or why there was no response.
 pub async fn run(command: ArtifactCommand) -> Result<(), Failure> {
     match command {
         ArtifactCommand::List(args) => list(args).await,
@@ -60,7 +60,7 @@ pub struct ArtifactListArgs {
     /// Number of artifacts to skip
     #[arg(long, conflicts_with = "contains")]
     pub offset: Option<i64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -98,7 +98,7 @@ async fn list(args: ArtifactListArgs) -> Result<(), Failure> {
         screen.table(&columns, artifacts.iter().map(row).collect())
     })?;
     if !session.screen.json {
-        after(&reply, artifacts.len(), "artifact", "artifacts");
+        note_rest(&reply, artifacts.len(), "artifact", "artifacts");
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ pub struct ArtifactShowArgs {
     /// Print the content alone, exactly as it is stored
     #[arg(long, conflicts_with = "json")]
     pub content: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -171,16 +171,16 @@ pub struct ArtifactSaveArgs {
     /// The version that you read: if the artifact has changed since, nothing is saved
     #[arg(long, value_name = "VERSION", requires = "id")]
     pub expected_version: Option<i64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
 
 async fn save(args: ArtifactSaveArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let mut request = json!({
-        "content": input::file(&args.file, most)?,
+        "content": input::file(&args.file, max_bytes)?,
         "title": args.title,
         "metadata": input::object(args.metadata),
     });
@@ -212,7 +212,7 @@ pub struct ArtifactDeleteArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }

@@ -35,7 +35,7 @@ pub struct ChangesArgs {
     /// Maximum number of changes in one request
     #[arg(short = 'n', long, default_value_t = 100)]
     pub limit: i64,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -55,7 +55,7 @@ impl ChangesArgs {
 /// Lists or follows changes.
 ///
 /// # Errors
-/// The service's error, or why there was no answer. A service that goes away while it is followed is asked again.
+/// The service's error, or why there was no response. A service that goes away while it is followed is asked again.
 pub async fn changes(args: ChangesArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     if args.follow {

@@ -67,7 +67,7 @@ impl Session {
     /// Makes one call. Parameters that are null are left out. Warnings of the reply are written to stderr.
     ///
     /// # Errors
-    /// The service's error, or why there was no answer.
+    /// The service's error, or why there was no response.
     pub async fn call(&self, operation: Operation, arguments: Value) -> Result<Value, Failure> {
         let arguments: JsonObject = match arguments {
             Value::Object(members) => members

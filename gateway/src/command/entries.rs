@@ -1,4 +1,4 @@
-//! `add`, `show`, `edit` and `delete`.
+//! The commands `add`, `show`, `edit` and `delete`.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub struct AddArgs {
     /// Metadata: key=text, or key:=JSON; repeat it for several
     #[arg(short, long = "metadata", value_name = "KEY=TEXT", value_parser = input::field)]
     pub metadata: Vec<Field>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -37,14 +37,14 @@ pub struct AddArgs {
 /// Stores an entry.
 ///
 /// # Errors
-/// There is no text, the service's error, or why there was no answer.
+/// There is no text, the service's error, or why there was no response.
 pub async fn add(args: AddArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let request = json!({
         "thread_id": args.thread,
         "source": args.source,
-        "text": input::text(args.text, most)?,
+        "text": input::text(args.text, max_bytes)?,
         "tags": input::list(args.tags),
         "metadata": input::object(args.metadata),
     });
@@ -71,7 +71,7 @@ pub struct ShowArgs {
     /// With --json, the images too
     #[arg(long, requires = "json")]
     pub images: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -79,7 +79,7 @@ pub struct ShowArgs {
 /// Prints entries in the order of their ids on the command line.
 ///
 /// # Errors
-/// An id that does not exist, the service's error, or why there was no answer.
+/// An id that does not exist, the service's error, or why there was no response.
 pub async fn show(args: ShowArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let request = json!({"context_ids": args.ids, "include_images": args.images});
@@ -115,7 +115,7 @@ pub async fn show(args: ShowArgs) -> Result<(), Failure> {
     }
 }
 
-/// An entry in full.
+/// An entry in full, as lines for people.
 fn whole(screen: &Screen, entry: &Value) -> String {
     let mut lines = vec![format!(
         "{}  thread {}  {}  {}  version {}",
@@ -169,7 +169,7 @@ pub struct EditArgs {
     /// The version that you read (`show` prints it): if the entry has changed since, nothing is changed
     #[arg(long, value_name = "VERSION")]
     pub expected_version: Option<i64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -177,12 +177,12 @@ pub struct EditArgs {
 /// Changes an entry.
 ///
 /// # Errors
-/// There is nothing to change, the service's error, or why there was no answer.
+/// There is nothing to change, the service's error, or why there was no response.
 pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let new_text = match args.text {
-        Some(given) => Some(input::text(Some(given), most)?),
+        Some(given) => Some(input::text(Some(given), max_bytes)?),
         None => None,
     };
     let tags = if args.no_tags {
@@ -229,7 +229,7 @@ pub struct DeleteArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -237,7 +237,7 @@ pub struct DeleteArgs {
 /// Deletes entries.
 ///
 /// # Errors
-/// The person said no, an id does not exist, the service's error, or why there was no answer.
+/// The person declined, an id does not exist, the service's error, or why there was no response.
 pub async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let ids: BTreeSet<i64> = args.ids.into_iter().collect();

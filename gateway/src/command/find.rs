@@ -1,4 +1,4 @@
-//! `search`, `list` and `threads`.
+//! The commands `search`, `list` and `threads`.
 
 use clap::Args;
 use context_model::{Operation, Reason};
@@ -66,7 +66,7 @@ pub struct SearchArgs {
     /// Only entries that are at least this relevant, 0 to 1
     #[arg(long, value_name = "RELEVANCE")]
     pub min_relevance: Option<f64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -74,12 +74,12 @@ pub struct SearchArgs {
 /// Finds entries with the best search that the service has.
 ///
 /// # Errors
-/// The service's error, or why there was no answer.
+/// The service's error, or why there was no response.
 pub async fn search(args: SearchArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let most = args.common.service.backend.max_message_bytes();
+    let max_bytes = args.common.service.backend.max_message_bytes();
     let query = match args.query.as_slice() {
-        [only] => input::text(Some(only.clone()), most)?,
+        [only] => input::text(Some(only.clone()), max_bytes)?,
         words => words.join(" "),
     };
     let mut request = args.filters.request();
@@ -105,7 +105,7 @@ pub struct ListArgs {
     /// Which entries are listed.
     #[command(flatten)]
     pub filters: Filters,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -113,7 +113,7 @@ pub struct ListArgs {
 /// Lists entries.
 ///
 /// # Errors
-/// The service's error, or why there was no answer.
+/// The service's error, or why there was no response.
 pub async fn list(args: ListArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let request = args.filters.request();
@@ -125,13 +125,13 @@ fn print_entries(session: &Session, reply: &Value, is_ranked: bool) -> Result<()
     let hits = reply["results"].as_array().map_or(&[][..], Vec::as_slice);
     session.print(reply, |screen| entries(screen, hits, is_ranked))?;
     if !session.screen.json {
-        after(reply, hits.len(), "entry", "entries");
+        note_rest(reply, hits.len(), "entry", "entries");
     }
     Ok(())
 }
 
-/// Says on stderr that there is nothing, or that there is more.
-pub(super) fn after(reply: &Value, shown: usize, one: &str, many: &str) {
+/// Says on stderr when a list is empty, or when more items follow it.
+pub(super) fn note_rest(reply: &Value, shown: usize, one: &str, many: &str) {
     if shown == 0 {
         note(&format!("no {one}"));
     } else if reply["has_more"] == true {
@@ -182,7 +182,7 @@ pub struct ThreadsArgs {
     /// Number of threads to skip
     #[arg(long)]
     pub offset: Option<i64>,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -190,7 +190,7 @@ pub struct ThreadsArgs {
 /// Lists threads.
 ///
 /// # Errors
-/// The service's error, or why there was no answer.
+/// The service's error, or why there was no response.
 pub async fn threads(args: ThreadsArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let request = json!({"limit": args.limit, "offset": args.offset});
@@ -215,7 +215,7 @@ pub async fn threads(args: ThreadsArgs) -> Result<(), Failure> {
         screen.table(&columns, threads.iter().map(row).collect())
     })?;
     if !session.screen.json {
-        after(&reply, threads.len(), "thread", "threads");
+        note_rest(&reply, threads.len(), "thread", "threads");
     }
     Ok(())
 }

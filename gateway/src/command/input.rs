@@ -1,4 +1,4 @@
-//! What a person or a script gives: texts, metadata, and the answer to a question.
+//! Reads the input of commands: texts, metadata, and the answer to a question.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
@@ -64,15 +64,15 @@ pub fn list(items: Vec<String>) -> Value {
 /// because `echo` adds it.
 ///
 /// # Errors
-/// There is no text on stdin, or it is not UTF-8.
-pub fn text(given: Option<String>, most: usize) -> Result<String, Failure> {
+/// stdin is a terminal although no text is given, or its text is not UTF-8 or longer than `max_bytes`.
+pub fn text(given: Option<String>, max_bytes: usize) -> Result<String, Failure> {
     match given {
         Some(text) if text != "-" => Ok(text),
         None if io::stdin().is_terminal() => Err(Failure::Usage(
             "there is no text: give it as an argument, or through a pipe".to_owned(),
         )),
         _ => {
-            let mut text = read(io::stdin(), "stdin", most)?;
+            let mut text = read(io::stdin(), "stdin", max_bytes)?;
             if text.ends_with('\n') {
                 text.pop();
                 if text.ends_with('\r') {
@@ -87,24 +87,24 @@ pub fn text(given: Option<String>, most: usize) -> Result<String, Failure> {
 /// The text of a file, exactly, or of stdin if the name is `-`.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
-pub fn file(name: &str, most: usize) -> Result<String, Failure> {
+/// It cannot be read, is not UTF-8, or is longer than `max_bytes`.
+pub fn file(name: &str, max_bytes: usize) -> Result<String, Failure> {
     if name == "-" {
-        return read(io::stdin(), "stdin", most);
+        return read(io::stdin(), "stdin", max_bytes);
     }
     let file = std::fs::File::open(name)
         .map_err(|error| Failure::Usage(format!("{name} cannot be read: {error}")))?;
-    read(file, name, most)
+    read(file, name, max_bytes)
 }
 
-fn read(from: impl io::Read, name: &str, most: usize) -> Result<String, Failure> {
+fn read(from: impl io::Read, name: &str, max_bytes: usize) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    from.take(most as u64 + 1)
+    from.take(max_bytes as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::Usage(format!("{name} cannot be read: {error}")))?;
-    if bytes.len() > most {
+    if bytes.len() > max_bytes {
         return Err(Failure::Usage(format!(
-            "{name} has more than {most} bytes, the largest request"
+            "{name} has more than {max_bytes} bytes, the largest request"
         )));
     }
     String::from_utf8(bytes).map_err(|_| Failure::Usage(format!("{name} is not UTF-8 text")))

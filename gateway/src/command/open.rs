@@ -1,4 +1,4 @@
-//! `open`.
+//! The command `open`.
 
 use std::io;
 use std::process::Stdio;
@@ -19,7 +19,7 @@ pub struct OpenArgs {
     /// Only print the URL
     #[arg(long)]
     print: bool,
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -37,7 +37,7 @@ pub async fn open(args: OpenArgs) -> Result<(), Failure> {
             .with([("CONTEXT_SOCKET", socket)])
             .command(),
         Target::Local(service) => {
-            // Starts it. Before it stops because no client is connected, the page is open.
+            // Connecting starts the service. It waits long enough for a client that the page can be opened.
             drop(
                 service
                     .connect()
@@ -55,7 +55,7 @@ pub async fn open(args: OpenArgs) -> Result<(), Failure> {
     print(&args, &url)
 }
 
-/// The URL that the service's program prints. Its messages are for the person.
+/// Runs the service's program and returns the URL that it prints. What it writes to stderr is shown to the person.
 async fn url(mut service: Command) -> Result<String, Failure> {
     let run = async {
         let process = service.stdout(Stdio::piped()).spawn()?;

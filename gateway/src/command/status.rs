@@ -12,7 +12,7 @@ use super::screen::text;
 /// The arguments of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// What all commands share.
+    /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
 }
@@ -20,7 +20,7 @@ pub struct StatusArgs {
 /// Shows how many entries there are, and which features work.
 ///
 /// # Errors
-/// The service's error, or why there was no answer.
+/// The service's error, or why there was no response.
 pub async fn status(args: StatusArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     let reply = session.call(Operation::GetStatistics, json!({})).await?;

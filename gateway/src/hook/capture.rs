@@ -181,7 +181,7 @@ async fn send_some(
     for file in files {
         match read_message(file) {
             Some(message) => messages.push((file, message)),
-            // Another process has sent it, or the file is damaged and would stay for ever.
+            // Another process has sent it, or the file is damaged and would stay forever.
             None => drop(std::fs::remove_file(file)),
         }
     }

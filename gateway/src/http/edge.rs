@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// The error for JSON that is no message.
 const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
 /// How many bytes of the transport's error about a body are read.
-const MAX_COMPLAINT: usize = 64 * 1024;
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// Limits the requests in flight, and the memory of requests and replies.
 #[derive(Debug, Clone)]
@@ -432,17 +432,17 @@ fn refused(error: &Error) -> Response {
 
 /// The response to a body that the transport could not parse.
 async fn unreadable(response: Response, outside: Outside) -> Response {
-    let complaint = to_bytes(response.into_body(), MAX_COMPLAINT)
+    let cause = to_bytes(response.into_body(), MAX_ERROR_BYTES)
         .await
         .unwrap_or_default();
     // serde's error, after the transport's own words.
-    let complaint = String::from_utf8_lossy(&complaint);
-    let complaint = complaint
+    let cause = String::from_utf8_lossy(&cause);
+    let cause = cause
         .strip_prefix("fail to deserialize request body ")
         .unwrap_or_default();
     match outside {
         Outside::Message(envelope) if envelope.is_request() => {
-            (StatusCode::OK, axum::Json(envelope.unreadable(complaint))).into_response()
+            (StatusCode::OK, axum::Json(envelope.unreadable(cause))).into_response()
         }
         Outside::Message(envelope) => json_rpc_error(
             StatusCode::BAD_REQUEST,

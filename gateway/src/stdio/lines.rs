@@ -46,7 +46,7 @@ pub struct Lines<R, W> {
     queued: VecDeque<Queued>,
     /// Responses that are being written and do not come from the MCP server: to unreadable lines, and to batches that
     /// were waiting only for a cancelled request.
-    answers: JoinSet<io::Result<()>>,
+    own_responses: JoinSet<io::Result<()>>,
 }
 
 /// The line read so far.
@@ -88,7 +88,7 @@ enum Parsed {
     /// Nothing that expects a response.
     Nothing,
     /// The response to a line that cannot be read.
-    Answer(Value),
+    Response(Value),
 }
 
 /// A message of a batch.
@@ -296,7 +296,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             output,
             has_batches: false,
             queued: VecDeque::new(),
-            answers: JoinSet::new(),
+            own_responses: JoinSet::new(),
         }
     }
 
@@ -340,7 +340,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             // A message without an id gets no response. A refused batch gets one with the id null.
             let id = scan.id().or_else(|| scan.is_array().then_some(Value::Null));
             id.map_or(Parsed::Nothing, |id| {
-                Parsed::Answer(envelope::error(&id, -32600, why))
+                Parsed::Response(envelope::error(&id, -32600, why))
             })
         };
         if let Some(why) = self.line.scan.refusal() {
@@ -365,7 +365,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
         match batch::messages(line).filter(|_| self.has_batches) {
             None => read(line),
-            Some(Err(why)) => Parsed::Answer(envelope::error(&Value::Null, -32600, &why)),
+            Some(Err(why)) => Parsed::Response(envelope::error(&Value::Null, -32600, &why)),
             Some(Ok(messages)) => split(&messages, self.line.lease.clone()),
         }
     }
@@ -400,15 +400,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         if let Some(slot) = ended.and_then(|request| request.slot)
             && let Some(array) = slot.end(None)
         {
-            self.answer(array, slot.batch.0.lease.clone());
+            self.write_own_response(array, slot.batch.0.lease.clone());
         }
         message
     }
 
     /// Writes a response in a task of its own: `receive` may be dropped at an await, and the response with it.
-    fn answer(&mut self, response: Vec<u8>, lease: Option<Arc<Lease>>) {
+    fn write_own_response(&mut self, response: Vec<u8>, lease: Option<Arc<Lease>>) {
         let outgoing = self.output.queue(response, lease);
-        self.answers.spawn(self.output.clone().write(outgoing));
+        self.own_responses
+            .spawn(self.output.clone().write(outgoing));
     }
 }
 
@@ -416,7 +417,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 fn read(text: &[u8]) -> Parsed {
     match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
         Ok(message) => Parsed::Message(Box::new(message)),
-        Err(complaint) => unreadable(text, &complaint),
+        Err(error) => unreadable(text, &error),
     }
 }
 
@@ -430,7 +431,7 @@ fn split(messages: &[&RawValue], lease: Option<Arc<Lease>>) -> Parsed {
     let mut responses = Responses::default();
     for message in messages {
         let text = message.get().as_bytes();
-        let parsed = batch::misplaced(text).map_or_else(|| read(text), Parsed::Answer);
+        let parsed = batch::misplaced(text).map_or_else(|| read(text), Parsed::Response);
         match parsed {
             Parsed::Message(message) => {
                 responses.missing += usize::from(matches!(*message, JsonRpcMessage::Request(_)));
@@ -443,9 +444,9 @@ fn split(messages: &[&RawValue], lease: Option<Arc<Lease>>) -> Parsed {
                 });
                 responses.collected.push(None);
             }
-            Parsed::Answer(answer) => {
-                let answer = answer.to_string().into_bytes();
-                responses.collected.push(Some((answer, None)));
+            Parsed::Response(response) => {
+                let response = response.to_string().into_bytes();
+                responses.collected.push(Some((response, None)));
             }
             Parsed::Batch(..) | Parsed::Nothing => {}
         }
@@ -455,13 +456,13 @@ fn split(messages: &[&RawValue], lease: Option<Arc<Lease>>) -> Parsed {
 }
 
 /// The outcome of a text that is not an MCP message.
-fn unreadable(text: &[u8], complaint: &serde_json::Error) -> Parsed {
+fn unreadable(text: &[u8], error: &serde_json::Error) -> Parsed {
     match Envelope::read(text) {
         Some(envelope) if envelope.is_notification() => Parsed::Nothing,
         Some(envelope) if envelope.id.is_some() => {
-            Parsed::Answer(envelope.unreadable(&complaint.to_string()))
+            Parsed::Response(envelope.unreadable(&error.to_string()))
         }
-        _ if complaint.classify() == Category::Data => Parsed::Answer(envelope::error(
+        _ if error.classify() == Category::Data => Parsed::Response(envelope::error(
             &Value::Null,
             -32600,
             batch::not_a_message(text, "Invalid Request: not a JSON-RPC message"),
@@ -503,7 +504,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            while self.answers.try_join_next().is_some() {}
+            while self.own_responses.try_join_next().is_some() {}
             let mut waiting = self.output.waiting.subscribe();
             waiting
                 .wait_for(|waiting| {
@@ -522,7 +523,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             match self.read_line().await {
                 Ok(true) => {}
                 Ok(false) => {
-                    while self.answers.join_next().await.is_some() {}
+                    while self.own_responses.join_next().await.is_some() {}
                     return None;
                 }
                 Err(error) => {
@@ -536,11 +537,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             match parsed {
                 Parsed::Message(message) => return Some(self.hand_over(*message, lease, None)),
                 Parsed::Nothing => {}
-                Parsed::Answer(answer) => self.answer(answer.to_string().into_bytes(), lease),
+                Parsed::Response(response) => {
+                    self.write_own_response(response.to_string().into_bytes(), lease)
+                }
                 Parsed::Batch(batch, queued) => {
                     self.queued = queued;
                     if let Some(array) = batch.array() {
-                        self.answer(array, batch.0.lease.clone());
+                        self.write_own_response(array, batch.0.lease.clone());
                     }
                 }
             }

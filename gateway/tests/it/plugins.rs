@@ -151,7 +151,7 @@ async fn the_hook_of_a_plugin_does_nothing_where_the_settings_have_it() {
             .unwrap();
         assert!(output.status.success());
     };
-    // Somebody else's hook is not ours.
+    // A hook of another program does not count as the gateway's.
     let settings = home.path().join(".claude/settings.json");
     std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
     let others = json!({"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "say hi"}]}]}});

@@ -17,7 +17,7 @@ use crate::fake::{MAX_MESSAGE_BYTES, Setup};
 /// A protocol revision, and how its clients begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// With `initialize`. These tests leave it out where the transport allows that.
+    /// Clients begin with `initialize`. These tests leave it out where the transport allows that.
     Legacy(&'static str),
     /// Each request carries the protocol version and the client's capabilities.
     Modern,

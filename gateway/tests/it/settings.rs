@@ -1,4 +1,4 @@
-//! The settings of a gateway beside those of the service that it finds.
+//! Compares the settings of a gateway with those of the service that it finds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use context_test_support::{Home, Mcp, Sweep, services_of, until, wait_for};
 use serde_json::{Value, json};
 
-/// Values that must appear nowhere.
+/// Secrets that must not appear in any log or reply.
 const SECRETS: [(&str, &str); 4] = [
     ("EMBEDDING_API_KEY", "canary-one"),
     ("SUMMARY_API_KEY", "canary-two"),
@@ -191,8 +191,8 @@ async fn with_an_operators_service_only_what_the_gateway_sets_is_compared() {
     let socket = format!("unix:{}", machine.home.socket().display());
     for backend in ["", &socket] {
         let settings = [("MAX_IMAGE_SIZE_MB", "7"), ("CONTEXT_BACKEND", backend)];
-        let (told, log) = machine.gateway("told", &settings).await;
-        let blocks = blocks(&told).await;
+        let (warned, log) = machine.gateway("warned", &settings).await;
+        let blocks = blocks(&warned).await;
         let sentence = "the context service of this database was started with other settings, and they stay in effect";
         let difference = "MAX_IMAGE_SIZE_MB is `5` in the service and `7` here";
         for text in [&blocks[1], &read(&log)] {

@@ -1,4 +1,4 @@
-//! The configuration files of a model directory.
+//! Reads the configuration files of a model directory.
 
 use std::path::Path;
 
@@ -53,6 +53,10 @@ struct SentenceFile {
 }
 
 impl Config {
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// The file is missing or malformed, or the network is of a kind that this crate does not implement.
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let path = directory.join("config.json");
         let config: Self = parse(&path)?.ok_or_else(|| ModelError::File {
@@ -82,7 +86,7 @@ impl Config {
             positions == "absolute",
             format!("its positions are `{positions}`, not `absolute`"),
         )?;
-        let sides = [
+        let sizes = [
             config.hidden_size,
             config.num_hidden_layers,
             config.num_attention_heads,
@@ -92,7 +96,7 @@ impl Config {
             config.vocab_size,
         ];
         supported(
-            sides.iter().all(|side| (1..=10_000_000).contains(side)),
+            sizes.iter().all(|size| (1..=10_000_000).contains(size)),
             "a size in its config.json is out of range".to_owned(),
         )?;
         supported(

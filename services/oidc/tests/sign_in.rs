@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const AUDIENCE: &str = "context";
 const CLIENT: &str = "the page";
 const REDIRECT: &str = "http://127.0.0.1:7420/memory/";
-/// Characters that a form escapes.
+/// The secret has characters that must be escaped in a form.
 const SECRET: &str = "s3 cret+&=%";
 const VERIFIER: &str = "a-verifier-of-the-length-that-RFC-7636-demands";
 
@@ -27,7 +27,7 @@ fn moment() -> Now {
     }
 }
 
-/// An issuer, its key, and the service's side of it.
+/// A test issuer with its key, and the service's client of that issuer.
 struct Scene {
     server: TestIssuer,
     key: Arc<Key>,
@@ -48,7 +48,7 @@ impl Scene {
         scene
     }
 
-    /// Signs people in, with this access token and with these changes of the ID token's claims.
+    /// Makes the issuer answer later sign-ins with this access token, and with an ID token whose claims are changed so.
     fn sign_in(&self, secret: Option<&str>, access_token: String, changes: Value) {
         let (key, url) = (self.key.clone(), self.server.url().to_owned());
         self.server.sign_in(SignIn {
@@ -63,7 +63,7 @@ impl Scene {
         });
     }
 
-    /// Goes to the issuer as the page does, and returns the code that it sends back.
+    /// Opens the issuer's authorization page as the browser does, and returns the code from its redirect.
     async fn code(&self) -> String {
         let url = self.issuer.authorization_url(moment().instant).await;
         let mut url = Url::parse(&url.expect("the issuer is there")).expect("an address");
@@ -131,7 +131,7 @@ async fn a_code_is_exchanged_once_for_the_access_token_that_the_service_accepts(
     assert!(again.contains("status 400"), "{again}");
 }
 
-/// The ID token is used where the access token is not for this service.
+/// The service uses the ID token when it does not accept the access token, as when that is for another service.
 #[tokio::test]
 async fn the_id_token_stands_in_for_an_access_token_that_is_not_accepted() {
     let scene = Scene::new(Some(SECRET)).await;
@@ -148,7 +148,7 @@ async fn the_id_token_stands_in_for_an_access_token_that_is_not_accepted() {
         let claims = token.split('.').nth(1).expect("claims");
         let claims = URL_SAFE_NO_PAD.decode(claims).expect("base64");
         let mut claims: Value = serde_json::from_slice(&claims).expect("JSON");
-        // A second may have begun since.
+        // The clock may have ticked since the token was issued.
         for time in ["iat", "exp"] {
             claims[time] = id_claims[time].clone();
         }
@@ -199,7 +199,7 @@ async fn an_id_token_of_another_sign_in_client_issuer_or_time_is_refused() {
         (json!({"exp": now() - 120}), "expired"),
         (json!({"iss": "https://other.example"}), "another issuer"),
     ] {
-        // Also with an access token that is accepted.
+        // A valid access token does not make up for an invalid ID token.
         let token = scene
             .key
             .token(&claims(scene.server.url(), AUDIENCE, "alice"));
@@ -214,7 +214,7 @@ async fn an_id_token_of_another_sign_in_client_issuer_or_time_is_refused() {
 async fn an_id_token_with_a_forged_signature_is_refused() {
     let scene = Scene::new(None).await;
     let code = scene.code().await;
-    // The issuer's keys become others before the service has fetched any.
+    // The issuer replaces its keys before the service has fetched any.
     scene.server.publish(&[&Key::ec("k")]);
     let other = issuer(&scene.server, None);
     let refused = why(other.exchange(&code, VERIFIER, moment()).await);
@@ -232,7 +232,7 @@ async fn an_id_token_for_a_client_that_is_no_audience_is_not_handed_out() {
     assert!(refused.contains("another audience"), "{refused}");
 }
 
-/// Anyone can send codes. People who sign in do not count.
+/// Anyone can send forged codes, so their number is limited. A successful sign-in does not count towards the limit.
 #[tokio::test]
 async fn forged_codes_reach_the_issuer_twenty_times_in_a_row() {
     let scene = Scene::new(None).await;

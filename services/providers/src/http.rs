@@ -1,6 +1,5 @@
 //! Models behind an HTTP API.
 
-mod answer;
 mod breaker;
 mod client;
 mod dialect;
@@ -8,6 +7,7 @@ mod embedder;
 mod gather;
 mod request;
 mod reranker;
+mod response;
 mod retry;
 mod summarizer;
 

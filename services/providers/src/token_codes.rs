@@ -2,8 +2,8 @@
 //!
 //! Each dimension is quantised to one of 16 equidistant levels, symmetric around zero. The step between levels differs
 //! from token to token and is not stored: a token's vector has length 1, so scaling the levels to that length restores
-//! it. 384 dimensions take 192 bytes per token, an eighth of the floats. Cosines deviate by about half a hundredth,
-//! which changes hardly any ranking and no recall. The figures are in docs/benchmarks.md.
+//! it. 384 dimensions take 192 bytes per token, an eighth of the floats. Cosines deviate by about 0.005, which changes
+//! hardly any ranking and no recall. The figures are in docs/benchmarks.md.
 
 /// The first byte of the stored form. It must change with the format, so that formats cannot be confused.
 const FORM: u8 = 1;
@@ -273,7 +273,7 @@ mod tests {
         );
         let opposite = vectors[..64].iter().map(|value| -value).collect();
         let found = TokenCodes::encode(&vectors[..64], 64).best_similarities(&query(opposite, 64));
-        assert_eq!(found, [0.0], "no token is less than unlike");
+        assert_eq!(found, [0.0], "a similarity is never negative");
         assert_eq!(
             TokenCodes::encode(&[], 64).best_similarities(&query(vectors, 64)),
             [0.0; 3]

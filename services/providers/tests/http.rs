@@ -542,8 +542,8 @@ async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
         HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi)).await,
         Err(ProviderError::Refused(_))
     ));
-    let nobody = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi))
+    let unreachable = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi))
         .await
         .unwrap_err();
-    assert!(nobody.may_pass(), "{nobody}");
+    assert!(unreachable.may_pass(), "{unreachable}");
 }

@@ -254,11 +254,11 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
         assert!(error.may_pass(), "{error}");
         assert_eq!(server.count(), 3);
     }
-    let nobody = reranker("http://127.0.0.1:1", RerankDialect::Tei)
+    let unreachable = reranker("http://127.0.0.1:1", RerankDialect::Tei)
         .rerank("q", texts(1))
         .await
         .unwrap_err();
-    assert!(nobody.may_pass(), "{nobody}");
+    assert!(unreachable.may_pass(), "{unreachable}");
 }
 
 #[tokio::test]

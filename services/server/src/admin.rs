@@ -35,8 +35,9 @@ pub const ADMIN_ROUTE: &str = "/internal/admin";
 
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// How long a command waits while a service starts or stops, and the interval between attempts.
+/// How long a command waits while a service starts or stops.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between two attempts while it waits.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Executes a command and responds with the text to print.

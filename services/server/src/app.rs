@@ -131,7 +131,7 @@ impl App {
             .unwrap_or(self.request_timeout)
             .min(self.request_timeout);
         let admitted = async {
-            let turn = Arc::new(SlotOf::new(
+            let turn = Arc::new(OperationSlot::new(
                 self.admission.clone(),
                 Holder::Owner(who.caller().owner.clone()),
             ));
@@ -186,13 +186,13 @@ impl App {
 }
 
 /// The slot of an operation. The operation releases it while it waits for a standby.
-struct SlotOf {
+struct OperationSlot {
     admission: Arc<Admission>,
     holder: Holder,
     slot: Mutex<Option<Slot>>,
 }
 
-impl SlotOf {
+impl OperationSlot {
     fn new(admission: Arc<Admission>, holder: Holder) -> Self {
         Self {
             admission,
@@ -215,7 +215,7 @@ impl SlotOf {
 }
 
 #[async_trait]
-impl Turn for SlotOf {
+impl Turn for OperationSlot {
     fn leave(&self) {
         self.hold(None);
     }

@@ -37,7 +37,7 @@ pub struct Pace {
 
 impl Pace {
     /// Records that bytes arrived.
-    pub fn came(&mut self, bytes: usize) {
+    pub fn received(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes >= WINDOW_BYTES {
             self.stop();
@@ -94,7 +94,7 @@ impl HttpBody for CountedBody {
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                this.pace.came(bytes);
+                this.pace.received(bytes);
                 if let Err(error) = this.lease.grow(bytes + FRAME_BYTES) {
                     return Poll::Ready(Some(Err(error.into())));
                 }

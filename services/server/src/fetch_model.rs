@@ -1,4 +1,4 @@
-//! `context-service fetch-model`.
+//! The subcommand `context-service fetch-model`.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -6,7 +6,7 @@ use context_providers::fetch::{Fetchable, fetch};
 
 use crate::models::{cache_directory, choose_fetched};
 
-/// Cells of the progress bar.
+/// The width of the progress bar in characters.
 const BAR: u64 = 40;
 
 /// Downloads a model into the cache, with a progress bar on a terminal, and makes it the one that services use. Returns
@@ -23,7 +23,7 @@ pub async fn fetch_model(model: &Fetchable, hub: &str) -> Result<String, String>
         let filled = have * BAR / all.max(1);
         if terminal && shown != Some((file, filled)) {
             let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
-            // If stderr is closed, there is no one to tell.
+            // If stderr is closed, progress cannot be shown, and the download continues.
             let _ = write!(
                 std::io::stderr(),
                 "\r{file:<20} [{bar:<40}] {} of {} MB",

@@ -19,18 +19,18 @@ use crate::config::{Format, Level, Log};
 tokio::task_local! {
     /// The request that the current task handles. A span could hold this too, but would format its
     /// fields for each request.
-    static REQUEST: InHand;
+    static REQUEST: LoggedRequest;
 }
 
-/// A request in hand, as the log describes it.
-struct InHand {
+/// What the log says about a request.
+struct LoggedRequest {
     id: HeaderValue,
     caller: RefCell<Option<Arc<Caller>>>,
     caller_is_known: Cell<bool>,
     reason: Cell<Option<Reason>>,
 }
 
-/// What was noted about the request that the current task handles.
+/// What the layers below the edge recorded about a request.
 #[derive(Debug, Default)]
 pub struct Noted {
     /// Whether the service knows who sent the request. With authentication off it knows every caller.
@@ -43,7 +43,7 @@ pub struct Noted {
 
 /// Handles a request so that each of its log lines ends with the request's id.
 pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -> T {
-    let request = InHand {
+    let request = LoggedRequest {
         id,
         caller: RefCell::default(),
         caller_is_known: Cell::new(false),
@@ -52,7 +52,7 @@ pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -
     REQUEST.scope(request, handling).await
 }
 
-/// Notes who sent the request that the current task handles; `None` if authentication is off.
+/// Records the caller of the request that the current task handles; `None` if authentication is off.
 pub fn note_caller(caller: Option<&Arc<Caller>>) {
     let _ = REQUEST.try_with(|request| {
         request.caller_is_known.set(true);
@@ -60,15 +60,15 @@ pub fn note_caller(caller: Option<&Arc<Caller>>) {
     });
 }
 
-/// Notes why the request that the current task handles failed.
+/// Records why the request that the current task handles failed.
 pub fn note_reason(reason: Reason) {
     let _ = REQUEST.try_with(|request| request.reason.set(Some(reason)));
 }
 
-/// What was noted about the request that the current task handles.
+/// What was recorded about the request that the current task handles.
 #[must_use]
 pub fn noted() -> Noted {
-    let read = |request: &InHand| Noted {
+    let read = |request: &LoggedRequest| Noted {
         caller_is_known: request.caller_is_known.get(),
         key_id: request
             .caller

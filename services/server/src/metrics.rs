@@ -62,8 +62,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<OutcomeLabels, Counter>,
     durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
-    /// Counters of successes, and histograms of durations, by operation and transport: found
-    /// without hashing labels for each request.
+    /// The counter of successes and the histogram of durations for each operation and transport.
+    /// They are found by index, so that no request has to hash labels.
     frequent: Vec<[OnceLock<(Counter, Histogram)>; 2]>,
     /// Operations that are running or waiting for a slot.
     pub in_flight: Gauge,
@@ -197,42 +197,42 @@ impl Default for Metrics {
 #[derive(Debug, Clone, Default)]
 pub struct CopyMetrics {
     behind: Gauge,
-    heard: Gauge<f64, AtomicU64>,
-    reached: Arc<AtomicI64>,
-    exists: Arc<AtomicI64>,
+    last_contact: Gauge<f64, AtomicU64>,
+    copy_revision: Arc<AtomicI64>,
+    source_revision: Arc<AtomicI64>,
 }
 
 impl CopyMetrics {
-    /// The copy has reached this revision.
-    pub fn reached(&self, revision: i64) {
-        self.reached.store(revision, Ordering::Relaxed);
+    /// Records that the copy has reached this revision.
+    pub fn set_copy_revision(&self, revision: i64) {
+        self.copy_revision.store(revision, Ordering::Relaxed);
         self.behind.set(self.behind());
     }
 
-    /// The source has reached this revision.
-    pub fn exists(&self, revision: i64) {
-        self.exists.store(revision, Ordering::Relaxed);
+    /// Records that the source has reached this revision.
+    pub fn set_source_revision(&self, revision: i64) {
+        self.source_revision.store(revision, Ordering::Relaxed);
         self.behind.set(self.behind());
     }
 
-    /// The source sent something at this time.
-    pub fn heard(&self, now: Timestamp) {
-        self.heard.set(now.micros() as f64 / 1e6);
+    /// Records that the source sent something at this time.
+    pub fn set_last_contact(&self, now: Timestamp) {
+        self.last_contact.set(now.micros() as f64 / 1e6);
     }
 
     /// Number of changes that the copy lacks, as far as it knows.
     #[must_use]
     pub fn behind(&self) -> i64 {
-        let (exists, reached) = (
-            self.exists.load(Ordering::Relaxed),
-            self.reached.load(Ordering::Relaxed),
+        let (source, copy) = (
+            self.source_revision.load(Ordering::Relaxed),
+            self.copy_revision.load(Ordering::Relaxed),
         );
-        (exists - reached).max(0)
+        (source - copy).max(0)
     }
 }
 
 impl Metrics {
-    /// Shows how far a copy is behind.
+    /// Adds the metrics of how far a copy is behind.
     pub fn show_copy(&mut self, copy: &CopyMetrics) {
         let help = "Changes of the followed service that this copy lacks, as far as it knows";
         self.registry
@@ -240,7 +240,7 @@ impl Metrics {
         let help = "When the followed service sent something for the last time";
         let name = "copy_last_contact_timestamp";
         self.registry
-            .register_with_unit(name, help, Unit::Seconds, copy.heard.clone());
+            .register_with_unit(name, help, Unit::Seconds, copy.last_contact.clone());
     }
 
     /// Records an operation that has ended.

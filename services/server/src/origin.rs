@@ -16,19 +16,19 @@ pub enum Peer {
     Unix,
 }
 
-/// The origin of a request. An extension of each request that came over a connection.
+/// The origin of a request. The server puts it into the extensions of each request that it reads from a connection.
 #[derive(Debug)]
 pub struct Origin {
-    /// The kind of its connection.
+    /// Whether the connection is TCP or the Unix socket.
     pub peer: Peer,
-    /// The peer's address, if it came over TCP.
+    /// The peer's IP address; `None` on the Unix socket.
     pub address: Option<IpAddr>,
-    /// Its connection.
+    /// The connection that the request came over.
     pub connection: Arc<Connection>,
 }
 
 impl Origin {
-    /// The origin of this request.
+    /// The origin of this request; `None` if it came over no connection, as in a unit test.
     #[must_use]
     pub fn of(request: &Request) -> Option<&Arc<Self>> {
         request.extensions().get()

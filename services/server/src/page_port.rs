@@ -1,11 +1,11 @@
 //! A port for the page of a service that has none.
 //!
-//! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Whoever can reach
-//! the socket may ask for the page; then the service listens on a loopback port until no page is open any more.
+//! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Any caller that can
+//! reach the socket may request the page. Then the service listens on a loopback port until no page is open any more.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "measures how long nobody has asked for the page"
+    reason = "measures the time since the page was requested"
 )]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,10 +45,11 @@ pub struct PagePort {
     open: Mutex<Option<Open>>,
 }
 
+/// An open port.
 struct Open {
     address: SocketAddr,
-    /// When somebody last asked for the page.
-    asked: Instant,
+    /// When the page was last requested.
+    requested: Instant,
 }
 
 /// The page's URL. Its fragment may have a ticket.
@@ -82,14 +83,14 @@ impl PagePort {
         let mut open = self.open.lock().await;
         let address = match &mut *open {
             Some(open) => {
-                open.asked = Instant::now();
+                open.requested = Instant::now();
                 open.address
             }
             None => {
                 let address = self.listen().await?;
                 *open = Some(Open {
                     address,
-                    asked: Instant::now(),
+                    requested: Instant::now(),
                 });
                 address
             }
@@ -128,10 +129,10 @@ impl PagePort {
         loop {
             connections.idle(WITHOUT_PAGE).await;
             let mut open = self.open.lock().await;
-            // Whoever has just asked for the page must find it.
+            // A browser that was just given the URL must find the page.
             let is_wanted = open
                 .as_ref()
-                .is_some_and(|open| open.asked.elapsed() < WITHOUT_PAGE);
+                .is_some_and(|open| open.requested.elapsed() < WITHOUT_PAGE);
             if is_wanted || connections.are_open() {
                 continue;
             }

@@ -1,13 +1,13 @@
-//! The headers of a write: HTTP headers in REST, metadata in gRPC.
+//! Reads what a write request has in its headers, which are HTTP headers in REST and metadata in gRPC.
 
 use context_engine::WriteContext;
 use context_model::{Error, Result};
 use http::HeaderMap;
 
-/// The header of RFC draft-ietf-httpapi-idempotency-key-header.
+/// The header of the Internet-Draft draft-ietf-httpapi-idempotency-key-header.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Reads the part of a write that is in the headers.
+/// Returns what the headers say about a write: the idempotency key, if there is one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

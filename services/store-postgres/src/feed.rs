@@ -1,4 +1,4 @@
-//! The feed of changes.
+//! Reads pages of the feed of changes, and removes old changes from it.
 
 use std::sync::Arc;
 

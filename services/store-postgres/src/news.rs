@@ -113,7 +113,7 @@ impl Session {
         session.listens = server.target.keeps_statements && session.listen().await;
         if !session.listens {
             tracing::info!(
-                "The server delivers no notifications here; changes of other services are looked for every {} ms",
+                "The server delivers no notifications here; the service checks for changes of other services every {} ms",
                 POLL_ALONE.as_millis()
             );
         }

@@ -1,4 +1,4 @@
-//! The owner's counts and the size of the database.
+//! Reads the owner's counts and the size of its data.
 
 use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
 use context_store::{Idempotency, OwnerId, StoreStatistics, Usage};
@@ -77,7 +77,8 @@ impl Reading for Statistics {
     }
 }
 
-/// Query for the owner's usage. `octet_length` of a text reads only its length.
+/// Query for the owner's usage: entries, artifacts and bytes. It does not load long texts, because `octet_length` reads
+/// only the stored length.
 pub(crate) struct CountUsage;
 
 impl Reading for CountUsage {

@@ -44,9 +44,10 @@ use crate::{filter, idempotency, overview, tags, threads};
 /// Maximum bytes of text that are analyzed on the async thread. Longer texts go to a blocking thread.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
 /// Maximum number of reads that wait on a standby for a revision at the same time.
-const MOST_WAITING: usize = 1000;
-/// Minimum and maximum pause between checks of a read that waits for a revision.
+const MAX_WAITING_READS: usize = 1000;
+/// First pause between checks of a read that waits for a revision. Each further pause is twice as long.
 const MIN_POLL: Duration = Duration::from_millis(2);
+/// Longest pause between two of these checks.
 const MAX_POLL: Duration = Duration::from_millis(100);
 /// Pauses after a conflict or a lost connection: 5 ms, 20 ms, 80 ms, …, at most 1 s. Jitter makes a pause up to twice
 /// as long, so that colliding requests do not collide again.
@@ -63,7 +64,7 @@ const STATEMENTS_OF_A_WRITE: u32 = 4;
 /// A PostgreSQL database, shared by any number of services.
 pub struct PostgresStore {
     pub(crate) inner: Arc<Inner>,
-    /// Exchanges news of commits with the other services.
+    /// The task that tells other services of commits and learns of theirs.
     exchanging: tokio::task::AbortHandle,
 }
 
@@ -126,7 +127,7 @@ impl PostgresStore {
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
-            waiting: Semaphore::new(MOST_WAITING),
+            waiting: Semaphore::new(MAX_WAITING_READS),
             committed: AtomicI64::new(0),
             running: watch::Sender::new(0),
             shown: shown.clone(),
@@ -337,7 +338,7 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision. The call releases its turn meanwhile, so that other calls can run.
+    /// Waits until this standby has the revision. Meanwhile other calls may use the turn of this one.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let _waiting = self
             .waiting

@@ -1,4 +1,4 @@
-//! Summaries, which are generated after their entries are stored.
+//! Finds entries without a summary, and stores summaries, which are generated after their entries are stored.
 
 use async_trait::async_trait;
 use context_model::Timestamp;
@@ -79,7 +79,7 @@ struct Row {
     #[diesel(sql_type = Text)]
     text: String,
     #[diesel(sql_type = BigInt)]
-    looked_at: i64,
+    checked: i64,
 }
 
 impl Reading for Page {
@@ -104,7 +104,7 @@ impl Reading for Page {
                            last AS (SELECT owner_id, id, version FROM slice ORDER BY owner_id DESC, id DESC LIMIT 1), \
                            shown AS (SELECT *, true AS waits FROM page UNION ALL SELECT *, false FROM last) \
                            SELECT s.owner_id, s.id, s.version, CASE WHEN s.waits THEN left(e.text, ?::int) ELSE '' END AS text, \
-                           (SELECT count(*) FROM slice) AS looked_at FROM shown AS s \
+                           (SELECT count(*) FROM slice) AS checked FROM shown AS s \
                            JOIN context.entries AS e ON e.owner_id = s.owner_id AND e.id = s.id ORDER BY s.waits DESC, s.owner_id, s.id";
         let (owner_id, id) = &self.after;
         let binds = vec![
@@ -122,7 +122,7 @@ impl Reading for Page {
         let cursor = |row: &Row| ScanCursor::new(format!("{} {}", row.id, row.owner_id));
         let next = match rows.last() {
             Some(row) if rows.len() == self.limit as usize => Some(cursor(row)),
-            _ => (last.looked_at == MAX_CHECKED).then(|| cursor(&last)),
+            _ => (last.checked == MAX_CHECKED).then(|| cursor(&last)),
         };
         let entry = |row: Row| Unsummarized {
             owner: OwnerId::new(row.owner_id),

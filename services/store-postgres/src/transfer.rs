@@ -43,10 +43,10 @@ impl Link {
         conn.batch_execute(no_timeouts)
             .await
             .map_err(Self::failed(&shown))?;
-        let has_vectors = vectors::are_there(&mut conn, "context.chunks")
+        let has_vectors = vectors::table_exists(&mut conn, "context.chunks")
             .await
             .map_err(Self::failed(&shown))?;
-        let has_tokens = vectors::are_there(&mut conn, "context.chunk_tokens")
+        let has_tokens = vectors::table_exists(&mut conn, "context.chunk_tokens")
             .await
             .map_err(Self::failed(&shown))?;
         Ok(Self {

@@ -1,9 +1,9 @@
-//! Embeddings. They are written in the transaction of their entry and searched with pgvector.
+//! Stores embeddings in the transaction of their entry, and searches them with pgvector.
 //!
 //! `embedding_sets` has a row for each embedding model. `chunks` has a vector for each part of an entry's text.
-//! `chunk_tokens` has the token vectors of chunks, if they are stored. One set is current. While the operator moves to
-//! another model, a second set is filled. A large set has an HNSW index. Without pgvector there is no table `chunks`,
-//! and everything except semantic search works.
+//! `chunk_tokens` has the token vectors of chunks, if they are stored. The vectors of one model are a set. One set is
+//! current. While the operator moves to another model, a second set is filled. A large set has an HNSW index. Without
+//! pgvector there is no table `chunks`, and everything except semantic search works.
 //!
 //! | subject | modules |
 //! |---|---|

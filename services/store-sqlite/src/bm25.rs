@@ -48,7 +48,7 @@ pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
     }
 }
 
-/// Values that are the same for every row of a query.
+/// Values that are the same forevery row of a query.
 struct Query {
     /// Inverse document frequency of each phrase.
     idf: Vec<f64>,
@@ -126,7 +126,7 @@ unsafe fn score(
     }
 }
 
-/// The values that are the same for every row. They are computed once per query.
+/// The values that are the same forevery row. They are computed once per query.
 ///
 /// # Safety
 /// As for [`score`]. The reference is valid until FTS5 calls again.

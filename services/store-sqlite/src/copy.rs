@@ -1,5 +1,5 @@
-//! A database that is a copy of an owner of another service. Its entries and artifacts have the ids, times and versions
-//! of the source, and its owner has the source's revision.
+//! Writes a database that is a copy of an owner of another service, the source. Its entries and artifacts have the ids,
+//! times and versions of the source, and its owner has the source's revision.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,8 @@ use crate::store_entry::{NewRow, insert_row};
 use crate::transaction::Transaction;
 use crate::{delete_entries, threads, update_entry};
 
-/// Most bytes of a batch, for the queue of writes. It is only a bound: one batch at a time is queued.
+/// The size in bytes that a batch has for the queue of writes. An upper bound is enough, because only one batch is
+/// queued at a time.
 const BATCH_BYTES: usize = 1024 * 1024;
 
 impl SqliteStore {
@@ -54,11 +55,11 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Makes an empty database the copy of an owner, under this name, or continues a copy. Returns the position that it
-    /// has reached. `None`: it has nothing yet.
+    /// Makes an empty database the copy of an owner, under this name, or continues a copy. Returns the position that
+    /// the copy has reached, or `None` if nothing has been copied yet.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when the database holds something else.
+    /// `INVALID_ARGUMENT` when the database has other data, or is a copy for another owner.
     pub async fn copy_of(&self, owner: &OwnerId) -> Result<Option<CopyPosition>> {
         let owner = owner.clone();
         let position = self
@@ -68,8 +69,8 @@ impl SqliteStore {
         Ok(position)
     }
 
-    /// Copies what became of entries and artifacts, each at most once, with the changes themselves, and stores the
-    /// position after them.
+    /// Writes the source's state of changed entries and artifacts (`latest`, each at most once), the changes themselves,
+    /// and the position after them, in one transaction.
     ///
     /// # Errors
     /// [`StoreError`]. Nothing is copied then.
@@ -91,7 +92,8 @@ impl SqliteStore {
         .await
     }
 
-    /// Replaces everything by a snapshot, and stores its position. Readers see the state before or the one after.
+    /// Replaces everything by a snapshot and stores its position, in one transaction: readers see the old state until
+    /// it commits.
     ///
     /// # Errors
     /// [`StoreError`]. Nothing is changed then.
@@ -137,7 +139,8 @@ impl SqliteStore {
             .map(drop)
     }
 
-    /// Waits until a copy has the revision that `read` requires. The call releases its turn meanwhile.
+    /// Waits until a copy has the revision that `read` requires. Meanwhile other operations may use the turn of this
+    /// call.
     pub(crate) async fn reach(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let Some(wanted) = read.min_revision.filter(|_| self.is_copy()) else {
             return Ok(());
@@ -215,7 +218,7 @@ fn reach(
     Ok(())
 }
 
-/// Deletes the changes before a snapshot. Those after it may have the same revisions.
+/// Deletes the changes from before a snapshot. The changes that follow the snapshot may have the same revisions.
 fn delete_changes(transaction: &mut Transaction<'_>) -> QueryResult<()> {
     let owner = transaction.owner.owner;
     diesel::delete(changes_table::table.filter(changes_table::owner.eq(owner)))
@@ -258,8 +261,8 @@ fn delete(transaction: &mut Transaction<'_>, ids: Vec<i64>) -> std::result::Resu
     delete_entries::delete(transaction, &criteria).map(drop)
 }
 
-/// Applies changes of different entries and artifacts. What is gone goes first, then entries in the order of their ids,
-/// so that the newest entry of a thread is usually inserted last.
+/// Applies changes of different entries and artifacts. Deletions come first, then entries in the order of their ids, so
+/// that the newest entry of a thread is usually inserted last.
 fn apply(
     transaction: &mut Transaction<'_>,
     changes: &[Copied],
@@ -286,7 +289,7 @@ fn apply(
     Ok(())
 }
 
-/// Makes an entry what it is at the source.
+/// Inserts or updates an entry so that it equals the source's.
 fn store(transaction: &mut Transaction<'_>, entry: &Entry) -> std::result::Result<(), Failure> {
     let unreadable = |error: serde_json::Error| StoreError::Internal(error.into());
     let metadata = Metadata::from_stored(entry.metadata.to_object().map_err(unreadable)?);
@@ -318,7 +321,7 @@ fn store(transaction: &mut Transaction<'_>, entry: &Entry) -> std::result::Resul
     let Some(stored) = entries::find(transaction.conn, new.row_id)? else {
         return insert(transaction, &new);
     };
-    // An id can belong to another entry after an older copy of the source's database was put back.
+    // After a backup of the source's database was restored, the source can give an id to another entry.
     let is_the_same = stored.thread_id == entry.thread_id
         && stored.source == entry.source.as_str()
         && stored.created_at == entry.created_at.micros();

@@ -1,13 +1,13 @@
-//! The mark of a database that is a copy of an owner of another service.
+//! Marks a database as the copy of an owner of another service: rows of `meta` with the owner and the source's cursor.
 
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::schema::meta;
 
-/// The key in `meta` for the owner that is a copy.
+/// The key in `meta` of the id of the owner that holds the copy.
 pub(crate) const OWNER: &str = "copy_owner";
-/// The key in `meta` for the source's cursor.
+/// The key in `meta` of the cursor in the source's feed that the copy has reached.
 pub(crate) const CURSOR: &str = "copy_cursor";
 
 /// Whether this database is a copy.
@@ -15,7 +15,7 @@ pub(crate) fn is_set(conn: &mut SqliteConnection) -> QueryResult<bool> {
     Ok(read(conn, OWNER)?.is_some())
 }
 
-/// The value of a key.
+/// The value of a key in `meta`; `None` if there is no such row.
 pub(crate) fn read(conn: &mut SqliteConnection, key: &str) -> QueryResult<Option<String>> {
     meta::table
         .find(key)
@@ -24,7 +24,7 @@ pub(crate) fn read(conn: &mut SqliteConnection, key: &str) -> QueryResult<Option
         .optional()
 }
 
-/// Sets the value of a key.
+/// Sets the value of a key in `meta`.
 pub(crate) fn write(conn: &mut SqliteConnection, key: &str, value: &str) -> QueryResult<()> {
     diesel::replace_into(meta::table)
         .values((meta::key.eq(key), meta::value.eq(value)))

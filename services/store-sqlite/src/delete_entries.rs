@@ -1,4 +1,4 @@
-//! Deleting entries by criteria.
+//! Deletes entries by criteria.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,9 @@ use crate::vectors;
 /// Maximum number of entries held in memory at a time.
 const CHUNK: usize = 1000;
 
+/// What the deletion of an entry needs to know about it.
 #[derive(QueryableByName)]
-struct Doomed {
+struct SelectedEntry {
     #[diesel(sql_type = BigInt)]
     row_id: i64,
     #[diesel(sql_type = Text)]
@@ -52,9 +53,9 @@ pub(crate) fn delete(
     let mut touched: BTreeMap<String, Deleted> = BTreeMap::new();
     let mut deleted = 0u64;
     loop {
-        let doomed: Vec<Doomed> = sql::query(transaction.conn, &select)?;
-        let last = doomed.len() < CHUNK;
-        for entry in doomed {
+        let selected: Vec<SelectedEntry> = sql::query(transaction.conn, &select)?;
+        let last = selected.len() < CHUNK;
+        for entry in selected {
             let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
             let of_thread = touched.entry(entry.thread_id.clone()).or_default();
             of_thread.removed += EntryCounts::of_entry(source, entry.image_count);
@@ -170,10 +171,10 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
 
 fn delete_entry(
     transaction: &mut Transaction<'_>,
-    entry: &Doomed,
+    entry: &SelectedEntry,
     source: Source,
 ) -> Result<(), Failure> {
-    let Doomed {
+    let SelectedEntry {
         row_id,
         thread_id,
         source: _,

@@ -1,4 +1,4 @@
-//! The feed of changes.
+//! Reads pages of the feed of changes, and removes old changes from it.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl ChangeStore for SqliteStore {
     }
 
     async fn compact(&self, retention: Retention) -> Result<u64> {
-        // Most of the time nothing is due, and the writer need not know.
+        // Usually nothing is due. A read finds that out without waiting for the writer.
         let due = self.searches.read(None, move |conn| {
             compaction::due(conn, &retention).map_err(store_error)
         });

@@ -30,9 +30,9 @@ pub(crate) enum FullTextChange {
         row_id: i64,
         text: Indexable,
     },
-    /// An entry, or the document of an artifact.
+    /// Deletes the document of an entry or of an artifact.
     Delete { owner: i64, row_id: i64 },
-    /// The preceding entries changed. The entry may have been deleted since.
+    /// The preceding entries of this entry changed. The entry itself may have been deleted since.
     Reindex { owner: i64, row_id: i64 },
 }
 
@@ -55,7 +55,7 @@ impl FullTextChange {
         self.row().0
     }
 
-    /// The changed row.
+    /// The owner and the row id of the changed document.
     const fn row(&self) -> (i64, i64) {
         match self {
             Self::Insert { owner, row_id, .. }

@@ -1,4 +1,4 @@
-//! Summaries, which are generated after their entries are stored.
+//! Finds entries without a summary, and stores summaries, which are generated after their entries are stored.
 
 use async_trait::async_trait;
 use context_model::Timestamp;

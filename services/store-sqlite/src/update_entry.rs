@@ -1,4 +1,4 @@
-//! Updating one entry.
+//! Updates one entry: its row, tags, images, vectors, the counts of its thread and the full-text index.
 
 use context_model::{ContentType, EntryUpdate, Error};
 use context_store::rules::entry::{self, Merged, tag_changes};

@@ -1,4 +1,4 @@
-//! Creation times within a thread. Both databases use these rules.
+//! Decides the creation times of entries within a thread, for both databases.
 
 use context_model::Timestamp;
 
@@ -18,8 +18,8 @@ pub fn created_at(now: Timestamp, earliest: i64) -> i64 {
     }
 }
 
-/// The latest time that is not attributed to a wrong clock. When a thread's newest entry is deleted, entries with a
-/// later time are considered last as the next newest entry.
+/// The latest time that a clock may show without being wrong: five minutes after `now`. When a thread's newest entry is
+/// deleted, an entry with a later time becomes the newest one only if there is no other.
 #[must_use]
 pub const fn latest_plausible(now: Timestamp) -> i64 {
     now.micros().saturating_add(SLACK_MICROS)

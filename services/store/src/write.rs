@@ -16,8 +16,8 @@ pub struct WriteOptions {
     pub embeddings: Vec<Embedding>,
 }
 
-/// An idempotency key. For 24 hours the same key and hash return the first outcome again. Another hash is
-/// `IDEMPOTENCY_KEY_REUSED`. It is stored in the transaction of the write, so a failed write stores nothing.
+/// An idempotency key. For 24 hours the same key and hash return the first outcome again. The same key with another hash
+/// gets `IDEMPOTENCY_KEY_REUSED`. The key is stored in the transaction of the write, so a failed write stores nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key.
@@ -62,7 +62,7 @@ pub struct ItemOutcome {
     pub id: i64,
     /// The entry's version after the write.
     pub version: i64,
-    /// Whether it repeated the thread's newest entry, so nothing was written.
+    /// Whether the item repeated the thread's newest entry. Then nothing was written, and `id` is that entry's.
     pub duplicate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Splitting a text into the tokens that are indexed and searched.
+//! Splits a text into the tokens that are indexed and searched.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,8 @@ use crate::stem::stem_into;
 /// Words are indexed up to this many characters. The rest of a longer word (base64, minified code) is skipped.
 pub const MAX_WORD_CHARS: usize = 64;
 
-/// Maximum number of characters kept for one base character of a dense script and its marks.
+/// Maximum number of characters of one unit: a base character of a dense script (a script without spaces, or Korean) and
+/// its marks. Further marks are dropped.
 const MAX_UNIT_CHARS: usize = 4;
 
 /// Splits a text into words, folds and stems them. Documents and queries use the same analyzer.
@@ -128,13 +129,13 @@ impl Analyzer {
             upper |= byte.is_ascii_uppercase();
             end += 1;
         }
-        let goes_on = bytes.get(end).is_some_and(|byte| !byte.is_ascii())
+        let has_more = bytes.get(end).is_some_and(|byte| !byte.is_ascii())
             && text[end..]
                 .chars()
                 .next()
                 .is_some_and(|c| matches!(class(c), Class::Word | Class::Extend));
         // Turkish lower-cases I to a letter outside ASCII.
-        if goes_on || (upper && self.language == Language::Turkish) {
+        if has_more || (upper && self.language == Language::Turkish) {
             return self.unicode_word(text, start, scratch, f);
         }
         let shown = end.min(start + MAX_WORD_CHARS);

@@ -1,4 +1,4 @@
-//! What a snippet shows of a text whose opening does not have what matches.
+//! Snippets of texts whose match lies beyond the opening.
 
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ fn without_a_word_in_common_the_nearest_chunk_is_shown() {
 
 #[test]
 fn of_equal_parts_one_in_the_nearest_chunk_is_shown() {
-    // Both names of the owners of keys are in sentences of their own.
+    // The two sentences about a key have equal scores.
     let text = "An opening. Ann has a key. Something else. Bob has a key. The end.";
     let find = |nearest: &str| {
         let start = text.find(nearest).unwrap();
@@ -164,7 +164,7 @@ fn a_similar_sentence_is_shown_although_it_has_none_of_the_words() {
 
 #[test]
 fn words_alone_decide_when_only_some_sentences_were_compared() {
-    // Compared were only two, both as good as unrelated.
+    // Only two sentences were compared, and neither is related to the query.
     let similarity = |sentence: &str| match sentence {
         "Somebody had brought cake." => Some(0.10),
         "Nobody liked that." => Some(0.12),

@@ -30,13 +30,13 @@ impl Allowed {
     /// Whether this entry is allowed.
     #[must_use]
     pub fn contains(&self, entry: i64) -> bool {
-        let (word, bit) = place(entry);
+        let (word, bit) = bit_of(entry);
         self.bits.get(word).is_some_and(|word| word >> bit & 1 == 1)
     }
 
     /// Whether an entry from `first` to `last` may be allowed. For a wide range it returns true without checking.
     pub(crate) fn may_contain(&self, first: i64, last: i64) -> bool {
-        let (one, other) = (place(first).0, place(last).0);
+        let (one, other) = (bit_of(first).0, bit_of(last).0);
         let (first, last) = (one.min(other), one.max(other));
         last - first >= MAX_CHECKED_WORDS
             || self
@@ -48,7 +48,7 @@ impl Allowed {
     }
 
     fn insert(&mut self, entry: i64) {
-        let (word, bit) = place(entry);
+        let (word, bit) = bit_of(entry);
         if word >= self.bits.len() {
             self.bits.resize(word + 1, 0);
         }
@@ -57,7 +57,8 @@ impl Allowed {
     }
 }
 
-fn place(entry: i64) -> (usize, u32) {
+/// The index of the word with this entry's bit, and the index of the bit in the word.
+fn bit_of(entry: i64) -> (usize, u32) {
     let number = entry.unsigned_abs() & ((1 << ENTRY_BITS) - 1);
     ((number / 64) as usize, (number % 64) as u32)
 }

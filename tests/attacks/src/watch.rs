@@ -1,4 +1,4 @@
-//! Observing a value during an attack.
+//! Observes a value during an attack.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A token issuer for tests: a discovery document, exchangeable keys, and tokens with real signatures, including
-//! invalid variants.
+//! A token issuer for tests. It has a discovery document, keys that a test can replace, and tokens with real signatures,
+//! including invalid ones.
 
 mod key;
 mod server;
@@ -23,17 +23,17 @@ pub fn claims(issuer: &str, audience: &str, subject: &str) -> Value {
     json!({"iss": issuer, "aud": audience, "sub": subject, "iat": now(), "exp": now() + 3600, "scope": "openid read write delete"})
 }
 
-/// Changes some claims. A null value removes a claim.
+/// Returns the claims with these changes. A null value removes a claim.
 #[must_use]
 pub fn with(mut claims: Value, changes: Value) -> Value {
-    let (Some(claims_of), Value::Object(changes)) = (claims.as_object_mut(), changes) else {
+    let (Some(members), Value::Object(changes)) = (claims.as_object_mut(), changes) else {
         return claims;
     };
     for (name, value) in changes {
         if value.is_null() {
-            claims_of.remove(&name);
+            members.remove(&name);
         } else {
-            claims_of.insert(name, value);
+            members.insert(name, value);
         }
     }
     claims

@@ -5,22 +5,22 @@ use serde_json::{Map, Value, json};
 
 use crate::Answer;
 
-/// How answers on MCP are shorter than on the other transports (docs/gateway.md).
+/// Shortens an answer of gRPC or REST to the answer that MCP must give (docs/gateway.md).
 #[derive(Debug, Default)]
 pub struct Brief {
-    /// The warnings about the service that a conversation on stdio has had. `None` over HTTP, which has no
-    /// conversations.
-    told: Option<HashSet<String>>,
+    /// The warnings about the service that the gateway has already sent on this stdio connection. `None` over HTTP,
+    /// where each reply has all warnings.
+    sent_warnings: Option<HashSet<String>>,
 }
 
 impl Brief {
     pub(crate) fn on_stdio() -> Self {
         Self {
-            told: Some(HashSet::new()),
+            sent_warnings: Some(HashSet::new()),
         }
     }
 
-    /// The next answer of this conversation, from the answer on another transport.
+    /// The answer that MCP must give next, computed from the answer on another transport.
     #[must_use]
     pub fn answer(&self, full: &Answer) -> Answer {
         match full {
@@ -29,7 +29,7 @@ impl Brief {
         }
     }
 
-    /// A reply or an error, or a part of it.
+    /// Shortens a reply or an error, or a part of one.
     #[must_use]
     pub fn value(&self, full: &Value) -> Value {
         match full {
@@ -44,7 +44,7 @@ impl Brief {
     }
 
     fn object(&self, members: &Map<String, Value>) -> Value {
-        let kept = members.iter().filter_map(|(key, value)| {
+        let shortened = members.iter().filter_map(|(key, value)| {
             match (key.as_str(), value) {
                 ("metadata", _) => Some(value.clone()),
                 ("next_cursor", Value::Null) => None,
@@ -54,35 +54,35 @@ impl Brief {
                     Some(all.iter().map(field).collect())
                 }
                 ("warnings", Value::Array(all)) => {
-                    let news: Vec<Value> = all
+                    let unsent: Vec<Value> = all
                         .iter()
-                        .filter(|warning| self.is_news(warning))
+                        .filter(|warning| !self.was_sent(warning))
                         .cloned()
                         .collect();
-                    (!news.is_empty()).then(|| news.into())
+                    (!unsent.is_empty()).then(|| unsent.into())
                 }
                 _ => Some(self.value(value)),
             }
             .map(|value| (key.clone(), value))
         });
-        Value::Object(kept.collect())
+        Value::Object(shortened.collect())
     }
 
-    fn is_news(&self, warning: &Value) -> bool {
-        let (Some(told), Some(warning)) = (&self.told, warning.as_str()) else {
-            return true;
+    fn was_sent(&self, warning: &Value) -> bool {
+        let (Some(sent), Some(warning)) = (&self.sent_warnings, warning.as_str()) else {
+            return false;
         };
-        !told.contains(warning)
+        sent.contains(warning)
     }
 
-    /// Notes the warnings of an answer.
-    pub fn heard(&mut self, full: &Answer) {
-        if let (Some(told), Answer::Ok(reply)) = (&mut self.told, full) {
+    /// Records the warnings of an answer as sent, so that later answers leave them out.
+    pub fn record_warnings(&mut self, full: &Answer) {
+        if let (Some(sent), Answer::Ok(reply)) = (&mut self.sent_warnings, full) {
             let warnings = reply["warnings"].as_array().into_iter().flatten();
             let about_service = warnings
                 .filter_map(Value::as_str)
                 .filter(|warning| is_about_service(warning));
-            told.extend(about_service.map(str::to_owned));
+            sent.extend(about_service.map(str::to_owned));
         }
     }
 }

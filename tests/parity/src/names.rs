@@ -10,8 +10,8 @@ impl Names {
     /// Stores the strings at these keys of a reply: name → key.
     pub fn save(&mut self, saves: &BTreeMap<String, String>, reply: &Value) {
         for (name, key) in saves {
-            if let Some(made_up) = reply[key].as_str() {
-                self.0.insert(format!("${name}"), made_up.to_owned());
+            if let Some(generated) = reply[key].as_str() {
+                self.0.insert(format!("${name}"), generated.to_owned());
             }
         }
     }
@@ -19,9 +19,11 @@ impl Names {
     /// Replaces names by their generated values.
     #[must_use]
     pub fn resolve(&self, value: &Value) -> Value {
-        self.0.iter().fold(value.clone(), |value, (name, made_up)| {
-            replaced(value, name, made_up)
-        })
+        self.0
+            .iter()
+            .fold(value.clone(), |value, (name, generated)| {
+                replaced(value, name, generated)
+            })
     }
 
     /// Replaces generated values by their names.
@@ -29,11 +31,11 @@ impl Names {
     pub fn hide(&self, value: &Value) -> Value {
         // The longest values first, because one may be a part of another.
         let mut names: Vec<_> = self.0.iter().collect();
-        names.sort_by_key(|(_, made_up)| std::cmp::Reverse(made_up.len()));
+        names.sort_by_key(|(_, generated)| std::cmp::Reverse(generated.len()));
         names
             .into_iter()
-            .fold(value.clone(), |value, (name, made_up)| {
-                replaced(value, made_up, name)
+            .fold(value.clone(), |value, (name, generated)| {
+                replaced(value, generated, name)
             })
     }
 }

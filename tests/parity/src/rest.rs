@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::process::{Service, Storage};
 
-/// The REST client.
+/// A client that calls the operation of each MCP tool over REST.
 pub struct Rest {
     address: SocketAddr,
     key: Option<String>,
@@ -57,6 +57,7 @@ impl Rest {
     }
 }
 
+/// The method, the path with its query, and the body of the request that does what this tool does.
 fn route(tool: &str, arguments: &Value) -> (&'static str, String, Option<Value>) {
     let body = Some(arguments.clone());
     let post = |path: &str| ("POST", path.to_owned(), body.clone());

@@ -173,7 +173,7 @@ async fn play(storage: Storage) {
                 ));
             }
             if let Some(brief) = brief {
-                brief.heard(full);
+                brief.record_warnings(full);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! An embedding provider that does not respond is reported as what it is, on each transport.
+//! On each transport, an error names the embedding provider that does not respond.
 
 use context_parity::Answer;
 use context_parity::keys::{Gateway, KeyedService};

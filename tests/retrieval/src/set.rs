@@ -60,7 +60,7 @@ pub enum Half {
 impl Half {
     /// Whether a question is in this half.
     fn has(self, question: &Question) -> bool {
-        // FNV-1a, so that the halves stay the same for ever.
+        // FNV-1a, so that the halves stay the same forever.
         let hash = question.relevant.first().map_or(0, |key| {
             key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -117,7 +117,7 @@ async fn keys_belong_to_an_owner(store: &dyn Store) {
 }
 behaviour!(keys_belong_to_an_owner(store));
 
-/// The service's clock decides.
+/// The day is measured by the service's clock, not by the database's.
 async fn keys_expire_after_a_day(store: &dyn Store) {
     const DAY: i64 = 24 * 60 * 60;
     store

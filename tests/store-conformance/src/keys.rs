@@ -148,7 +148,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
     keys(store)
         .touch_key(&me(), "k", at(6))
         .await
-        .expect("noted");
+        .expect("recorded");
     assert_eq!(
         keys(store)
             .key(&me(), "k")
@@ -167,7 +167,7 @@ async fn a_key_changes_and_never_comes_back(store: &dyn Store) {
             keys(store)
                 .update_key(&owner, id, change, event("update_api_key", id, 7))
                 .await
-                .expect("asked"),
+                .expect("no failure"),
             None
         );
         keys(store)
@@ -238,7 +238,10 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
         .expect("it existed");
     assert_eq!((erased.contexts, erased.keys), (1, 1));
     assert_eq!(
-        keys(store).erase_owner(&gone, at(4)).await.expect("asked"),
+        keys(store)
+            .erase_owner(&gone, at(4))
+            .await
+            .expect("no failure"),
         None
     );
     assert_eq!(keys(store).list_keys(&gone).await.expect("listed"), []);
@@ -366,7 +369,7 @@ async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
             event("update_api_key", "unknown", 6),
         )
         .await;
-    assert_eq!(unknown.expect("asked"), None);
+    assert_eq!(unknown.expect("no failure"), None);
     let again = keys(store)
         .insert_key(key("k", &me(), 1), event("create_api_key", "k", 7))
         .await;
@@ -486,12 +489,12 @@ async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
             event("create_api_key", "new", 2),
         ]
     };
-    let nobody = OwnerId::new("nobody");
+    let other = OwnerId::new("other");
     assert!(
         !keys(store)
-            .replace_key("old", key("new", &nobody, 2), events())
+            .replace_key("old", key("new", &other, 2), events())
             .await
-            .expect("asked"),
+            .expect("no failure"),
         "another owner's"
     );
     assert!(
@@ -504,7 +507,7 @@ async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
         !keys(store)
             .replace_key("old", key("newer", &me(), 3), events())
             .await
-            .expect("asked"),
+            .expect("no failure"),
         "it is off"
     );
     let listed = keys(store).list_keys(&me()).await.expect("listed");

@@ -37,7 +37,7 @@ impl Home {
         }
     }
 
-    /// Adds a setting for every process started here.
+    /// Adds a setting forevery process started here.
     #[must_use]
     pub fn with(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.settings
@@ -64,7 +64,7 @@ impl Home {
     }
 
     /// A command with these settings, without the environment of the test run. It listens on a port that the system
-    /// chooses. Its process is killed when the test ends, in whatever way.
+    /// chooses. Its process is killed when the test ends, also when it panics or is killed.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         self.command_at(&binary(name))
@@ -127,4 +127,5 @@ impl Home {
     }
 }
 
+/// The number of log files so far, so that each process gets a file of its own.
 static LOGS: AtomicUsize = AtomicUsize::new(0);

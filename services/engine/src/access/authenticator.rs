@@ -264,8 +264,7 @@ impl Authenticator {
         self.refusals.known(&who.caller, operation, reason);
     }
 
-    /// Counts a request without valid credentials. The service's log reports such requests
-    /// together.
+    /// Counts a request without valid credentials. The service's log reports the number of such requests once a second.
     pub fn refused_unknown(&self) {
         self.refusals.unknown();
     }

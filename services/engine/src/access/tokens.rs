@@ -192,7 +192,7 @@ fn not_signed_in(error: SignInError) -> Error {
         .with_retry_after(RETRY_SIGN_IN),
         SignInError::Unavailable => Error::new(
             Reason::IssuerUnavailable,
-            "the token issuer cannot be reached, so nobody can sign in; retry later",
+            "the token issuer cannot be reached, so no one can sign in; retry later",
         )
         .with_retry_after(RETRY_SIGN_IN),
     }

@@ -1,4 +1,4 @@
-//! Deleting artifacts.
+//! The operation `delete_artifact`.
 
 use context_model::{ArtifactId, DeleteArtifactReply, DeleteArtifactRequest, Operation, Result};
 use context_store::Usage;

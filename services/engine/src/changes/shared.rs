@@ -1,8 +1,8 @@
 //! Reads of the feed that several readers share.
 //!
-//! A commit wakes all streams of its owner at once, and those that are up to date want the same page. One of them reads
-//! it. Those that come while it reads wait for the next read, which they share: a read that has begun may not see the
-//! commit that woke them.
+//! A commit wakes all streams of its owner at once, and those that are up to date need the same page. One of them reads
+//! it. Streams that need it while that read runs wait for the next read, which they share: a read that has begun may not
+//! see the commit that woke them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,22 +21,22 @@ pub(super) struct Part {
     pub limit: u32,
 }
 
-/// The reads that run, and those that wait for them.
+/// The readers of each part that is being read.
 #[derive(Default)]
-pub(super) struct SharedReads(Mutex<HashMap<Part, Line>>);
+pub(super) struct SharedReads(Mutex<HashMap<Part, Readers>>);
 
 /// The readers of one part.
 #[derive(Default)]
-struct Line {
-    readers: usize,
-    /// One read at a time.
-    turn: Arc<tokio::sync::Mutex<()>>,
+struct Readers {
+    count: usize,
+    /// Held by the read that runs, so that only one runs at a time.
+    running: Arc<tokio::sync::Mutex<()>>,
     /// The read that has not begun.
     next: Arc<OnceCell<Feed>>,
 }
 
 impl SharedReads {
-    /// The result of a read of this part that begins later than now: of `read`, or of another reader's.
+    /// The result of a read of this part that begins after this call: either `read`, or the read of another reader.
     ///
     /// # Errors
     /// Those of `read`. Others do not share them.
@@ -45,47 +45,47 @@ impl SharedReads {
         part: Part,
         read: impl Future<Output = Result<Feed>> + Send,
     ) -> Result<Feed> {
-        let (turn, next) = {
-            let mut lines = locked(&self.0);
-            let line = lines.entry(part.clone()).or_default();
-            line.readers += 1;
-            (Arc::clone(&line.turn), Arc::clone(&line.next))
+        let (running, next) = {
+            let mut parts = locked(&self.0);
+            let readers = parts.entry(part.clone()).or_default();
+            readers.count += 1;
+            (Arc::clone(&readers.running), Arc::clone(&readers.next))
         };
-        let _place = Place {
+        let _counted = CountedReader {
             reads: self,
             part: &part,
         };
         let feed = next.get_or_try_init(|| async {
-            let _turn = turn.lock().await;
+            let _running = running.lock().await;
             self.begin(&part, &next);
             read.await
         });
         Ok(feed.await?.clone())
     }
 
-    /// Who comes from now on needs a later read.
+    /// Marks this read as begun. Readers that come later share another one.
     fn begin(&self, part: &Part, read: &Arc<OnceCell<Feed>>) {
-        if let Some(line) = locked(&self.0).get_mut(part)
-            && Arc::ptr_eq(&line.next, read)
+        if let Some(readers) = locked(&self.0).get_mut(part)
+            && Arc::ptr_eq(&readers.next, read)
         {
-            line.next = Arc::default();
+            readers.next = Arc::default();
         }
     }
 }
 
-/// A reader's place in a line. A reader may leave at any time.
-struct Place<'a> {
+/// A reader that is counted until this value is dropped, also when its caller leaves.
+struct CountedReader<'a> {
     reads: &'a SharedReads,
     part: &'a Part,
 }
 
-impl Drop for Place<'_> {
+impl Drop for CountedReader<'_> {
     fn drop(&mut self) {
-        let mut lines = locked(&self.reads.0);
-        if let Some(line) = lines.get_mut(self.part) {
-            line.readers -= 1;
-            if line.readers == 0 {
-                lines.remove(self.part);
+        let mut parts = locked(&self.reads.0);
+        if let Some(readers) = parts.get_mut(self.part) {
+            readers.count -= 1;
+            if readers.count == 0 {
+                parts.remove(self.part);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Storing, updating, fetching and deleting context entries, and listing their threads, tags, metadata fields and days.
+//! Stores, updates, fetches and deletes context entries, and lists their threads, tags, metadata fields and days.
 
 mod batch;
 mod delete;

@@ -38,7 +38,7 @@ impl Contexts {
                 &options,
                 1,
                 Usage {
-                    bytes: of_update(&update),
+                    bytes: added_bytes(&update),
                     ..Usage::default()
                 },
             )
@@ -112,7 +112,7 @@ impl Contexts {
             Ok(update)
         });
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
-        let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
+        let bytes = items.iter().map(added_bytes).fold(0, u64::saturating_add);
         let admitted = self
             .writes
             .admit(
@@ -146,7 +146,7 @@ impl Contexts {
 }
 
 /// Maximum number of bytes that an update adds.
-fn of_update(update: &EntryUpdate) -> u64 {
+fn added_bytes(update: &EntryUpdate) -> u64 {
     let EntryUpdate {
         text,
         metadata,

@@ -98,7 +98,7 @@ impl Breaker {
 
 impl Call<'_> {
     /// Records that the provider responded, even if with an error.
-    pub fn answered(mut self) {
+    pub fn responded(mut self) {
         self.has_ended = true;
         let before = std::mem::take(&mut *self.breaker.lock());
         if before.until.is_some() {
@@ -190,7 +190,7 @@ mod tests {
     async fn after_failures_in_a_row_one_call_tries_ever_more_seldom() {
         let breaker = Breaker::new(Duration::from_secs(2));
         assert_eq!([fail(&breaker), fail(&breaker)], [true, true]);
-        breaker.enter().unwrap().answered();
+        breaker.enter().unwrap().responded();
         assert_eq!(
             [
                 fail(&breaker),
@@ -216,7 +216,7 @@ mod tests {
             trial.failed("broken", None);
         }
         pass(60).await;
-        breaker.enter().unwrap().answered();
+        breaker.enter().unwrap().responded();
         assert_eq!(
             [
                 fail(&breaker),
@@ -242,7 +242,7 @@ mod tests {
         pass(1).await;
         breaker.enter().unwrap().failed("busy", None);
         assert!(breaker.enter().is_ok(), "the second failure is not three");
-        breaker.enter().unwrap().answered();
+        breaker.enter().unwrap().responded();
         breaker
             .enter()
             .unwrap()
@@ -279,7 +279,7 @@ mod tests {
         breaker
             .enter()
             .expect("one that takes long does too")
-            .answered();
+            .responded();
         slow.failed("broken", None);
         assert!(breaker.enter().is_ok(), "it is known to be back");
     }

@@ -157,12 +157,12 @@ impl Client {
         &self,
         path: &str,
         body: &Value,
-        max_answer: usize,
+        max_response_bytes: usize,
     ) -> Result<Value, ProviderError> {
-        let answers = self
-            .post_all(path, std::slice::from_ref(body), max_answer)
+        let responses = self
+            .post_all(path, std::slice::from_ref(body), max_response_bytes)
             .await?;
-        answers
+        responses
             .into_iter()
             .next()
             .ok_or_else(|| ProviderError::Malformed("it is missing".to_owned()))
@@ -173,7 +173,7 @@ impl Client {
         &self,
         path: &str,
         bodies: &[Value],
-        max_answer: usize,
+        max_response_bytes: usize,
     ) -> Result<Vec<Value>, ProviderError> {
         let url = Url::parse(&format!("{}{path}", self.url))
             .map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
@@ -183,18 +183,18 @@ impl Client {
         let call = self.breaker.enter()?;
         let requests = bodies
             .iter()
-            .map(|body| self.request(first.take(), &url, body, max_answer));
+            .map(|body| self.request(first.take(), &url, body, max_response_bytes));
         match try_join_all(requests).await {
-            Ok(answers) => {
-                call.answered();
-                Ok(answers)
+            Ok(responses) => {
+                call.responded();
+                Ok(responses)
             }
             Err(Failed { error, is_away }) => {
                 match &error {
                     ProviderError::Unavailable { what, retry_after } if is_away => {
                         call.failed(what, *retry_after)
                     }
-                    _ => call.answered(),
+                    _ => call.responded(),
                 }
                 Err(error)
             }
@@ -213,24 +213,29 @@ impl Client {
         slot: Option<SemaphorePermit<'_>>,
         url: &Url,
         body: &Value,
-        max_answer: usize,
+        max_response_bytes: usize,
     ) -> Result<Value, Failed> {
         let _slot = match slot {
             Some(slot) => slot,
             None => self.slot().await.map_err(Failed::over)?,
         };
         let body = Bytes::from(body.to_string());
-        let attempt = || self.attempt(url, &body, max_answer);
-        let answer = attempt
+        let attempt = || self.attempt(url, &body, max_response_bytes);
+        let response = attempt
             .retry(retry::PAUSES)
             .when(Failed::may_pass)
             .adjust(|failed, pause| pause.map(|pause| failed.retry_after().unwrap_or(pause)))
             .await?;
-        serde_json::from_slice(&answer)
+        serde_json::from_slice(&response)
             .map_err(|_| Failed::over(ProviderError::Malformed("it is not JSON".to_owned())))
     }
 
-    async fn attempt(&self, url: &Url, body: &Bytes, max_answer: usize) -> Result<Vec<u8>, Failed> {
+    async fn attempt(
+        &self,
+        url: &Url,
+        body: &Bytes,
+        max_response_bytes: usize,
+    ) -> Result<Vec<u8>, Failed> {
         let request = self
             .http
             .post(url.clone())
@@ -252,12 +257,12 @@ impl Client {
             .map_err(|error| failed(error, "the connection broke"))?;
         let status = response.status();
         let retry_after = retry::retry_after(response.headers());
-        let body = context_http::body(response, max_answer)
+        let body = context_http::body(response, max_response_bytes)
             .await
             .map_err(|error| failed(error, "the response ended early"))?;
         let Some(body) = body else {
             return Err(Failed::over(ProviderError::Malformed(format!(
-                "it is longer than {max_answer} bytes"
+                "it is longer than {max_response_bytes} bytes"
             ))));
         };
         if status.is_success() {

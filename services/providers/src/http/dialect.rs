@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::answer;
 use super::client::KeyHeader;
+use super::response;
 use crate::{ProviderError, Role};
 
 /// The API of a provider.
@@ -148,7 +148,7 @@ impl Dialect {
     /// The vectors of a response, in the order of the texts.
     pub(super) fn vectors(
         self,
-        answer: Value,
+        response: Value,
         texts: usize,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let pointer = match self {
@@ -157,7 +157,7 @@ impl Dialect {
             Self::Cohere => "/embeddings/float",
             Self::OpenAi | Self::Azure | Self::Voyage => "/data",
         };
-        let items = answer::list(answer, pointer)?;
+        let items = response::list(response, pointer)?;
         let is_indexed = matches!(self, Self::OpenAi | Self::Azure | Self::Voyage);
         let found = (0..).zip(&items).map(|(index, item)| {
             // Some OpenAI-compatible servers leave the index out.
@@ -167,7 +167,7 @@ impl Dialect {
                 (Some(index), item)
             }
         });
-        answer::in_order(found, texts)?
+        response::in_order(found, texts)?
             .into_iter()
             .map(vector)
             .collect()
@@ -176,7 +176,8 @@ impl Dialect {
 
 /// A vector, from a list of numbers or from base64 of 4-byte little-endian floats.
 fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
-    let wrong = || answer::malformed("a vector is neither a list of numbers nor the base64 of one");
+    let wrong =
+        || response::malformed("a vector is neither a list of numbers nor the base64 of one");
     if let Value::String(text) = value {
         let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
         let (numbers, []) = bytes.as_chunks::<4>() else {

@@ -11,7 +11,7 @@ use super::client::CONCURRENT;
 use super::request::{Requests, is_about_texts};
 use crate::{ProviderError, Role};
 
-type Answer = Result<Vec<Vec<f32>>, ProviderError>;
+type Response = Result<Vec<Vec<f32>>, ProviderError>;
 
 pub(super) struct Gather {
     requests: Requests,
@@ -29,7 +29,7 @@ struct State {
 struct Waiting {
     texts: Vec<String>,
     role: Role,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<Response>,
 }
 
 impl Gather {
@@ -45,11 +45,11 @@ impl Gather {
     }
 
     /// Embeds texts that fit into one request, alone or together with those of other callers.
-    pub async fn embed(self: &Arc<Self>, texts: Vec<String>, role: Role) -> Answer {
-        let (reply, answer) = oneshot::channel();
+    pub async fn embed(self: &Arc<Self>, texts: Vec<String>, role: Role) -> Response {
+        let (reply, response) = oneshot::channel();
         let mut awaited = Awaited {
             gather: self,
-            answer,
+            response,
         };
         let has_slot = {
             let mut state = self.lock();
@@ -66,7 +66,7 @@ impl Gather {
             };
             tokio::spawn(slot.work());
         }
-        (&mut awaited.answer)
+        (&mut awaited.response)
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("the request was abandoned")))
     }
@@ -93,11 +93,11 @@ impl Gather {
                     self.requests.embed_halving(&texts, role).await
                 }
             };
-            let answer = tokio::select! {
-                answer = asking => answer,
+            let response = tokio::select! {
+                response = asking => response,
                 () = all_gone(&mut callers) => continue,
             };
-            match answer {
+            match response {
                 Ok(vectors) => {
                     let mut vectors = vectors.into_iter();
                     for caller in callers {
@@ -128,12 +128,12 @@ impl Gather {
 /// A caller's pending reply. Dropping it removes the caller's waiting texts.
 struct Awaited<'g> {
     gather: &'g Gather,
-    answer: oneshot::Receiver<Answer>,
+    response: oneshot::Receiver<Response>,
 }
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        self.answer.close();
+        self.response.close();
         self.gather
             .lock()
             .waiting
@@ -219,7 +219,7 @@ struct Group {
 struct Caller {
     /// Number of this caller's texts in the group.
     texts: usize,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<Response>,
 }
 
 impl Group {

@@ -106,16 +106,16 @@ impl Requests {
         texts: &[String],
         role: Role,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let max_answer = 1024 * 1024
+        let max_response_bytes = 1024 * 1024
             + texts.len() * self.dimensions.unwrap_or(MAX_DIMENSIONS) * BYTES_PER_NUMBER;
         let request = self
             .dialect
             .request(&self.name, texts, role, self.wanted, encoding);
-        let answer = self
+        let response = self
             .client
-            .post(self.dialect.path(), &request, max_answer)
+            .post(self.dialect.path(), &request, max_response_bytes)
             .await?;
-        let vectors = self.dialect.vectors(answer, texts.len())?;
+        let vectors = self.dialect.vectors(response, texts.len())?;
         if vectors.iter().flatten().any(|value| !value.is_finite()) {
             return Err(ProviderError::Malformed(
                 "a vector contains values that are not finite".to_owned(),

@@ -1,13 +1,13 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::answer;
 use super::client::{Access, Client, KeyHeader};
+use super::response;
 use crate::reranker::probability;
 use crate::{ProviderError, Reranker};
 
 /// Maximum bytes of a response. Some servers always send the texts back.
-const MAX_ANSWER: usize = 4 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 /// How far a rounded score may lie outside 0 to 1.
 const ROUNDING: f64 = 1e-3;
 
@@ -89,14 +89,14 @@ impl RerankDialect {
     }
 
     /// The scores of a response, in the order of the texts.
-    fn scores(self, answer: Value, texts: usize) -> Result<Vec<f64>, ProviderError> {
+    fn scores(self, response: Value, texts: usize) -> Result<Vec<f64>, ProviderError> {
         let (pointer, score) = match self {
             Self::Tei => ("", "score"),
             Self::Cohere | Self::Jina => ("/results", "relevance_score"),
             Self::Voyage => ("/data", "relevance_score"),
         };
-        let items = answer::list(answer, pointer)?;
-        let scores = answer::in_order(
+        let items = response::list(response, pointer)?;
+        let scores = response::in_order(
             items
                 .iter()
                 .map(|item| (item["index"].as_u64(), item[score].as_f64())),
@@ -107,7 +107,7 @@ impl RerankDialect {
             .map(|score| score.filter(|score| score.is_finite()));
         finite
             .collect::<Option<_>>()
-            .ok_or_else(|| answer::malformed("a score is not a number"))
+            .ok_or_else(|| response::malformed("a score is not a number"))
     }
 }
 
@@ -165,14 +165,14 @@ impl Reranker for HttpReranker {
             .clone()
             .map(|texts| self.dialect.request(&self.model, query, texts))
             .collect();
-        let answers = self
+        let responses = self
             .client
-            .post_all(self.dialect.path(), &requests, MAX_ANSWER)
+            .post_all(self.dialect.path(), &requests, MAX_RESPONSE_BYTES)
             .await?;
-        let scores = answers
+        let scores = responses
             .into_iter()
             .zip(batches)
-            .map(|(answer, texts)| self.dialect.scores(answer, texts.len()));
+            .map(|(response, texts)| self.dialect.scores(response, texts.len()));
         Ok(scaled(scores.collect::<Result<Vec<_>, _>>()?.concat()))
     }
 }

@@ -5,7 +5,7 @@ use super::client::{Access, Client, KeyHeader};
 use crate::{ProviderError, Summarizer};
 
 /// Maximum bytes of a response.
-const MAX_ANSWER: usize = 4 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum characters of a text that are sent: about 16,000 tokens, which current models can read.
 const MAX_CHARS: usize = 48_000;
 /// Maximum characters of a summary that are stored.
@@ -87,19 +87,19 @@ impl SummaryDialect {
         }
     }
 
-    /// The text of a response.
-    fn answer(self, answer: &Value) -> Option<String> {
+    /// The text in a response of the provider. `None` if there is none.
+    fn text(self, response: &Value) -> Option<String> {
         match self {
-            Self::Ollama => answer
+            Self::Ollama => response
                 .pointer("/message/content")?
                 .as_str()
                 .map(str::to_owned),
-            Self::OpenAi => answer
+            Self::OpenAi => response
                 .pointer("/choices/0/message/content")?
                 .as_str()
                 .map(str::to_owned),
             Self::Anthropic => {
-                let parts = answer["content"]
+                let parts = response["content"]
                     .as_array()?
                     .iter()
                     .filter(|part| part["type"] == "text");
@@ -194,17 +194,17 @@ impl Summarizer for HttpSummarizer {
         let request = self
             .dialect
             .request(&self.model, &text[..end], self.max_tokens);
-        let answer = self
+        let response = self
             .client
-            .post(self.dialect.path(), &request, MAX_ANSWER)
+            .post(self.dialect.path(), &request, MAX_RESPONSE_BYTES)
             .await
             .map_err(|error| self.may_pass_later(error))?;
-        let answer = self
+        let text = self
             .dialect
-            .answer(&answer)
+            .text(&response)
             .ok_or_else(|| ProviderError::Malformed("it contains no text".to_owned()))?;
-        let answer = answer.replace('\0', "");
-        let summary: String = answer.trim().chars().take(MAX_SUMMARY_CHARS).collect();
+        let text = text.replace('\0', "");
+        let summary: String = text.trim().chars().take(MAX_SUMMARY_CHARS).collect();
         if summary.is_empty() {
             Err(ProviderError::Malformed("the summary is empty".to_owned()))
         } else {

@@ -161,7 +161,7 @@ impl Worker {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         {
             let mut state = self.shared.lock();
             let queue = &mut state.queues[urgency as usize];
@@ -179,7 +179,7 @@ impl Worker {
             });
         }
         self.shared.ready.notify_one();
-        answer
+        response
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("the model stopped")))
     }
@@ -364,7 +364,7 @@ fn finish(
     mut computed: usize,
     outcome: Result<Vec<Output>, ProviderError>,
 ) {
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     {
         let mut state = shared.lock();
         let Queue { jobs, texts } = &mut state.queues[urgency as usize];
@@ -388,12 +388,12 @@ fn finish(
             }
             *texts -= job.texts.len();
             if let Some(Job { outputs, reply, .. }) = jobs.pop_front() {
-                answers.push((reply, failed.map_or(Ok(outputs), Err)));
+                responses.push((reply, failed.map_or(Ok(outputs), Err)));
             }
         }
     }
-    for (reply, answer) in answers {
-        let _ = reply.send(answer);
+    for (reply, response) in responses {
+        let _ = reply.send(response);
     }
 }
 
@@ -401,11 +401,11 @@ fn finish(
 mod tests {
     use super::*;
 
-    type Answer = oneshot::Receiver<Result<Vec<Output>, ProviderError>>;
+    type Response = oneshot::Receiver<Result<Vec<Output>, ProviderError>>;
 
     /// A job of texts with these numbers of tokens. The token ids of a text are its length.
-    fn job(lengths: &[usize]) -> (Job, Answer) {
-        let (reply, answer) = oneshot::channel();
+    fn job(lengths: &[usize]) -> (Job, Response) {
+        let (reply, response) = oneshot::channel();
         let text = |length: &usize| Encoded {
             ids: vec![u32::try_from(*length).unwrap(); *length],
             types: vec![0; *length],
@@ -417,7 +417,7 @@ mod tests {
                 outputs: Vec::new(),
                 reply,
             },
-            answer,
+            response,
         )
     }
 
@@ -427,25 +427,25 @@ mod tests {
         (batch.urgency, texts.collect())
     }
 
-    fn push(shared: &Shared, urgency: Urgency, lengths: &[usize]) -> Answer {
-        let (job, answer) = job(lengths);
+    fn push(shared: &Shared, urgency: Urgency, lengths: &[usize]) -> Response {
+        let (job, response) = job(lengths);
         let mut state = shared.lock();
         let queue = &mut state.queues[urgency as usize];
         queue.texts += job.texts.len();
         queue.jobs.push_back(job);
-        answer
+        response
     }
 
-    fn with(documents: &[&[usize]]) -> (Shared, Vec<Answer>) {
+    fn with(documents: &[&[usize]]) -> (Shared, Vec<Response>) {
         let shared = Shared {
             state: Mutex::default(),
             ready: Condvar::new(),
         };
-        let answers = documents
+        let responses = documents
             .iter()
             .map(|lengths| push(&shared, Urgency::Document, lengths))
             .collect();
-        (shared, answers)
+        (shared, responses)
     }
 
     fn output(n: f32) -> Output {
@@ -456,8 +456,8 @@ mod tests {
     }
 
     /// The values that a caller got.
-    fn values(answer: &mut Answer) -> Vec<f32> {
-        answer
+    fn values(response: &mut Response) -> Vec<f32> {
+        response
             .try_recv()
             .unwrap()
             .unwrap()
@@ -542,8 +542,8 @@ mod tests {
 
     #[test]
     fn a_caller_that_leaves_during_its_batch_gets_no_one_elses_outputs_assigned() {
-        let (shared, mut answers) = with(&[&[1], &[2]]);
-        drop(answers.remove(0));
+        let (shared, mut responses) = with(&[&[1], &[2]]);
+        drop(responses.remove(0));
         let compute: Compute<'_> = &|_, texts, between_layers| {
             between_layers();
             Ok(texts
@@ -553,7 +553,7 @@ mod tests {
         };
         let batch = shared.lock().next_batch(&Urgency::ALL).unwrap();
         run(&shared, batch, compute);
-        assert_eq!(values(&mut answers[0]), [2.0]);
+        assert_eq!(values(&mut responses[0]), [2.0]);
     }
 
     #[test]
@@ -576,17 +576,17 @@ mod tests {
 
     #[test]
     fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
-        let (shared, mut answers) = with(&[&[1, 2], &[3], &[4]]);
+        let (shared, mut responses) = with(&[&[1, 2], &[3], &[4]]);
         finish(
             &shared,
             Urgency::Document,
             3,
             Ok(vec![output(1.0), output(2.0), output(3.0)]),
         );
-        assert_eq!(values(&mut answers[0]), [1.0, 2.0]);
-        assert_eq!(values(&mut answers[1]), [3.0]);
-        assert!(answers[2].try_recv().is_err(), "not computed yet");
-        drop(answers);
+        assert_eq!(values(&mut responses[0]), [1.0, 2.0]);
+        assert_eq!(values(&mut responses[1]), [3.0]);
+        assert!(responses[2].try_recv().is_err(), "not computed yet");
+        drop(responses);
         let mut state = shared.lock();
         state.abandon(&Urgency::ALL);
         assert_eq!(state.queues[Urgency::Document as usize].texts, 0);

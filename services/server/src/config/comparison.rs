@@ -93,7 +93,7 @@ impl Setting {
     fn stated(&self, key: &hmac::Key) -> Stated {
         let hmac = self.secret().map(|secret| {
             let mut context = hmac::Context::with_key(key);
-            // With the name, so that equal keys of two providers do not look equal.
+            // The name is hashed too, so that equal keys of two providers do not look equal.
             context.update(self.name.as_bytes());
             context.update(&[0]);
             context.update(secret.reveal().as_bytes());
@@ -111,7 +111,8 @@ impl Setting {
     }
 }
 
-/// The settings that matter and differ. With `explicit_only`, settings that are not set here are left out.
+/// The settings that have an effect on clients and differ between this process (`here`) and the service (`there`). With
+/// `explicit_only`, settings that are not set here are left out.
 #[must_use]
 pub fn compare(
     here: &Settings,

@@ -44,7 +44,7 @@ pub struct LimitSettings {
     #[arg(long, env = "CHANGES_MAX_ROWS", value_name = "N", default_value = "10000000", value_parser = number(1000, 1_000_000_000_000), global = true)]
     pub changes_max_rows: u64,
 
-    /// Days that a line stays in the audit log, 0 to 36 500; 0 means for ever.
+    /// Days that a line stays in the audit log, 0 to 36 500; 0 means forever.
     ///
     /// A change that is still in the feed of changes stays in the audit log too.
     #[arg(long, env = "AUDIT_RETENTION_DAYS", value_name = "DAYS", default_value = "0", value_parser = number(0, 36_500), global = true)]
@@ -80,7 +80,7 @@ impl LimitSettings {
         }
     }
 
-    /// How many days lines stay in the audit log; `None` for ever.
+    /// How many days lines stay in the audit log; `None` forever.
     #[must_use]
     pub fn audit_days(&self) -> Option<i64> {
         i64::try_from(self.audit_retention_days)

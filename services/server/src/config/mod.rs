@@ -68,7 +68,7 @@ pub struct Config {
     /// Tokens of an OpenID Connect issuer.
     #[command(flatten)]
     pub oidc: Oidc,
-    /// Load and time.
+    /// Limits of load and time.
     #[command(flatten)]
     pub load: Load,
     /// The log.

@@ -73,7 +73,7 @@ pub struct Postgres {
     ///
     /// prefer encrypts if the server supports it; allow is the same. require always encrypts. verify-ca also checks
     /// that one of the system's certificate authorities signed the server's certificate, and verify-full that it is for
-    /// this host. `sslmode` in the connection string takes precedence. If it promises less than this setting, the
+    /// this host. `sslmode` in the connection string takes precedence. If it is less strict than this setting, the
     /// service does not start.
     #[arg(long, env = "POSTGRESQL_SSL_MODE", value_name = "MODE", value_parser = ssl_mode, global = true)]
     pub postgresql_ssl_mode: Option<SslMode>,

@@ -21,7 +21,7 @@ use super::settings::Settings;
 use super::value::boolean;
 use super::{Auth, Config, EmbeddingProvider};
 
-/// What the environment holds of mcp-context-server.
+/// The settings of mcp-context-server in the environment, and what to tell the user about them.
 #[derive(Debug, Default)]
 pub struct Predecessor {
     values: Vec<Value>,
@@ -49,7 +49,7 @@ pub fn read_translated<C: CommandFactory + FromArgMatches>(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(C, Settings, Predecessor), ReadError> {
     let translated = Predecessor::read(env);
-    // Also with a malformed value, so that `--help` works.
+    // A malformed value is reported only after this, so that `--help` works in spite of it.
     let (config, mut settings) = read_settings(arguments, &|name| {
         let value = translated.as_ref().ok().and_then(|found| found.value(name));
         value.map(str::to_owned).or_else(|| env(name))
@@ -169,7 +169,7 @@ impl Predecessor {
         Ok(())
     }
 
-    /// What depends on a value or on two names.
+    /// Handles the settings whose effect depends on a value, or on two of them together.
     fn special_cases(&mut self, get: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
         let is = |name: &str, word: &str| {
             get(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
@@ -258,7 +258,7 @@ impl Predecessor {
             && !config.auto_started
         {
             return Err(format!(
-                "{name} is set, with which mcp-context-server asks for a token, but AUTH is `off`, so this service would ask for none; set \
+                "{name} is set, so mcp-context-server asks for a token, but AUTH is `off`, so this service would accept callers without one; set \
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
             ));
         }
@@ -287,7 +287,7 @@ fn same(one: &str, other: &str) -> bool {
         || boolean(one).is_ok_and(|value| Ok(value) == boolean(other))
 }
 
-/// The value of ours, with a remark if it was limited; `None` if the value means nothing here.
+/// The value for the setting of ours, with a remark if it was limited; `None` if the value needs no setting here.
 fn convert(
     conversion: Conversion,
     value: &str,

@@ -1,4 +1,4 @@
-//! What each setting is, and where its value came from.
+//! The value of each setting, and where the value came from.
 
 use std::any::Any;
 use std::fmt;
@@ -74,7 +74,7 @@ impl Setting {
         &self.flag
     }
 
-    /// Its value becomes `value`.
+    /// Sets the value, which must not be a secret.
     fn set(&mut self, value: String, source: Source) {
         self.shown = Some(value.clone());
         self.value = Some(Secret::new(value));
@@ -87,14 +87,15 @@ impl Setting {
 pub struct Settings(Vec<Setting>);
 
 impl fmt::Debug for Settings {
-    /// The settings themselves print the values.
+    /// Prints only the number of settings, because values can be secrets. [`Setting::shown`] returns what may be printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Settings").field(&self.0.len()).finish()
     }
 }
 
 impl Settings {
-    /// What was read. `all` holds environment and flags, `flags` only the flags.
+    /// Collects the settings that were read. `all` has the values of the environment and of flags, `flags` only those of
+    /// flags.
     pub(super) fn read(command: &Command, all: &ArgMatches, flags: Option<&ArgMatches>) -> Self {
         let named = command
             .get_arguments()
@@ -139,13 +140,13 @@ impl Settings {
         self.0.iter()
     }
 
-    /// The setting of this name.
+    /// The setting of this name; `None` if there is no such setting.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Setting> {
         self.iter().find(|setting| setting.name == name)
     }
 
-    /// Notes that the value of `ours` is that of the variable `theirs`.
+    /// Records that the value of the setting `ours` came from the variable `theirs` of mcp-context-server.
     pub(super) fn renamed(&mut self, ours: &str, theirs: &'static str) {
         if let Some(setting) = self.0.iter_mut().find(|setting| setting.name == ours)
             && setting.source == Source::Environment

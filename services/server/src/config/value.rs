@@ -1,5 +1,5 @@
-//! Parsers of single values. Each returns the value, or the rest of an error message that begins with the setting's
-//! name.
+//! Parses the values of single settings. Each function returns the value, or the rest of an error message that begins
+//! with the setting's name.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use context_engine::Switch;
 use context_store_postgres::SslMode;
 
-/// An address that may contain a user and a password. It prints without them.
+/// An address that may contain a user and a password. `Debug` prints it without them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(String);
 

@@ -122,7 +122,7 @@ impl Follower {
             let Some(pb::WatchResponse { cursor, frame }) = frame else {
                 return Ok(Ended::Cut("the source closed it".to_owned()));
             };
-            self.metrics.heard(SystemClock.now());
+            self.metrics.set_last_contact(SystemClock.now());
             let Some(frame) = frame else { continue };
             match (frame, &mut snapshot) {
                 (Frame::Opened(opened), _) => {
@@ -130,7 +130,7 @@ impl Follower {
                         source = self.source.shown(),
                         revision = opened.revision,
                         is_new,
-                        "Following"
+                        "Opened the stream of the source's changes"
                     );
                 }
                 (Frame::Entry(entry), Some(snapshot)) => {
@@ -158,12 +158,12 @@ impl Follower {
                 }
                 (Frame::Change(change) | Frame::Left(change), _) => {
                     let (revision, is_whole) = (change.revision, change.commit_end);
-                    self.metrics.exists(revision);
+                    self.metrics.set_source_revision(revision);
                     self.add(&mut batch, change.try_into()?).await?;
                     batch.reached(CopyPosition { cursor, revision }, is_whole);
                 }
                 (Frame::Bookmark(pb::Bookmark { revision }), _) => {
-                    self.metrics.exists(revision);
+                    self.metrics.set_source_revision(revision);
                     batch.reached(CopyPosition { cursor, revision }, true);
                 }
                 (Frame::Resync(pb::Resync { reason, .. }), _) => {
@@ -309,16 +309,16 @@ impl Follower {
     }
 
     fn reached(&self, position: CopyPosition) {
-        self.metrics.reached(position.revision);
+        self.metrics.set_copy_revision(position.revision);
         self.position.send_replace(Some(position));
     }
 
-    /// Compares the revisions of source and copy again and again. Never ends.
+    /// Compares the revisions of source and copy at intervals of [`COMPARE_EVERY`]. Never ends.
     async fn compare(&self) {
         let mut was_in_step = false;
         loop {
             if let Ok(revision) = self.source.revision().await {
-                self.metrics.exists(revision);
+                self.metrics.set_source_revision(revision);
                 let behind = self.metrics.behind();
                 let reached = self
                     .position
@@ -326,7 +326,7 @@ impl Follower {
                     .as_ref()
                     .map(|position| position.revision);
                 if (behind == 0) != was_in_step || behind > 0 {
-                    tracing::info!(behind, ?reached, "Compared with the source");
+                    tracing::info!(behind, ?reached, "Compared the copy with the source");
                 }
                 was_in_step = behind == 0;
             }

@@ -62,7 +62,7 @@ async fn serve(
         .map_err(|error| format!("--to: {}", error.into_error("to").message))?;
     let metrics = CopyMetrics::default();
     if let Some(position) = &position {
-        metrics.reached(position.revision);
+        metrics.set_copy_revision(position.revision);
     }
     let (position, mut complete) = watch::channel(position);
     let follower = Follower {

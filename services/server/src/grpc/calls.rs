@@ -97,7 +97,7 @@ impl Calls {
     }
 }
 
-/// The metadata of a write request.
+/// Returns what the metadata of a write request says: the idempotency key, if there is one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

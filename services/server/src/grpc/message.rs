@@ -33,7 +33,7 @@ const PREFIX_BYTES: usize = 5;
 const PUBLIC_MESSAGE_BYTES: usize = 64 * 1024;
 /// Messages up to this size are copied into one piece, which is cheaper for tonic than two.
 const SMALL_BYTES: u32 = 4 * 1024;
-/// How much is decompressed before other tasks get their turn: about a millisecond or less.
+/// How many bytes are decompressed before the task yields to others. It takes about a millisecond or less.
 const UNPACK_BYTES: usize = 256 * 1024;
 /// Memory of a decoded field: an entry of a map with its key and its value.
 const BYTES_PER_FIELD: usize = 128;
@@ -277,7 +277,7 @@ impl Reader {
             if data.is_empty() {
                 continue;
             }
-            self.pace.came(data.len());
+            self.pace.received(data.len());
             self.lease.grow(data.len() + FRAME_BYTES)?;
             return Ok(Some(data));
         }

@@ -93,7 +93,7 @@ pub async fn router(
 /// middleware does both, because each one costs a gRPC call several allocations.
 async fn messages(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match message::counted(&app, request) {
-        Ok(request) => unreadable::blame_the_caller(next.run(request).await),
+        Ok(request) => unreadable::as_invalid_argument(next.run(request).await),
         Err(error) => crate::error_codes::status(&error)
             .into_http::<Body>()
             .into_response(),

@@ -1,4 +1,4 @@
-//! Responds to messages that cannot be decoded.
+//! Corrects the status for messages that cannot be decoded.
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +12,7 @@ use crate::error_codes;
 /// tonic reports INTERNAL in this case, which would trigger alerts for a client's mistake. Errors
 /// from operations carry details; an INTERNAL without details comes from the codec, before the
 /// operation ran.
-pub fn blame_the_caller(response: Response) -> Response {
+pub fn as_invalid_argument(response: Response) -> Response {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
             let error = Error::invalid(
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn through(status: Status) -> Status {
-        let response = blame_the_caller(status.into_http::<Body>().into_response());
+        let response = as_invalid_argument(status.into_http::<Body>().into_response());
         Status::from_header_map(response.headers()).unwrap()
     }
 

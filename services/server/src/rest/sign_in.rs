@@ -1,5 +1,5 @@
-//! Signing in to the page with the issuer of tokens. The page sends the browser to the issuer and gets a code back. The
-//! service exchanges the code, so that the page asks no other host.
+//! Sign-in to the page with the OpenID Connect issuer. The page sends the browser to the issuer and gets a code back.
+//! The service exchanges the code for a token, so that the page itself sends requests to no other host.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::posted::posted;
 use crate::problem::Problem;
 
-/// The largest request for a token.
+/// Maximum size of the body that carries a code.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 
 #[derive(Serialize)]
@@ -40,6 +40,7 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new().route("/ui/sign-in", get(offer).post(exchange))
 }
 
+/// Tells the page where a person can sign in.
 async fn offer(State(app): State<Arc<App>>) -> Response {
     let url = match &app.authenticator {
         Some(authenticator) => authenticator.sign_in_url().await,
@@ -48,6 +49,7 @@ async fn offer(State(app): State<Arc<App>>) -> Response {
     reply(url.map(|url| Offer { url }))
 }
 
+/// Exchanges a code for a token that the page can send as a bearer token.
 async fn exchange(State(app): State<Arc<App>>, request: Request) -> Response {
     reply(exchanged(&app, request).await)
 }

@@ -11,7 +11,7 @@ use context_test_support::{Home, Process, http::Request, until};
 use serde_json::{Value, json};
 
 use crate::process::{program, run};
-use crate::semantic::model;
+use crate::semantic::harness::model;
 
 /// Values that must not be printed.
 const SECRETS: [(&str, &str); 4] = [

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::process::{program, run};
-use crate::semantic::model;
+use crate::semantic::harness::model;
 
 /// An Ollama whose models return vectors with two dimensions.
 async fn ollama(listener: TcpListener) {
@@ -114,8 +114,8 @@ async fn a_system_without_certificates_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_provider_is_named_with_its_address() {
     let home = Home::new();
-    let nobody = Reserved::new();
-    let url = format!("http://{}", nobody.address());
+    let unreachable = Reserved::new();
+    let url = format!("http://{}", unreachable.address());
     let report = faults(with(&home, &[("OLLAMA_HOST", &url)])).await;
     assert!(
         report.contains(&format!(
@@ -263,8 +263,8 @@ async fn a_model_cache_that_cannot_be_written_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_external_database_without_its_address_is_named() {
     let home = Home::new();
-    let nobody = Reserved::new();
-    let port = nobody.address().port().to_string();
+    let unreachable = Reserved::new();
+    let port = unreachable.address().port().to_string();
     let external = [
         ("STORAGE_BACKEND", "postgresql"),
         ("POSTGRESQL_PORT", port.as_str()),

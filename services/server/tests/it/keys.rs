@@ -323,7 +323,7 @@ async fn the_first_key_is_made_once() {
         let context_service::Started::Running(running) =
             context_service::start(&config).await.unwrap()
         else {
-            panic!("it runs")
+            panic!("the service must run")
         };
         keys.push(running.places().first_key.clone());
         if let Some(key) = &keys[0] {

@@ -213,7 +213,7 @@ async fn a_taken_address_is_refused_by_name() {
 async fn a_database_that_another_service_holds_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let Started::Running(first) = start(&settings(directory.path(), &[])).await.unwrap() else {
-        panic!("it runs")
+        panic!("the service must run")
     };
     let sentence = match start(&settings(directory.path(), &[])).await {
         Ok(_) => panic!("two services on one database"),
@@ -326,7 +326,7 @@ async fn what_was_stored_is_there_after_a_restart() {
     for round in 1..=2 {
         let Started::Running(running) = start(&settings(directory.path(), &[])).await.unwrap()
         else {
-            panic!("it runs")
+            panic!("the service must run")
         };
         let (address, stop) = (running.address().unwrap(), running.stop());
         let task = tokio::spawn(running.run());

@@ -9,12 +9,12 @@ use context_service::config::{self, Config, Here, NAMES, Predecessor, migration_
 use context_test_support::Home;
 
 use crate::process::{program, run};
-use crate::semantic::model;
+use crate::semantic::harness::model;
 
 /// Read from the source of mcp-context-server, not from the table of the service.
 const LIST: &str = include_str!("predecessor/names.txt");
 
-/// The lines of the list: the name, the kind, and the words of a case.
+/// The lines of the list: the name, the kind, and for a renamed setting the words of its case (see [`renamed`]).
 fn list() -> impl Iterator<Item = (&'static str, &'static str, Vec<&'static str>)> {
     let lines = LIST.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| {
@@ -141,7 +141,8 @@ fn renamed(name: &str, case: &[&'static str]) {
     );
     assert!(!warning.contains("sk-"), "{warning}");
 
-    // Our name with the same value needs no word. With another value ours wins, with two exceptions.
+    // The service's own name with the same value causes no warning. With another value the service's own name takes
+    // precedence, with two exceptions.
     environment.push((ours, expected));
     assert!(
         translated(&environment).warnings().is_empty(),
@@ -158,7 +159,7 @@ fn renamed(name: &str, case: &[&'static str]) {
     assert_eq!(found.value(ours), used, "{environment:?}");
     assert!(found.warnings()[0].contains(ours), "{:?}", found.warnings());
 
-    // Where it depends on a setting, it has no effect with another value of that setting.
+    // A setting that depends on a value of another one has no effect while that one has another value.
     if let [condition] = conditions {
         let (setting, _) = pair(condition);
         let other = if setting == "STORAGE_BACKEND" && condition.ends_with("sqlite") {

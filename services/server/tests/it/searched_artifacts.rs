@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::{program, run};
-use crate::semantic::{Database, named, search, with_model};
+use crate::semantic::harness::{Database, named, search, with_model};
 use crate::service::Service;
 
 /// A document whose last paragraph lies far beyond the opening that a result shows.

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers and times for people.
 
 const whole = new Intl.NumberFormat("en");
 const full = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" });
@@ -13,7 +13,7 @@ export const counted = (n: number, one: string, many = `${one}s`): string => `${
 
 export const fullTime = (iso: string): string => full.format(new Date(iso));
 
-/** How long ago, for the last week; then the date. */
+/** How long ago a time is, if it is in the last week; otherwise its date. */
 export function ago(iso: string, now: number): string {
   const then = new Date(iso).getTime();
   const seconds = Math.round((now - then) / 1000);

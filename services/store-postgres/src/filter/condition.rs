@@ -31,10 +31,10 @@ pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
     uses_content_index(condition, indexed) || (indexed && by_its_field())
 }
 
-/// Compiles the whole condition. It is never NULL where it is under a NOT.
+/// Compiles the whole condition. The SQL is never NULL where it stands under a NOT.
 ///
-/// The part that an index term does not decide is wrapped in `coalesce(…, false)`, even where NULL would do. The
-/// planner assumes that a comparison of an unknown expression is rare (1 row in 200). It would then sort far more rows
+/// The part that an index term does not decide is wrapped in `coalesce(…, false)`, even where NULL would have the same
+/// effect. Without it the planner assumes that the comparison is true for 1 row in 200, and then sorts far more rows
 /// than it expected.
 pub(super) fn compile(condition: &Condition, indexed: bool) -> Fragment<'_> {
     let field = Field::new(&condition.path);
@@ -351,7 +351,7 @@ fn in_range(key: &str, range: TextRange) -> Fragment<'static> {
     term
 }
 
-/// The first index's key of a string or boolean.
+/// The key under which the field's first index has a string or boolean.
 fn key_of(value: &Scalar) -> String {
     match value {
         Scalar::Text(text) => fold(text).chars().take(INDEXED_CHARS).collect(),

@@ -1,4 +1,4 @@
-//! The rows of keys.
+//! Reads and writes the rows of API keys.
 
 use context_model::Timestamp;
 use context_store::rules::key;
@@ -172,7 +172,7 @@ async fn insert(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
 }
 
 /// Locks the key with this id until the transaction ends, and returns it.
-async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<StoredKey>, Failure> {
+async fn lock(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<StoredKey>, Failure> {
     let row: Option<Row> = api_keys::table
         .find((transaction.owner.as_str(), id))
         .select(Row::as_select())
@@ -184,7 +184,7 @@ async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<Store
 }
 
 /// Writes the columns of a key that can change.
-async fn put(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failure> {
+async fn update(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failure> {
     let update = diesel::update(api_keys::table.find((key.owner.as_str(), &key.id))).set((
         api_keys::name.eq(&key.name),
         api_keys::scopes.eq(&key.scopes),
@@ -196,7 +196,7 @@ async fn put(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failur
     Ok(())
 }
 
-/// Stores a key that replaces another one, which is deactivated.
+/// Stores a key that replaces another one, and deactivates the other one. The outcome says whether there was one.
 pub(crate) struct Replace {
     pub id: String,
     pub key: StoredKey,
@@ -207,11 +207,11 @@ impl Writing for Replace {
     type Outcome = Once<bool>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let found = one(transaction, &self.id).await?;
+        let found = lock(transaction, &self.id).await?;
         let Some(old) = found.and_then(|old| key::replaced(old, &self.key)) else {
             return Ok(Once(false));
         };
-        put(transaction.conn, &old).await?;
+        update(transaction.conn, &old).await?;
         insert(transaction.conn, &self.key).await?;
         for event in &self.events {
             audit::record_event(transaction, event).await?;
@@ -251,13 +251,13 @@ impl Writing for Update {
     type Outcome = Once<Option<StoredKey>>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let Some(before) = one(transaction, &self.id).await? else {
+        let Some(before) = lock(transaction, &self.id).await? else {
             return Ok(Once(None));
         };
         let Some(after) = key::changed(&before, &self.change) else {
             return Ok(Once(Some(before)));
         };
-        put(transaction.conn, &after).await?;
+        update(transaction.conn, &after).await?;
         audit::record_event(transaction, &self.event).await?;
         Ok(Once(Some(after)))
     }

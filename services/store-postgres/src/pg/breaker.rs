@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 /// open. Only the server's health counts: no client request can open the breaker.
 #[derive(Debug)]
 pub(crate) struct Breaker {
+    /// The breaker opens after this many consecutive failures.
     failures: u32,
+    /// How long an open breaker rejects operations before it lets one through.
     recovery: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct State {
+    /// Consecutive failures so far.
     failed: u32,
-    /// Operations are rejected until then.
+    /// Operations are rejected until then. `None` while the breaker is closed.
     open_until: Option<Instant>,
 }
 
@@ -33,8 +36,8 @@ impl Breaker {
         }
     }
 
-    /// Whether an operation may try the server now. After the wait, the first caller may, and the others are rejected
-    /// until its result is known.
+    /// Whether an operation may try the server now. After the wait, the first caller may. The others are rejected until
+    /// its result is known, or for another `recovery`.
     pub fn lets_through(&self, now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.open_until {
@@ -93,7 +96,7 @@ mod tests {
         assert!(!breaker.lets_through(start));
         let later = start + RECOVERY;
         assert!(breaker.lets_through(later), "one tries");
-        assert!(!breaker.lets_through(later), "the others wait for it");
+        assert!(!breaker.lets_through(later), "the others are rejected");
         breaker.failed(later);
         assert!(!breaker.lets_through(later + RECOVERY / 2));
         assert!(breaker.lets_through(later + RECOVERY));

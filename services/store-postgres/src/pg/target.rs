@@ -15,7 +15,7 @@ pub struct Target {
     pub(crate) keeps_statements: bool,
 }
 
-/// What a connection promises about encryption and the server's identity: libpq's `sslmode`.
+/// How strict a connection is about encryption and the server's identity: libpq's `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslMode {
     /// Never encrypted.
@@ -62,7 +62,7 @@ impl SslMode {
     }
 
     /// The driver's mode, and how the certificate is verified.
-    const fn means(self) -> (DriverMode, Trust) {
+    const fn for_driver(self) -> (DriverMode, Trust) {
         match self {
             Self::Disable => (DriverMode::Disable, Trust::Anyone),
             Self::Allow | Self::Prefer => (DriverMode::Prefer, Trust::Anyone),
@@ -73,9 +73,9 @@ impl SslMode {
     }
 }
 
-/// A number that grows with what a connection promises. `disable`, `allow` and `prefer` promise nothing: each of them
-/// can end in a connection without encryption.
-const fn promise(mode: DriverMode, trust: Trust) -> u8 {
+/// A number that is higher for a stricter mode. It is 0 for `disable`, `allow` and `prefer`, because each of them can end
+/// in a connection without encryption.
+const fn strictness(mode: DriverMode, trust: Trust) -> u8 {
     match (mode, trust) {
         (_, Trust::ThisHost) => 3,
         (_, Trust::KnownAuthority) => 2,
@@ -107,9 +107,9 @@ pub enum TargetError {
     /// part of the password.
     #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
     SslMode,
-    /// The string's `sslmode` promises less than the setting.
+    /// The string's `sslmode` is less strict than the setting.
     #[error(
-        "it has sslmode={}, which promises less than POSTGRESQL_SSL_MODE={}; remove one of them",
+        "it has sslmode={}, which is less strict than POSTGRESQL_SSL_MODE={}; remove one of them",
         .string.name(),
         .setting.name()
     )]
@@ -151,7 +151,7 @@ impl Target {
     /// As [`Target::parse`], with the mode for a string that has no `sslmode` of its own.
     ///
     /// # Errors
-    /// As [`Target::parse`], and if the string's own `sslmode` promises less than this mode.
+    /// As [`Target::parse`], and if the string's own `sslmode` is less strict than this mode.
     pub fn parse_with(
         connection_string: &str,
         setting: Option<SslMode>,
@@ -190,20 +190,20 @@ impl Target {
                 Taken::Ignored => {}
             }
         }
-        let (mode, mut trust) = ssl_mode.or(setting).unwrap_or(SslMode::Prefer).means();
+        let (mode, mut trust) = ssl_mode.or(setting).unwrap_or(SslMode::Prefer).for_driver();
         config.ssl_mode(mode);
         if root_certificate.is_some() && trust == Trust::Anyone && mode == DriverMode::Require {
             // libpq's rule: naming a root certificate requests verification.
             trust = Trust::KnownAuthority;
         }
         if let (Some(string), Some(setting)) = (ssl_mode, setting) {
-            let (least, verified) = setting.means();
-            if promise(mode, trust) < promise(least, verified) {
+            let (required_mode, required_trust) = setting.for_driver();
+            if strictness(mode, trust) < strictness(required_mode, required_trust) {
                 return Err(TargetError::Weaker { string, setting });
             }
         }
         Ok(Self {
-            config: named(config),
+            config: with_application_name(config),
             trust,
             root_certificate,
             keeps_statements,
@@ -233,10 +233,10 @@ impl Target {
         if !password.is_empty() {
             config.password(password);
         }
-        let (mode, trust) = ssl_mode.means();
+        let (mode, trust) = ssl_mode.for_driver();
         config.ssl_mode(mode);
         Self {
-            config: named(config),
+            config: with_application_name(config),
             trust,
             root_certificate: None,
             keeps_statements: true,
@@ -293,7 +293,7 @@ impl std::fmt::Debug for Target {
     }
 }
 
-fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
+fn with_application_name(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
     if config.get_application_name().is_none() {
         config.application_name("context-service");
     }
@@ -302,7 +302,7 @@ fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
 
 fn described(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    // The same for an option that no driver has.
+    // A cause with an `@` may repeat a part of the password: what follows a `?` in it was read as the name of an option.
     cause
         .filter(|cause| !cause.contains('@'))
         .unwrap_or_else(|| "the connection string cannot be read".to_owned())

@@ -129,7 +129,8 @@ fn size(table: &Table) -> String {
     std::iter::once("64".to_owned()).chain(bytes).collect()
 }
 
-const fn nothing(slot: Slot) -> &'static str {
+/// NULL in the type of this slot, for a slot that no column of the table uses.
+const fn null(slot: Slot) -> &'static str {
     match slot {
         Slot::Int => "NULL::bigint",
         Slot::Text => "NULL::text",
@@ -137,7 +138,7 @@ const fn nothing(slot: Slot) -> &'static str {
     }
 }
 
-/// Owners by name.
+/// A page of the owners after this one, by name.
 pub(super) async fn owners(
     conn: &mut AsyncPgConnection,
     after: Option<&OwnerId>,
@@ -172,7 +173,7 @@ pub(super) async fn owners(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// Number of rows of all owners.
+/// The number of a table's rows, of all owners.
 pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result<u64, Failure> {
     // Raw SQL here and below: the table and its columns vary.
     let count = fragment!(
@@ -183,7 +184,7 @@ pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result
     Ok(u64::try_from(sql::number(conn, count).await?).unwrap_or(0))
 }
 
-/// The owner's rows after this key.
+/// A batch of the owner's rows after this key: at most `BATCH_ROWS`, and about `BATCH_BYTES`.
 pub(super) async fn rows(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -209,7 +210,7 @@ pub(super) async fn rows(
         "SELECT {columns} FROM (SELECT *, sum({size}) OVER (ORDER BY {keys}) - ({size}) AS bytes_before FROM \
          (SELECT * FROM {source} WHERE owner_id = ? {of_set} {after} ORDER BY {keys} LIMIT {rows}) AS next) AS sized \
          WHERE bytes_before < {bytes} ORDER BY {keys}",
-        Fragment::new(table.select_list(|column| expression(table, column), nothing)),
+        Fragment::new(table.select_list(|column| expression(table, column), null)),
         size.clone(),
         keys.clone(),
         size,
@@ -259,7 +260,7 @@ fn compared<'v>(
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::text(text),
             Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
-                return Err(unreadable("place of a migration", None).into());
+                return Err(unreadable("progress of a migration", None).into());
             }
         });
     }
@@ -283,7 +284,7 @@ pub(super) async fn keys(
 ) -> Result<Vec<Vec<Cell>>, Failure> {
     let select = fragment!(
         "SELECT {keys} FROM context.{table} WHERE owner_id = ? {after} ORDER BY {order} LIMIT {rows}",
-        Fragment::new(table.key_list(|column| expression(table, column), nothing)),
+        Fragment::new(table.key_list(|column| expression(table, column), null)),
         Fragment::new(table.name),
         Bind::text(owner.as_str()),
         compared(table, ">", after)?,
@@ -309,7 +310,7 @@ pub(super) async fn row(
 ) -> Result<Option<Row>, Failure> {
     let select = fragment!(
         "SELECT {columns} FROM context.{table} WHERE owner_id = ? {with_key}",
-        Fragment::new(table.select_list(|column| expression(table, column), nothing)),
+        Fragment::new(table.select_list(|column| expression(table, column), null)),
         Fragment::new(table.name),
         Bind::text(owner.as_str()),
         compared(table, "=", key)?,

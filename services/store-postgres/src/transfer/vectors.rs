@@ -1,5 +1,5 @@
-//! Vectors. A migration carries them as 32-bit little-endian floats. pgvector's binary form has them big-endian after a
-//! header.
+//! Converts vectors for a data migration and writes them. A migration carries 32-bit little-endian floats; pgvector's
+//! binary form is a header and then big-endian floats.
 
 use crate::pg::connection::AsyncPgConnection;
 use context_store::OwnerId;
@@ -14,24 +14,24 @@ use crate::vectors::{Vector, current_set};
 /// Bytes before the floats: the number of dimensions, and a zero.
 const HEADER: usize = 4;
 
-/// Whether the database has this table of vectors. Without pgvector it has none.
-pub(super) async fn are_there(
+/// Whether the database has this table of vectors. A database without pgvector has no such table.
+pub(super) async fn table_exists(
     conn: &mut AsyncPgConnection,
     table: &'static str,
 ) -> diesel::QueryResult<bool> {
     #[derive(QueryableByName)]
-    struct There {
+    struct Existence {
         #[diesel(sql_type = BigInt)]
-        there: i64,
+        exists: i64,
     }
-    // Raw SQL for the catalogue.
-    let there = "SELECT (to_regclass(?) IS NOT NULL)::int::bigint AS there";
-    let rows: Vec<There> =
-        sql::query(conn, Fragment::prepared(there, vec![Bind::text(table)])).await?;
-    Ok(rows.first().is_some_and(|row| row.there == 1))
+    // Raw SQL, because diesel's query language has no `to_regclass`.
+    let exists = "SELECT (to_regclass(?) IS NOT NULL)::int::bigint AS exists";
+    let rows: Vec<Existence> =
+        sql::query(conn, Fragment::prepared(exists, vec![Bind::text(table)])).await?;
+    Ok(rows.first().is_some_and(|row| row.exists == 1))
 }
 
-/// The id of the current set. 0, which is no set's id, when there is none.
+/// The id of the current set of embeddings, or 0 if the database has none. Ids of sets begin at 1.
 pub(super) async fn set(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
     Ok(current_set(conn).await?.map_or(0, |(set, _)| set))
 }

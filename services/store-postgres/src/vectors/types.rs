@@ -1,5 +1,5 @@
-//! pgvector's type in diesel. It is implemented here, because the diesel support of the crate `pgvector` links libpq. That
-//! crate still makes the bytes.
+//! Implements pgvector's type for diesel, because the diesel support of the crate `pgvector` links libpq. The bytes are
+//! encoded by that crate.
 
 use diesel::pg::Pg;
 use diesel::query_builder::QueryId;
@@ -25,7 +25,7 @@ impl Vector {
 impl ToSql<VectorType, Pg> for Vector {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         let mut bytes = bytes::BytesMut::with_capacity(4 + 4 * self.0.as_slice().len());
-        // The type is ignored.
+        // pgvector ignores the type that it is given.
         self.0.to_sql(&Type::BYTEA, &mut bytes)?;
         std::io::Write::write_all(out, &bytes)?;
         Ok(IsNull::No)

@@ -3,7 +3,7 @@
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
-/// Changes whenever the schema does.
+/// All migrations. A hash of them names the template database, so that a changed schema gets a new template.
 const MIGRATIONS: [&str; 13] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
@@ -27,7 +27,7 @@ pub fn config(url: &str) -> Config {
     config
 }
 
-/// A database with the schema in it.
+/// A database with the schema in it. `None` if the tests have no PostgreSQL server.
 pub async fn database() -> Option<TestDatabase> {
     let version = MIGRATIONS
         .concat()

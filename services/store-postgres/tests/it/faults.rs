@@ -171,12 +171,12 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
         .expect("stored");
     proxy.set(Mode::German);
     let mut client = database.connect().await;
-    // A session checks for a deadlock after this time and is then the one that is aborted. The store checks after one
-    // second, so the store is aborted.
+    // PostgreSQL aborts the session that detects the deadlock. The store's session checks for one after a second, and
+    // this one only after a minute, so the store's session is aborted.
     client
         .batch_execute("SET deadlock_timeout = '1min'")
         .await
-        .expect("a superuser may");
+        .expect("a superuser may set it");
     let holding = client.transaction().await.expect("a transaction");
     let lock = "SELECT 1 FROM context.threads WHERE thread_id = $1 FOR UPDATE";
     holding
@@ -301,7 +301,7 @@ async fn until_blocked(client: &context_test_postgres::Client) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("a statement waits for a lock", async || {
         let count = client.query_one(waiting, &[]).await;
-        count.expect("the server tells").get::<_, i64>(0) > 0
+        count.expect("the sessions are listed").get::<_, i64>(0) > 0
     })
     .await;
 }

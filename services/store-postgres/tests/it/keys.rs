@@ -87,7 +87,7 @@ async fn keys_are_found_by_their_beginning_and_changed_by_their_owner_alone() {
     assert_eq!(
         keys.update_key(&other.owner, "k1", off.clone(), event("k1", 9))
             .await
-            .expect("asked"),
+            .expect("no failure"),
         None
     );
     let changed = keys
@@ -111,12 +111,12 @@ async fn keys_are_found_by_their_beginning_and_changed_by_their_owner_alone() {
     assert_eq!(
         again.deactivated_at,
         Some(Timestamp(9)),
-        "the first moment counts"
+        "a second deactivation keeps the first time"
     );
     for at in [30, 20] {
         keys.touch_key(&one.owner, "k1", Timestamp(at))
             .await
-            .expect("noted");
+            .expect("recorded");
     }
     let used = keys
         .key(&one.owner, "k1")
@@ -210,7 +210,9 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
         .expect("it existed");
     assert_eq!((erased.contexts, erased.artifacts, erased.keys), (1, 0, 1));
     assert_eq!(
-        keys.erase_owner(&one, Timestamp(3)).await.expect("asked"),
+        keys.erase_owner(&one, Timestamp(3))
+            .await
+            .expect("no failure"),
         None
     );
     let owners: Vec<_> = keys

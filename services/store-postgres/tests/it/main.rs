@@ -1,4 +1,5 @@
-//! The PostgreSQL store as its callers see it. Without a server these tests are skipped; see `context-test-postgres`.
+//! Tests of the PostgreSQL store through its public interface. Without a server they are skipped; see
+//! `context-test-postgres`.
 
 mod arrange;
 mod availability;

@@ -1,4 +1,4 @@
-//! Opening databases of this service, of other programs, and empty ones.
+//! Opens databases of this service, of other programs, and empty ones.
 
 use context_store::Store;
 use context_store_postgres::{OpenError, PostgresStore};

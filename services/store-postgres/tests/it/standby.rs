@@ -136,7 +136,7 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused:?}");
 }
 
-/// A standby delivers no notifications, so the store reads the revisions again and again.
+/// A standby delivers no notifications, so the store polls the revisions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_learns_of_changes_and_says_when_a_revision_may_still_come() {
     let Some(programs) = programs() else { return };

@@ -17,7 +17,7 @@ use super::proxy::authority;
 
 const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls/authority.pem");
 
-/// The port of a server that accepts TLS and passes what it decrypts to PostgreSQL.
+/// Starts a server that accepts TLS and passes what it decrypts to PostgreSQL. Returns its port.
 async fn terminator(url: &str) -> u16 {
     let certificate =
         CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).expect("a certificate");
@@ -40,7 +40,7 @@ async fn terminator(url: &str) -> u16 {
             tokio::spawn(async move {
                 let mut request = [0; 8];
                 client.read_exact(&mut request).await?;
-                // https://www.postgresql.org/docs/current/protocol-message-formats.html: SSLRequest.
+                // An SSLRequest: https://www.postgresql.org/docs/current/protocol-message-formats.html
                 if request != [0, 0, 0, 8, 4, 210, 22, 47] {
                     return Ok(());
                 }
@@ -204,7 +204,7 @@ async fn the_setting_verifies_a_server_that_separate_settings_name() {
     let has_tls: String = client
         .query_one("SHOW ssl", &[])
         .await
-        .expect("the server tells")
+        .expect("the server shows its setting")
         .get(0);
     if has_tls == "on" {
         return;

@@ -52,7 +52,7 @@ fn entry(text: &str) -> NewEntry {
     }
 }
 
-/// Vectors in clusters of unequal sizes that vary mostly in a few directions, like those of texts.
+/// Vectors in clusters of unequal sizes that vary in a few directions more than in others, as those of texts do.
 fn clustered(count: usize, random: &mut Random) -> Vec<Vec<f32>> {
     let spread: Vec<f32> = (0..DIMENSIONS)
         .map(|axis| 1.0 / (1.0 + axis as f32 / 12.0))
@@ -739,7 +739,7 @@ async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_d
         client
             .query_one(uncompressed, &[])
             .await
-            .expect("asked")
+            .expect("no failure")
             .get::<_, bool>(0),
         "no time is spent on compression"
     );

@@ -1,4 +1,4 @@
-//! Creating, updating, restoring and deleting artifacts inside the writer's transaction.
+//! Creates, updates, restores, moves and deletes artifacts inside the writer's transaction.
 
 use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
@@ -133,7 +133,7 @@ pub(crate) fn move_all(
     let owner = transaction.owner.owner;
     let found = read::placed(transaction.conn, owner, from)?;
     let moves = artifact::moves(found, from, to)?;
-    // First none has a path, because one may get the path that another has now.
+    // All paths are removed first, because an artifact may get the path that another one still has.
     for (artifact, _) in &moves {
         write_path(transaction, owner, &artifact.id.to_string(), None)?;
     }

@@ -262,7 +262,7 @@ fn compared(
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::Text(text.clone()),
             Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
-                return Err(unreadable("place of a migration", None));
+                return Err(unreadable("progress of a migration", None));
             }
         });
     }

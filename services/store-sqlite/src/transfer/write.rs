@@ -1,4 +1,4 @@
-//! Writing rows of any table, and their derived data.
+//! Writes the rows that a data migration copies, and the data that is derived from them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::statement::{self, Prepared, Value};
 /// The number of the vector set that a migration fills.
 pub(super) const SET: i64 = 1;
 
-/// The owner's row. It is created when it does not exist.
+/// Returns the owner's row, which it creates if there is none.
 fn owner(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
     match crate::owners::find(conn, id)? {
         Some(owner) => Ok(owner),
@@ -25,7 +25,7 @@ fn owner(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
     }
 }
 
-/// Writes an owner's rows.
+/// Writes an owner's rows of one table, and what is derived from them.
 pub(super) fn rows(
     conn: &mut SqliteConnection,
     id: &OwnerId,
@@ -55,7 +55,7 @@ fn row_id(owner: &Owner, id: i64) -> Result<i64, BoxError> {
     owner.row_id(id).ok_or_else(|| refused().into())
 }
 
-/// Writes rows unchanged, with additional columns.
+/// Writes rows unchanged, with additional columns: pairs of a name and one value for each row.
 fn plain(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -122,7 +122,7 @@ fn plain(
     Ok(())
 }
 
-/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end.
+/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end of the migration.
 fn entries(
     conn: &mut SqliteConnection,
     owner: &Owner,

@@ -49,15 +49,17 @@ pub(super) struct Hit {
     pub row_id: i64,
     pub distance: f64,
     /// The chunk. `None` when the distance is an estimate, for which nothing was read.
-    pub place: Option<Place>,
+    pub chunk: Option<NearestChunk>,
 }
 
-/// A chunk of an entry.
+/// The chunk of an entry that is nearest to the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Place {
+pub(super) struct NearestChunk {
     /// Index of the chunk among the entry's chunks.
     pub position: i64,
+    /// The character at which the chunk starts.
     pub start: i64,
+    /// The character after its last one.
     pub end: i64,
 }
 
@@ -327,7 +329,7 @@ impl Search<'_> {
         hits.extend(estimated.iter().map(|near| Hit {
             row_id: near.entry,
             distance: near.distance(),
-            place: None,
+            chunk: None,
         }));
         Ok((nearest_of_entries(hits), first.len() + open.len()))
     }
@@ -407,7 +409,7 @@ impl Search<'_> {
             hits.push(Hit {
                 row_id,
                 distance: f64::from(distance(self.vector, &read)),
-                place: Some(Place {
+                chunk: Some(NearestChunk {
                     position,
                     start: start_char,
                     end: end_char,
@@ -423,10 +425,8 @@ fn nearest_of_entries(hits: Vec<Hit>) -> Vec<Hit> {
     let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(hits.len());
     for hit in hits {
         match of_entry.entry(hit.row_id) {
-            Entry::Vacant(place) => _ = place.insert(hit),
-            Entry::Occupied(mut place) if hit.distance < place.get().distance => {
-                _ = place.insert(hit)
-            }
+            Entry::Vacant(slot) => _ = slot.insert(hit),
+            Entry::Occupied(mut slot) if hit.distance < slot.get().distance => _ = slot.insert(hit),
             Entry::Occupied(_) => {}
         }
     }

@@ -237,10 +237,10 @@ fn semantic_hit(hit: &Hit) -> SemanticHit {
     SemanticHit {
         id: id_of_row(hit.row_id),
         distance: hit.distance,
-        chunk: hit.place.map(|place| ChunkRange {
-            position: unsigned(place.position),
-            start: unsigned(place.start),
-            end: unsigned(place.end),
+        chunk: hit.chunk.map(|chunk| ChunkRange {
+            position: unsigned(chunk.position),
+            start: unsigned(chunk.start),
+            end: unsigned(chunk.end),
         }),
     }
 }

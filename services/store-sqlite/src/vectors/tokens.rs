@@ -1,4 +1,4 @@
-//! Token vectors. They are stored and deleted with their chunks. Only [`read`] reads them.
+//! Stores, deletes and reads the token vectors of chunks. They are stored and deleted together with their chunks.
 
 use context_store::{ChunkKey, ChunkTokens};
 use diesel::prelude::*;
@@ -38,9 +38,9 @@ pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
 }
 
 /// Deletes the token vectors of these chunks, for all owners.
-pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<()> {
+pub(super) fn sweep(conn: &mut SqliteConnection, chunk_ids: &[i64]) -> QueryResult<()> {
     let keys: Vec<(i64, i64, i64, i64)> = chunks::table
-        .filter(chunks::chunk_id.eq_any(doomed))
+        .filter(chunks::chunk_id.eq_any(chunk_ids))
         .select((
             chunks::owner,
             chunks::row_id,
@@ -54,7 +54,7 @@ pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<
     Ok(())
 }
 
-/// The token vectors of these chunks.
+/// The token vectors of these chunks of an owner. Chunks that have none are left out.
 pub(super) fn read(
     conn: &mut SqliteConnection,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! Selecting the model whose vectors are stored.
+//! Selects the model whose vectors are stored.
 
 use std::sync::Arc;
 
@@ -12,12 +12,16 @@ use crate::failure::Failure;
 use crate::schema::{chunks, embedding_sets};
 use crate::writer::Open;
 
-/// The states of a set, in `embedding_sets.current`.
+// The states of a set, in `embedding_sets.current`.
+
+/// The set is being filled while the operator moves to another model.
 pub(super) const BUILDING: i64 = 0;
+/// The set is searched, and new entries are embedded with its model.
 pub(super) const CURRENT: i64 = 1;
 /// The chunks of the set, and then its row, are being deleted.
 pub(super) const DISCARDED: i64 = 2;
 
+/// Selects this model, unless the database has vectors of another one, which the outcome then names.
 pub(super) fn use_model(
     conn: &mut SqliteConnection,
     open: &mut Open,
@@ -36,7 +40,7 @@ pub(super) fn use_model(
         }
         _ => {}
     }
-    // Sets without vectors are useless.
+    // No vectors are stored, so sets of earlier models can go.
     diesel::delete(embedding_sets::table).execute(conn)?;
     let set = Arc::new(make(conn, model, CURRENT, open.vectors.precision)?);
     open.vectors.switch(set);

@@ -364,9 +364,9 @@ async fn what_breaks_a_rule_is_listed_and_its_entries_are_found_and_deleted_by_t
         assert_eq!(metadata[THREAD_KEY], thread);
     }
     assert_eq!(serde_json::json!(found[0].metadata)[TAGS_KEY][0], tag);
-    let kept = serde_json::json!(found[2].metadata)[TAGS_KEY].clone();
+    let excess = serde_json::json!(found[2].metadata)[TAGS_KEY].clone();
     assert_eq!(
-        (found[2].tags.len(), kept.as_array().unwrap().len()),
+        (found[2].tags.len(), excess.as_array().unwrap().len()),
         (100, 20)
     );
     let mut violations = Violations::default();

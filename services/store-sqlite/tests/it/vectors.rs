@@ -23,7 +23,7 @@ fn model() -> EmbeddingModel {
     }
 }
 
-/// A vector with a different direction for every seed.
+/// A vector with a different direction forevery seed.
 fn vector(seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);
     let vector: Vec<f32> = (0..64).map(|_| random.unit()).collect();
@@ -230,12 +230,12 @@ async fn a_restart_finds_exactly_what_was_found_before() {
         .update_contexts(&owner, vec![update(60, "waits")], true, options())
         .await
         .unwrap();
-    let doomed = DeleteCriteria {
+    let deleted = DeleteCriteria {
         ids: Some((100..300).collect()),
         ..DeleteCriteria::default()
     };
     store
-        .delete_contexts(&owner, doomed, options())
+        .delete_contexts(&owner, deleted, options())
         .await
         .unwrap();
     let mut before = Vec::new();

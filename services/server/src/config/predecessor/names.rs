@@ -62,10 +62,11 @@ pub enum Conversion {
     Milliseconds(u64),
     /// A number; 0 is `false`.
     NotZero,
-    /// A boolean; `false` is `none`, and `true` is nothing.
+    /// A boolean; `false` is `none`, and `true` has no effect.
     Off,
 }
 
+/// A renaming to a setting of ours, which takes precedence when both are set.
 const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
     Renaming {
         ours,
@@ -75,6 +76,7 @@ const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming 
     }
 }
 
+/// A renaming that takes precedence over the setting of ours.
 const fn over(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
     Renaming {
         overrides: true,

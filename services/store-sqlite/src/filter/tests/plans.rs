@@ -19,7 +19,8 @@ const PAGE: Page = Page {
     offset: 0,
 };
 
-/// Entries of which every second has the same status, one a rare status, and every third an additional field.
+/// A store with this many entries. Their status alternates between `open` and `done`, except that the first entry has
+/// `Rare`. Every third entry has `third` = `yes`.
 fn store(entries: i64) -> SqliteConnection {
     let mut conn = open(&[path("status"), path("n"), path("third")]);
     conn.transaction(|conn| {
@@ -61,7 +62,7 @@ fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filt
     violations.finish(filter).unwrap()
 }
 
-/// The plan of a search and the number of rows it finds.
+/// The query plan of a search, and the number of rows that it finds.
 fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, usize) {
     let selected = select(
         conn,
@@ -78,8 +79,8 @@ fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, 
     )
 }
 
-/// Asserts what holds for every search, however many entries there are.
-fn reads_in_order(plan: &str) {
+/// Asserts that a search neither sorts nor scans all entries.
+fn assert_reads_in_order(plan: &str) {
     assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
     assert!(!plan.contains("SCAN entries"), "{plan}");
 }
@@ -180,7 +181,7 @@ fn one_value_is_read_newest_first_from_its_index() {
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains(index), "{filter:?}: {plan}");
-        reads_in_order(&plan);
+        assert_reads_in_order(&plan);
         assert_eq!(found, 30);
     }
 }
@@ -199,7 +200,7 @@ fn of_two_frequent_values_the_rarer_one_is_read() {
     for (first, second) in [(frequent.clone(), rarer.clone()), (rarer, frequent)] {
         let (plan, found) = plan(&mut conn, &both(first, second), 4000);
         assert!(plan.contains("entries_by_metadata:third"), "{plan}");
-        reads_in_order(&plan);
+        assert_reads_in_order(&plan);
         assert_eq!(found, 30);
     }
 }
@@ -222,7 +223,7 @@ fn a_frequent_value_is_found_by_reading_newest_first() {
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains("entries_by_time"), "{filter:?}: {plan}");
-        reads_in_order(&plan);
+        assert_reads_in_order(&plan);
         assert_eq!(found, 30);
     }
 }
@@ -264,14 +265,14 @@ fn statistics_of_the_planner_change_no_plan() {
         2000,
     );
     assert!(by_value.contains(INDEX), "{by_value}");
-    reads_in_order(&by_value);
+    assert_reads_in_order(&by_value);
     let (by_time, _) = plan(
         &mut conn,
         &filter("status", "ne", json!("open"), false),
         2000,
     );
     assert!(by_time.contains("entries_by_time"), "{by_time}");
-    reads_in_order(&by_time);
+    assert_reads_in_order(&by_time);
 }
 
 #[test]

@@ -10,8 +10,8 @@ pub(super) fn malformed(what: &str) -> ProviderError {
 }
 
 /// The list at this JSON pointer of a response. The items are moved out, not copied.
-pub(super) fn list(mut answer: Value, pointer: &str) -> Result<Vec<Value>, ProviderError> {
-    match answer.pointer_mut(pointer).map(Value::take) {
+pub(super) fn list(mut response: Value, pointer: &str) -> Result<Vec<Value>, ProviderError> {
+    match response.pointer_mut(pointer).map(Value::take) {
         Some(Value::Array(items)) => Ok(items),
         _ => Err(malformed("it contains no list of results")),
     }
@@ -49,8 +49,8 @@ mod tests {
     fn a_list_is_found_where_it_is_and_nothing_else_is_one() {
         assert_eq!(list(json!({"a": {"b": [1]}}), "/a/b").unwrap(), [json!(1)]);
         assert_eq!(list(json!([1]), "").unwrap(), [json!(1)]);
-        for answer in [json!({"a": 1}), json!([1]), json!(null), json!("a")] {
-            assert!(list(answer, "/a").is_err());
+        for response in [json!({"a": 1}), json!([1]), json!(null), json!("a")] {
+            assert!(list(response, "/a").is_err());
         }
     }
 

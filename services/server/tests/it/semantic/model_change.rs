@@ -1,0 +1,202 @@
+//! What happens when a service starts with another embedding model, or with its first one.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::harness::{Database, TEXTS, ids, named, search, until_embedded, with_model};
+use crate::service::Service;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_time_without_a_model_are_embedded_when_there_is_one() {
+    for database in Database::all().await {
+        let service = database
+            .start(&["--embedding-provider=none".to_owned()])
+            .await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+        }
+        let refused = service
+            .post("/v1/contexts/search/semantic", json!({"query": "tags"}))
+            .send()
+            .await;
+        assert!(
+            refused.json()["detail"]
+                .as_str()
+                .unwrap()
+                .contains("EMBEDDING_PROVIDER=none"),
+            "{}",
+            refused.json()
+        );
+        let degraded = search(&service, "hybrid", json!({"query": "tags"})).await;
+        assert_eq!(degraded["search_modes_used"], json!(["fts"]));
+        assert_eq!(degraded["warnings"].as_array().unwrap().len(), 1);
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&with_model()).await;
+        until_embedded(&service, 4).await;
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await),
+            stored[1..2]
+        );
+        service.begin_stop();
+        service.stopped().await;
+        let service = database.start(&with_model()).await;
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await),
+            stored[1..2],
+            "after a restart"
+        );
+    }
+}
+
+async fn model_in_use(service: &Service) -> Value {
+    service.get("/v1/statistics").send().await.json()["semantic_search"]["model"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_moves_to_another_model_while_it_answers() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        let mut stored = Vec::new();
+        for n in 0..60 {
+            stored.push(
+                service
+                    .store(&format!("t{}", n % 4), &format!("{} {n}", TEXTS[n % 4]))
+                    .await,
+            );
+        }
+        let socket = format!("--socket={}", service.socket.display());
+        let flags = [named("second"), database.flags.clone(), vec![socket]].concat();
+        let elsewhere = TempDir::new().unwrap();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let config = crate::service::settings(elsewhere.path(), &flags);
+        let moving = tokio::spawn(async move { context_service::reembed(&config).await });
+        let mut searches = 0;
+        while !moving.is_finished() {
+            let found = search(
+                &service,
+                "semantic",
+                json!({"query": TEXTS[1], "limit": 50}),
+            )
+            .await;
+            assert_eq!(
+                ids(&found).len(),
+                50,
+                "there are always vectors of all entries"
+            );
+            searches += 1;
+        }
+        let sentence = moving.await.unwrap().unwrap();
+        assert!(sentence.contains("second") && searches > 0, "{sentence}");
+        assert_eq!(model_in_use(&service).await, "second");
+        let late = service.store("t", "stored after the move").await;
+        let found = search(
+            &service,
+            "semantic",
+            json!({"query": "stored after the move", "limit": 1}),
+        )
+        .await;
+        assert_eq!(
+            (ids(&found), &found["model"]),
+            (vec![late], &json!("second"))
+        );
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_with_another_model_says_so_and_the_command_that_it_names_helps() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&named("second")).await;
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let reason = statistics["semantic_search"]["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            reason.contains("first")
+                && reason.contains("second")
+                && reason.contains("`context-service reembed`"),
+            "{reason}"
+        );
+        assert_eq!(
+            search(&service, "hybrid", json!({"query": "tags"})).await["search_modes_used"],
+            json!(["fts"])
+        );
+        service.begin_stop();
+        service.stopped().await;
+
+        // No service uses the database, so the command does the work itself.
+        let elsewhere = TempDir::new().unwrap();
+        let flags = [named("second"), database.flags.clone()].concat();
+        let config = crate::service::settings(
+            elsewhere.path(),
+            &flags.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        let sentence = context_service::reembed(&config).await.unwrap();
+        assert!(sentence.contains("now uses second"), "{sentence}");
+        assert!(
+            context_service::reembed(&config)
+                .await
+                .unwrap()
+                .contains("already")
+        );
+        let service = database.start(&named("second")).await;
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[2], "limit": 4})).await).len(),
+            4
+        );
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hybrid_search_uses_words_when_the_database_has_no_vectors_of_its_model_any_more() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let service = database.start(&named("first")).await;
+    let stored = service.store("t", TEXTS[3]).await;
+    // The state of a service that was not restarted an hour after a change to another model.
+    let server = database.server.as_ref().expect("a server");
+    server
+        .connect()
+        .await
+        .batch_execute("DELETE FROM context.embedding_sets")
+        .await
+        .expect("deleted");
+    let found = search(&service, "hybrid", json!({"query": "tags"})).await;
+    assert_eq!(
+        (ids(&found), &found["search_modes_used"]),
+        (vec![stored], &json!(["fts"]))
+    );
+    let warnings = found["warnings"].to_string();
+    assert!(
+        warnings.contains("no vectors of this embedding model; only full-text search ran"),
+        "{warnings}"
+    );
+    for (kind, body) in [
+        ("semantic", json!({"query": "tags"})),
+        (
+            "hybrid",
+            json!({"query": "tags", "search_modes": ["semantic"]}),
+        ),
+    ] {
+        let refused = service
+            .post(&format!("/v1/contexts/search/{kind}"), body)
+            .send()
+            .await;
+        assert_eq!(refused.reason(), "FEATURE_UNAVAILABLE", "{kind}");
+    }
+}
