@@ -2,7 +2,7 @@
 
 use context_test_postgres::TestDatabase;
 use context_test_support::until;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::service::Service;
