@@ -22,10 +22,10 @@ use crate::admission::{Admission, Holder, Slot};
 use crate::config::{Auth, Config};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
+use crate::request_context::RequestContext;
 use crate::request_log::RequestLog;
 use crate::rights::Rights;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// Concurrent requests without credentials: health checks, metrics, documentation, reflection.
 const PUBLIC_REQUESTS: usize = 64;
@@ -113,7 +113,7 @@ impl App {
     /// The operation's own errors; `OVERLOADED`; `DEADLINE_EXCEEDED`; `INTERNAL` if it panics.
     pub async fn call<T>(
         &self,
-        who: &Who,
+        ctx: &RequestContext,
         operation: Operation,
         transport: Transport,
         deadline: Option<Duration>,
@@ -133,7 +133,7 @@ impl App {
         let admitted = async {
             let turn = Arc::new(OperationSlot::new(
                 self.admission.clone(),
-                Holder::Owner(who.caller().owner.clone()),
+                Holder::Owner(ctx.caller().owner.clone()),
             ));
             if !turn.take_free() {
                 turn.take().await?;
@@ -157,14 +157,14 @@ impl App {
                 .unwrap_or_else(|_| Err(deadline_exceeded()))
         };
         call.outcome = result.as_ref().err().map(|error| error.reason);
-        self.note_refusal(who, operation, call.outcome);
+        self.note_refusal(ctx, operation, call.outcome);
         result
     }
 
     /// Records an operation that was refused before it started.
     pub fn refused(
         &self,
-        who: &Who,
+        ctx: &RequestContext,
         operation: Operation,
         transport: Transport,
         reason: Reason,
@@ -172,13 +172,13 @@ impl App {
     ) {
         self.metrics
             .record(operation, transport, Some(reason), took);
-        self.note_refusal(who, operation, Some(reason));
+        self.note_refusal(ctx, operation, Some(reason));
     }
 
     /// Writes a refusal for a missing scope to the audit log.
-    fn note_refusal(&self, who: &Who, operation: Operation, outcome: Option<Reason>) {
+    fn note_refusal(&self, ctx: &RequestContext, operation: Operation, outcome: Option<Reason>) {
         if let (Some(authenticator), Some(holder), Some(Reason::ScopeMissing)) =
-            (&self.authenticator, &who.holder, outcome)
+            (&self.authenticator, &ctx.holder, outcome)
         {
             authenticator.denied(holder, operation.as_str(), Reason::ScopeMissing);
         }

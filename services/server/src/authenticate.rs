@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 
 use crate::app::App;
 use crate::logging;
-use crate::who::{Who, unauthenticated};
+use crate::request_context::{RequestContext, unauthenticated};
 
 /// The operation in the audit log when a caller exceeds its rate: the rate covers all operations
 /// together.
@@ -69,8 +69,13 @@ impl Credentials {
     ///
     /// # Errors
     /// `UNAUTHENTICATED` if they are no longer valid; `SCOPE_MISSING`; the error that prevented the check.
-    pub async fn caller(&self, app: &App, who: &Who, operation: Operation) -> Result<Caller> {
-        let before = who.caller();
+    pub async fn caller(
+        &self,
+        app: &App,
+        ctx: &RequestContext,
+        operation: Operation,
+    ) -> Result<Caller> {
+        let before = ctx.caller();
         let Some(authenticator) = &app.authenticator else {
             return Ok(before.clone());
         };

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::authenticate::Credentials;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// The longest part of a caller's deadline that is left for the reply.
 const REPLY_RESERVE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub struct Waiting<'a> {
     /// The shared state.
     pub app: &'a App,
     /// The caller when the request arrived.
-    pub who: &'a Who,
+    pub ctx: &'a RequestContext,
     /// The caller's credentials, which are checked again after each wait.
     pub credentials: Credentials,
     /// The transport of the request.
@@ -44,7 +44,7 @@ impl Waiting<'_> {
     pub async fn list_changes(self, mut request: ListChangesRequest) -> Result<ListChangesReply> {
         let Self {
             app,
-            who,
+            ctx,
             credentials,
             transport,
             deadline,
@@ -59,7 +59,7 @@ impl Waiting<'_> {
             deadline - (deadline / 10).min(REPLY_RESERVE)
         });
         let until = started + wait.min(most);
-        let mut caller = who.caller().clone();
+        let mut caller = ctx.caller().clone();
         let mut subscription =
             (!wait.is_zero()).then(|| app.engine.changes.subscribe(&caller.owner));
         let mut has_waited = false;
@@ -70,7 +70,7 @@ impl Waiting<'_> {
             let left = deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
             let work = app.engine.changes.list_changes(&caller, request.clone());
             let reply = match app
-                .call(who, Operation::ListChanges, transport, left, work)
+                .call(ctx, Operation::ListChanges, transport, left, work)
                 .await
             {
                 // One change can wake more lists than there are places in the queue.
@@ -100,7 +100,7 @@ impl Waiting<'_> {
                     () = app.drain.cancelled() => has_ended = true,
                 }
             }
-            caller = credentials.caller(app, who, Operation::ListChanges).await?;
+            caller = credentials.caller(app, ctx, Operation::ListChanges).await?;
             if has_ended {
                 return Ok(reply);
             }

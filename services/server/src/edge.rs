@@ -23,9 +23,9 @@ use crate::memory::{Lease, Payer};
 use crate::origin::{Origin, Peer};
 use crate::page_session::PageSessions;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::route::{self, is_guarded};
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// The header that correlates a request with the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -161,15 +161,15 @@ async fn admit(
         }
     };
     let lease = lease(app, &payer, request)?;
-    let who = Who::new(holder, peer, operation, lease.clone());
+    let ctx = RequestContext::new(holder, peer, operation, lease.clone());
     if let Some(operation) = operation {
-        let allowed = who.caller().require(operation);
+        let allowed = ctx.caller().require(operation);
         if let Err(error) = allowed {
-            app.refused(&who, operation, transport, error.reason, started.elapsed());
+            app.refused(&ctx, operation, transport, error.reason, started.elapsed());
             return Err(error);
         }
     }
-    request.extensions_mut().insert(who);
+    request.extensions_mut().insert(ctx);
     Ok(Held::guarded(
         lease,
         origin.map(|origin| origin.connection.known_caller()),

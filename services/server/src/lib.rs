@@ -53,6 +53,7 @@ mod posted;
 mod problem;
 mod program;
 mod reembed;
+mod request_context;
 mod request_log;
 mod rerankers;
 mod rest;
@@ -65,7 +66,6 @@ mod summaries;
 mod transport;
 mod verify;
 mod watch;
-mod who;
 mod write_context;
 mod write_timeout;
 

@@ -1,5 +1,5 @@
-//! The caller of a request and its memory lease. The edge determines both before the body is read,
-//! and handlers extract them.
+//! What is known about a request before its body is read: the caller and the memory lease. The edge determines them, and
+//! handlers extract them.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::memory::Lease;
 use crate::origin::Peer;
 use crate::problem::Problem;
 
-/// The caller of a request, and its lease.
+/// The caller of a request, the lease that counts its memory, and whether it is a write.
 #[derive(Clone)]
-pub struct Who {
+pub struct RequestContext {
     caller: Caller,
     /// The authenticated holder of the credentials; `None` if authentication is off.
     pub holder: Option<Authenticated>,
@@ -24,8 +24,8 @@ pub struct Who {
     is_write: bool,
 }
 
-impl Who {
-    /// The caller of this operation, with the request's lease.
+impl RequestContext {
+    /// Without a holder the caller is the owner `default`. Over TCP it cannot administer keys.
     #[must_use]
     pub fn new(
         holder: Option<Authenticated>,
@@ -47,8 +47,7 @@ impl Who {
         }
     }
 
-    /// Counts the memory of a reply. The reply of a write is never refused, because the write has
-    /// taken effect.
+    /// Counts the memory of a reply. The reply of a write is never refused, because the write has taken effect.
     ///
     /// # Errors
     /// `OVERLOADED` if there is no memory for the reply of a read.
@@ -69,8 +68,7 @@ impl Who {
     /// The value that the edge stored in the request's extensions.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` if the edge stored none. So a route that bypasses the edge refuses every
-    /// request.
+    /// `UNAUTHENTICATED` if the edge stored none. So a route that bypasses the edge refuses every request.
     pub fn of(extensions: &http::Extensions) -> Result<Self> {
         extensions
             .get::<Self>()
@@ -79,7 +77,7 @@ impl Who {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl<S: Sync> FromRequestParts<S> for RequestContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {

@@ -24,9 +24,9 @@ use crate::admission::{Holder, Slot};
 use crate::app::App;
 use crate::authenticate::Credentials;
 use crate::memory::{Lease, Payer};
+use crate::request_context::RequestContext;
 use crate::rights::Doubt;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// Number of frames that may wait for the connection.
 const QUEUE: usize = 16;
@@ -65,27 +65,27 @@ struct Step {
 /// `OVERLOADED` if there are too many streams; the errors of the operation.
 pub async fn open(
     app: &Arc<App>,
-    who: Who,
+    ctx: RequestContext,
     credentials: Credentials,
     transport: Transport,
     request: WatchRequest,
 ) -> Result<impl futures::Stream<Item = Result<WatchEvent>> + Send + use<>> {
-    let owner = who.caller().owner.clone();
+    let owner = ctx.caller().owner.clone();
     let slot = app
         .streams
         .try_enter(Holder::Owner(owner.clone()))
         .map_err(|_| too_many())?;
     let subscription = app.engine.changes.subscribe_with(&owner, &request.filters);
-    let opening = app.engine.changes.watch(who.caller(), request);
+    let opening = app.engine.changes.watch(ctx.caller(), request);
     let (watch, opened) = app
-        .call(&who, Operation::Watch, transport, None, opening)
+        .call(&ctx, Operation::Watch, transport, None, opening)
         .await?;
     let doubt = app.rights.watch(credentials.header());
     let (sender, frames) = mpsc::channel(QUEUE);
     let stream = Stream {
         app: app.clone(),
-        caller: who.caller().clone(),
-        who,
+        caller: ctx.caller().clone(),
+        ctx,
         credentials,
         transport,
         checked: Some(Instant::now()),
@@ -136,7 +136,7 @@ enum Ended {
 
 struct Stream {
     app: Arc<App>,
-    who: Who,
+    ctx: RequestContext,
     credentials: Credentials,
     transport: Transport,
     /// The caller with its rights at the time of the last check.
@@ -233,7 +233,7 @@ impl Stream {
                 .next_step(&self.caller, &mut self.watch);
             let step = self
                 .app
-                .call(&self.who, Operation::Watch, self.transport, None, step)
+                .call(&self.ctx, Operation::Watch, self.transport, None, step)
                 .await;
             self.caller.memory = Memory::UNCOUNTED;
             let error = match step {
@@ -352,7 +352,7 @@ impl Stream {
         while self.checked.is_none_or(|at| at.elapsed() >= RIGHTS_FRESH) {
             let checked = self
                 .credentials
-                .caller(&self.app, &self.who, Operation::Watch)
+                .caller(&self.app, &self.ctx, Operation::Watch)
                 .await;
             match checked {
                 Ok(caller) => {

@@ -189,9 +189,9 @@ impl Authenticator {
     ///
     /// # Errors
     /// `RATE_LIMITED` if the key has no requests left.
-    pub fn count(&self, who: &Authenticated) -> Result<()> {
+    pub fn count(&self, holder: &Authenticated) -> Result<()> {
         match &self.rate {
-            Some(rate) => locked(&who.slot.bucket).take(rate, Instant::now()),
+            Some(rate) => locked(&holder.slot.bucket).take(rate, Instant::now()),
             None => Ok(()),
         }
     }
@@ -260,8 +260,8 @@ impl Authenticator {
     }
 
     /// Records in the audit log that a caller was refused. Repeated refusals share one line.
-    pub fn denied(&self, who: &Authenticated, operation: &str, reason: Reason) {
-        self.refusals.known(&who.caller, operation, reason);
+    pub fn denied(&self, holder: &Authenticated, operation: &str, reason: Reason) {
+        self.refusals.known(&holder.caller, operation, reason);
     }
 
     /// Counts a request without valid credentials. The service's log reports the number of such requests once a second.

@@ -7,7 +7,7 @@ use context_proto::v1::artifact_service_server::ArtifactService;
 use tonic::Request;
 
 use super::calls::{Calls, Reply, write_context};
-use crate::who::Who;
+use crate::request_context::RequestContext;
 
 /// The artifact service.
 pub struct Artifacts {
@@ -29,11 +29,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::CreateArtifactRequest>,
     ) -> Reply<pb::CreateArtifactResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .create_artifact(who.caller(), request, write?)
+                .create_artifact(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -45,11 +45,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::ListArtifactsRequest>,
     ) -> Reply<pb::ListArtifactsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .list_artifacts(who.caller(), request)
+                .list_artifacts(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -61,11 +61,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::SearchArtifactsRequest>,
     ) -> Reply<pb::SearchArtifactsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .search_artifacts(who.caller(), request)
+                .search_artifacts(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -77,11 +77,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::GetArtifactRequest>,
     ) -> Reply<pb::GetArtifactResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .get_artifact(who.caller(), request)
+                .get_artifact(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::GetArtifact, request, work).await
@@ -92,11 +92,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::UpdateArtifactRequest>,
     ) -> Reply<pb::UpdateArtifactResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .update_artifact(who.caller(), request, write?)
+                .update_artifact(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -109,11 +109,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::DeleteArtifactRequest>,
     ) -> Reply<pb::DeleteArtifactResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .delete_artifact(who.caller(), request, write?)
+                .delete_artifact(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -126,11 +126,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::MoveArtifactsRequest>,
     ) -> Reply<pb::MoveArtifactsResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .move_artifacts(who.caller(), request, write?)
+                .move_artifacts(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -143,11 +143,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::DeleteArtifactsRequest>,
     ) -> Reply<pb::DeleteArtifactsResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .delete_artifacts(who.caller(), request, write?)
+                .delete_artifacts(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -159,11 +159,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::ListArtifactVersionsRequest>,
     ) -> Reply<pb::ListArtifactVersionsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .list_artifact_versions(who.caller(), request)
+                .list_artifact_versions(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -175,11 +175,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::GetArtifactVersionRequest>,
     ) -> Reply<pb::GetArtifactVersionResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .get_artifact_version(who.caller(), request)
+                .get_artifact_version(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -192,11 +192,11 @@ impl ArtifactService for Artifacts {
         request: Request<pb::RestoreArtifactVersionRequest>,
     ) -> Reply<pb::RestoreArtifactVersionResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .restore_artifact_version(who.caller(), request, write?)
+                .restore_artifact_version(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -208,11 +208,11 @@ impl ArtifactService for Artifacts {
         &self,
         request: Request<pb::DiffArtifactVersionsRequest>,
     ) -> Reply<pb::DiffArtifactVersionsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .artifacts
-                .diff_artifact_versions(who.caller(), request)
+                .diff_artifact_versions(ctx.caller(), request)
                 .await
         };
         self.calls

@@ -11,8 +11,8 @@ use tonic::{Request, Response, Status};
 use super::deadline::deadline;
 use crate::app::App;
 use crate::error_codes::status;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 use crate::write_context;
 
 /// Replies smaller than this are not compressed.
@@ -54,7 +54,7 @@ impl Calls {
         &self,
         operation: Operation,
         request: Request<P>,
-        work: impl FnOnce(Who, M) -> F,
+        work: impl FnOnce(RequestContext, M) -> F,
     ) -> Result<Response<R>, Status>
     where
         P: Message,
@@ -62,24 +62,29 @@ impl Calls {
         F: Future<Output = Result<T, Error>>,
         R: TryFrom<T, Error: Into<Error>> + Message,
     {
-        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
+        let ctx = RequestContext::of(request.extensions()).map_err(|error| status(&error))?;
         let deadline = deadline(request.metadata());
         let message = request.into_inner();
-        let caller = who.clone();
-        let work = async { work(caller, M::try_from(message).map_err(Into::<Error>::into)?).await };
+        let work = async {
+            work(
+                ctx.clone(),
+                M::try_from(message).map_err(Into::<Error>::into)?,
+            )
+            .await
+        };
         let reply = self
             .app
-            .call(&who, operation, Transport::Grpc, deadline, work)
+            .call(&ctx, operation, Transport::Grpc, deadline, work)
             .await
             .map_err(|error| status(&error))?;
-        Self::reply(&who, reply)
+        Self::reply(&ctx, reply)
     }
 
     /// Converts the reply of an operation.
     ///
     /// # Errors
     /// The status for a reply that cannot be converted, or for which there is no memory.
-    pub fn reply<T, R>(who: &Who, reply: T) -> Result<Response<R>, Status>
+    pub fn reply<T, R>(ctx: &RequestContext, reply: T) -> Result<Response<R>, Status>
     where
         R: TryFrom<T, Error: Into<Error>> + Message,
     {
@@ -87,7 +92,7 @@ impl Calls {
         let bytes = reply.encoded_len();
         // The size of the encoded reply, plus half of it for the growth of the buffer. With this factor the largest
         // entry still fits into an owner's share.
-        who.count_reply(bytes.saturating_add(bytes / 2))
+        ctx.count_reply(bytes.saturating_add(bytes / 2))
             .map_err(|error| status(&error))?;
         let mut response = Response::new(reply);
         if bytes < MIN_COMPRESSED_BYTES {

@@ -13,9 +13,9 @@ use super::deadline::deadline;
 use crate::authenticate::Credentials;
 use crate::changes;
 use crate::error_codes::status;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
 use crate::watch;
-use crate::who::Who;
 
 /// The service for changes.
 pub struct Changes {
@@ -36,10 +36,10 @@ impl ChangeService for Changes {
 
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Reply<Self::WatchStream> {
         let opening = async {
-            let who = Who::of(request.extensions())?;
+            let ctx = RequestContext::of(request.extensions())?;
             let credentials = Credentials::of(request.metadata().as_ref());
             let request: WatchRequest = request.into_inner().try_into()?;
-            watch::open(self.calls.app(), who, credentials, Transport::Grpc, request).await
+            watch::open(self.calls.app(), ctx, credentials, Transport::Grpc, request).await
         };
         let frames = opening.await.map_err(|error: Error| status(&error))?;
         let frames = frames.map(|event: Result<WatchEvent, Error>| {
@@ -54,10 +54,10 @@ impl ChangeService for Changes {
         &self,
         request: Request<pb::ListChangesRequest>,
     ) -> Reply<pb::ListChangesResponse> {
-        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
+        let ctx = RequestContext::of(request.extensions()).map_err(|error| status(&error))?;
         let waiting = changes::Waiting {
             app: self.calls.app(),
-            who: &who,
+            ctx: &ctx,
             credentials: Credentials::of(request.metadata().as_ref()),
             transport: Transport::Grpc,
             deadline: deadline(request.metadata()),
@@ -67,6 +67,6 @@ impl ChangeService for Changes {
             waiting.list_changes(request).await
         };
         let reply = reply.await.map_err(|error: Error| status(&error))?;
-        Calls::reply(&who, reply)
+        Calls::reply(&ctx, reply)
     }
 }

@@ -7,7 +7,7 @@ use context_proto::v1::context_service_server::ContextService;
 use tonic::Request;
 
 use super::calls::{Calls, Reply, write_context};
-use crate::who::Who;
+use crate::request_context::RequestContext;
 
 /// The service for context entries.
 pub struct Contexts {
@@ -29,11 +29,11 @@ impl ContextService for Contexts {
         request: Request<pb::StoreContextRequest>,
     ) -> Reply<pb::StoreContextResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .store_context(who.caller(), request, write?)
+                .store_context(ctx.caller(), request, write?)
                 .await
         };
         self.calls.run(Operation::StoreContext, request, work).await
@@ -44,11 +44,11 @@ impl ContextService for Contexts {
         request: Request<pb::StoreContextBatchRequest>,
     ) -> Reply<pb::StoreContextBatchResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .store_context_batch(who.caller(), request, write?)
+                .store_context_batch(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -60,11 +60,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::GetContextByIdsRequest>,
     ) -> Reply<pb::GetContextByIdsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .get_context_by_ids(who.caller(), request)
+                .get_context_by_ids(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -77,11 +77,11 @@ impl ContextService for Contexts {
         request: Request<pb::UpdateContextRequest>,
     ) -> Reply<pb::UpdateContextResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .update_context(who.caller(), request, write?)
+                .update_context(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -94,11 +94,11 @@ impl ContextService for Contexts {
         request: Request<pb::UpdateContextBatchRequest>,
     ) -> Reply<pb::UpdateContextBatchResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .update_context_batch(who.caller(), request, write?)
+                .update_context_batch(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -111,11 +111,11 @@ impl ContextService for Contexts {
         request: Request<pb::DeleteContextRequest>,
     ) -> Reply<pb::DeleteContextResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .delete_context(who.caller(), request, write?)
+                .delete_context(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -128,11 +128,11 @@ impl ContextService for Contexts {
         request: Request<pb::DeleteContextBatchRequest>,
     ) -> Reply<pb::DeleteContextBatchResponse> {
         let write = write_context(&request);
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .delete_context_batch(who.caller(), request, write?)
+                .delete_context_batch(ctx.caller(), request, write?)
                 .await
         };
         self.calls
@@ -144,11 +144,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::SearchContextRequest>,
     ) -> Reply<pb::SearchContextResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .retrieval
-                .search_context(who.caller(), request)
+                .search_context(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -160,11 +160,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::SemanticSearchContextRequest>,
     ) -> Reply<pb::SemanticSearchContextResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .retrieval
-                .semantic_search_context(who.caller(), request)
+                .semantic_search_context(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -176,11 +176,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::FtsSearchContextRequest>,
     ) -> Reply<pb::FtsSearchContextResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .retrieval
-                .fts_search_context(who.caller(), request)
+                .fts_search_context(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -192,11 +192,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::HybridSearchContextRequest>,
     ) -> Reply<pb::HybridSearchContextResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .retrieval
-                .hybrid_search_context(who.caller(), request)
+                .hybrid_search_context(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -208,11 +208,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::ListThreadsRequest>,
     ) -> Reply<pb::ListThreadsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .list_threads(who.caller(), request)
+                .list_threads(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::ListThreads, request, work).await
@@ -222,11 +222,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::GetThreadRequest>,
     ) -> Reply<pb::GetThreadResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .get_thread(who.caller(), request)
+                .get_thread(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::GetThread, request, work).await
@@ -236,11 +236,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::ListTagsRequest>,
     ) -> Reply<pb::ListTagsResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .list_tags(who.caller(), request)
+                .list_tags(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::ListTags, request, work).await
@@ -250,11 +250,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::ListMetadataKeysRequest>,
     ) -> Reply<pb::ListMetadataKeysResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .list_metadata_keys(who.caller(), request)
+                .list_metadata_keys(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -266,11 +266,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::ListMetadataValuesRequest>,
     ) -> Reply<pb::ListMetadataValuesResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .list_metadata_values(who.caller(), request)
+                .list_metadata_values(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -282,11 +282,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::ListDaysRequest>,
     ) -> Reply<pb::ListDaysResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .contexts
-                .list_days(who.caller(), request)
+                .list_days(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::ListDays, request, work).await
@@ -296,11 +296,11 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::GetStatisticsRequest>,
     ) -> Reply<pb::GetStatisticsResponse> {
-        let work = |who: Who, request: pb::GetStatisticsRequest| async move {
+        let work = |ctx: RequestContext, request: pb::GetStatisticsRequest| async move {
             let pb::GetStatisticsRequest { min_revision } = request;
             self.calls
                 .engine()
-                .get_statistics(who.caller(), min_revision)
+                .get_statistics(ctx.caller(), min_revision)
                 .await
         };
         self.calls

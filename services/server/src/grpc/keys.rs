@@ -8,7 +8,7 @@ use tonic::{Request, Response};
 
 use super::calls::{Calls, Reply};
 use crate::error_codes::status;
-use crate::who::Who;
+use crate::request_context::RequestContext;
 
 /// The API key service.
 pub struct ApiKeys {
@@ -29,11 +29,11 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::CreateApiKeyRequest>,
     ) -> Reply<pb::CreateApiKeyResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .access
-                .create_api_key(who.caller(), request)
+                .create_api_key(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::CreateApiKey, request, work).await
@@ -43,8 +43,8 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::ListApiKeysRequest>,
     ) -> Reply<pb::ListApiKeysResponse> {
-        let work = |who: Who, _: pb::ListApiKeysRequest| async move {
-            self.calls.engine().access.list_api_keys(who.caller()).await
+        let work = |ctx: RequestContext, _: pb::ListApiKeysRequest| async move {
+            self.calls.engine().access.list_api_keys(ctx.caller()).await
         };
         self.calls.run(Operation::ListApiKeys, request, work).await
     }
@@ -53,11 +53,11 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::GetApiKeyRequest>,
     ) -> Reply<pb::GetApiKeyResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .access
-                .get_api_key(who.caller(), request)
+                .get_api_key(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::GetApiKey, request, work).await
@@ -67,11 +67,11 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::UpdateApiKeyRequest>,
     ) -> Reply<pb::UpdateApiKeyResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .access
-                .update_api_key(who.caller(), request)
+                .update_api_key(ctx.caller(), request)
                 .await
         };
         self.calls.run(Operation::UpdateApiKey, request, work).await
@@ -81,11 +81,11 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::DeactivateApiKeyRequest>,
     ) -> Reply<pb::DeactivateApiKeyResponse> {
-        let work = |who: Who, request| async move {
+        let work = |ctx: RequestContext, request| async move {
             self.calls
                 .engine()
                 .access
-                .deactivate_api_key(who.caller(), request)
+                .deactivate_api_key(ctx.caller(), request)
                 .await
         };
         self.calls
@@ -97,8 +97,8 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<pb::GetCallerRequest>,
     ) -> Reply<pb::GetCallerResponse> {
-        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
-        let caller = who.caller();
+        let ctx = RequestContext::of(request.extensions()).map_err(|error| status(&error))?;
+        let caller = ctx.caller();
         let scopes = caller
             .scopes
             .iter()

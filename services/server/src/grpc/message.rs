@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::body::{FRAME_BYTES, Pace};
 use crate::error_codes;
 use crate::memory::{Lease, too_large};
-use crate::who::Who;
+use crate::request_context::RequestContext;
 
 /// Bytes before a message: a compression flag and the length
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
@@ -45,8 +45,8 @@ const BYTES_PER_FIELD: usize = 128;
 pub fn counted(app: &App, request: Request) -> Result<Request> {
     let extensions = request.extensions();
     let lease = extensions
-        .get::<Who>()
-        .map(|who| &who.lease)
+        .get::<RequestContext>()
+        .map(|ctx| &ctx.lease)
         .or_else(|| extensions.get::<Arc<Lease>>());
     let lease = lease.cloned().ok_or_else(|| Error::internal(NoLease))?;
     let path = request.uri().path().to_owned();

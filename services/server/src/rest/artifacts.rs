@@ -18,8 +18,8 @@ use super::conditional::{etag, expected_version, none_match_names};
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 use crate::write_context::write_context;
 
 /// Create an artifact
@@ -40,7 +40,7 @@ use crate::write_context::write_context;
         ("Location" = String, description = "URL of the artifact"), ("ETag" = String, description = "The artifact's version in quotes"))))
 )]
 pub async fn create_artifact(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<CreateArtifactRequest>,
@@ -49,14 +49,14 @@ pub async fn create_artifact(
     let work = app
         .engine
         .artifacts
-        .create_artifact(who.caller(), request, write);
+        .create_artifact(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::CreateArtifact, Transport::Rest, None, work)
+        .call(&ctx, Operation::CreateArtifact, Transport::Rest, None, work)
         .await?;
     let location =
         HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
     let tag = etag(reply.version);
-    let mut response = json(&who, StatusCode::CREATED, reply)?;
+    let mut response = json(&ctx, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
@@ -82,7 +82,7 @@ pub async fn create_artifact(
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
 )]
 pub async fn list_artifacts(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -95,11 +95,11 @@ pub async fn list_artifacts(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.artifacts.list_artifacts(who.caller(), request);
+    let work = app.engine.artifacts.list_artifacts(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::ListArtifacts, Transport::Rest, None, work)
+        .call(&ctx, Operation::ListArtifacts, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Search artifacts
@@ -122,7 +122,7 @@ pub async fn list_artifacts(
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
 )]
 pub async fn search_artifacts(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -134,17 +134,17 @@ pub async fn search_artifacts(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.artifacts.search_artifacts(who.caller(), request);
+    let work = app.engine.artifacts.search_artifacts(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::SearchArtifacts,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Fetch an artifact
@@ -169,7 +169,7 @@ pub async fn search_artifacts(
     )
 )]
 pub async fn get_artifact(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -181,7 +181,7 @@ pub async fn get_artifact(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    fetched(&who, &app, &headers, request).await
+    fetched(&ctx, &app, &headers, request).await
 }
 
 /// Fetch an artifact by its path
@@ -206,7 +206,7 @@ pub async fn get_artifact(
     )
 )]
 pub async fn get_artifact_by_path(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     mut query: Query,
@@ -217,25 +217,25 @@ pub async fn get_artifact_by_path(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    fetched(&who, &app, &headers, request).await
+    fetched(&ctx, &app, &headers, request).await
 }
 
 /// The artifact, or 304 if the caller has this version.
 async fn fetched(
-    who: &Who,
+    ctx: &RequestContext,
     app: &App,
     headers: &HeaderMap,
     request: GetArtifactRequest,
 ) -> Result<Response, Problem> {
-    let work = app.engine.artifacts.get_artifact(who.caller(), request);
+    let work = app.engine.artifacts.get_artifact(ctx.caller(), request);
     let reply = app
-        .call(who, Operation::GetArtifact, Transport::Rest, None, work)
+        .call(ctx, Operation::GetArtifact, Transport::Rest, None, work)
         .await?;
     let version = reply.artifact.version;
     let mut response = if none_match_names(headers, version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(who, StatusCode::OK, reply)?
+        json(ctx, StatusCode::OK, reply)?
     };
     response.headers_mut().insert(header::ETAG, etag(version));
     response.headers_mut().insert(
@@ -264,7 +264,7 @@ async fn fetched(
         ("ETag" = String, description = "The artifact's version in quotes"))))
 )]
 pub async fn update_artifact(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -276,12 +276,12 @@ pub async fn update_artifact(
     let work = app
         .engine
         .artifacts
-        .update_artifact(who.caller(), request, write);
+        .update_artifact(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::UpdateArtifact, Transport::Rest, None, work)
+        .call(&ctx, Operation::UpdateArtifact, Transport::Rest, None, work)
         .await?;
     let tag = etag(reply.version);
-    let mut response = json(&who, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -301,7 +301,7 @@ pub async fn update_artifact(
     responses((status = 200, description = "The artifact is deleted", body = DeleteArtifactReply))
 )]
 pub async fn delete_artifact(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -316,16 +316,16 @@ pub async fn delete_artifact(
         .into());
     }
     let work = app.engine.artifacts.delete_artifact(
-        who.caller(),
+        ctx.caller(),
         DeleteArtifactRequest {
             artifact_id: path.artifact_id,
         },
         write,
     );
     let reply = app
-        .call(&who, Operation::DeleteArtifact, Transport::Rest, None, work)
+        .call(&ctx, Operation::DeleteArtifact, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Move artifacts
@@ -344,7 +344,7 @@ pub async fn delete_artifact(
     responses((status = 200, description = "The artifacts have other paths", body = MoveArtifactsReply))
 )]
 pub async fn move_artifacts(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<MoveArtifactsRequest>,
@@ -353,11 +353,11 @@ pub async fn move_artifacts(
     let work = app
         .engine
         .artifacts
-        .move_artifacts(who.caller(), request, write);
+        .move_artifacts(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::MoveArtifacts, Transport::Rest, None, work)
+        .call(&ctx, Operation::MoveArtifacts, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Delete artifacts by path
@@ -376,7 +376,7 @@ pub async fn move_artifacts(
     responses((status = 200, description = "The artifacts are deleted", body = DeleteArtifactsReply))
 )]
 pub async fn delete_artifacts(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<DeleteArtifactsRequest>,
@@ -385,15 +385,15 @@ pub async fn delete_artifacts(
     let work = app
         .engine
         .artifacts
-        .delete_artifacts(who.caller(), request, write);
+        .delete_artifacts(ctx.caller(), request, write);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::DeleteArtifacts,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }

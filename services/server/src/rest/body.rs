@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::body::CountedBody;
 use crate::memory::too_large;
 use crate::problem::Problem;
-use crate::who::Who;
+use crate::request_context::RequestContext;
 
 /// Bodies of this size or more are parsed on a blocking thread.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
@@ -40,7 +40,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_media_type(request.headers())?;
         let limit = app.limits.max_message_bytes();
-        let lease = Who::of(request.extensions())?.lease;
+        let lease = RequestContext::of(request.extensions())?.lease;
         let body = CountedBody::new(request.into_body(), lease.clone());
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large("body", limit).into());
@@ -132,22 +132,22 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
 /// # Errors
 /// `OVERLOADED` if there is no memory for it.
 pub fn json<T: Serialize + Send + 'static>(
-    who: &Who,
+    ctx: &RequestContext,
     status: StatusCode,
     value: T,
 ) -> Result<Response, Problem> {
     let mut whole = Bounded(Vec::with_capacity(FIRST_BYTES));
     // The data loaded for the reply is counted already and shows whether it can be small.
-    let is_small = who.lease.bytes() <= LARGE_REPLY_BYTES;
+    let is_small = ctx.lease.bytes() <= LARGE_REPLY_BYTES;
     let body = match is_small.then(|| serde_json::to_writer(&mut whole, &value)) {
         Some(Ok(())) => {
-            who.count_reply(whole.0.len())?;
+            ctx.count_reply(whole.0.len())?;
             Body::from(whole.0)
         }
         Some(Err(error)) if !error.is_io() => return Err(Error::internal(error).into()),
         Some(Err(_)) | None => {
             drop(whole);
-            who.count_reply(PIECES * PIECE_BYTES)?;
+            ctx.count_reply(PIECES * PIECE_BYTES)?;
             written_as_sent(value)
         }
     };

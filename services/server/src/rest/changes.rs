@@ -19,9 +19,9 @@ use crate::app::App;
 use crate::authenticate::Credentials;
 use crate::changes::Waiting;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
 use crate::watch;
-use crate::who::Who;
 
 /// List changes
 ///
@@ -53,7 +53,7 @@ use crate::who::Who;
     responses((status = 200, description = "The changes", body = ListChangesReply))
 )]
 pub async fn changes_since(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     mut query: Query,
@@ -71,13 +71,13 @@ pub async fn changes_since(
     query.finish()?;
     let waiting = Waiting {
         app: &app,
-        who: &who,
+        ctx: &ctx,
         credentials: Credentials::of(&headers),
         transport: Transport::Rest,
         deadline: None,
     };
     let reply = waiting.list_changes(request).await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// The filters in a query string.
@@ -128,7 +128,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     responses((status = 200, description = "The frames", content_type = "text/event-stream", body = serde_json::Value))
 )]
 pub async fn watch(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     mut query: Query,
@@ -154,7 +154,7 @@ pub async fn watch(
     };
     query.finish()?;
     let credentials = Credentials::of(&headers);
-    let frames = watch::open(&app, who, credentials, Transport::Rest, request).await?;
+    let frames = watch::open(&app, ctx, credentials, Transport::Rest, request).await?;
     let retry = futures::stream::iter([Ok(Bytes::from_static(b"retry: 1000\n\n"))]);
     let events =
         frames.map(|event| event.and_then(|event| event_text(&event).map_err(Error::internal)));

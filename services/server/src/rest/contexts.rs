@@ -17,8 +17,8 @@ use super::conditional::{etag, expected_version, none_match_names};
 use super::query::{ContextId, Query};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 use crate::write_context::write_context;
 
 /// Store an entry
@@ -45,7 +45,7 @@ use crate::write_context::write_context;
     )
 )]
 pub async fn store_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<StoreContextRequest>,
@@ -54,9 +54,9 @@ pub async fn store_context(
     let work = app
         .engine
         .contexts
-        .store_context(who.caller(), request, write);
+        .store_context(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::StoreContext, Transport::Rest, None, work)
+        .call(&ctx, Operation::StoreContext, Transport::Rest, None, work)
         .await?;
     let status = if reply.duplicate {
         StatusCode::OK
@@ -66,7 +66,7 @@ pub async fn store_context(
     let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id))
         .map_err(Error::internal)?;
     let tag = etag(reply.version);
-    let mut response = json(&who, status, reply)?;
+    let mut response = json(&ctx, status, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
@@ -91,7 +91,7 @@ pub async fn store_context(
     responses((status = 200, description = "The outcome for each entry", body = BatchReply))
 )]
 pub async fn store_context_batch(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<StoreContextBatchRequest>,
@@ -100,17 +100,17 @@ pub async fn store_context_batch(
     let work = app
         .engine
         .contexts
-        .store_context_batch(who.caller(), request, write);
+        .store_context_batch(ctx.caller(), request, write);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::StoreContextBatch,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Fetch one entry
@@ -135,7 +135,7 @@ pub async fn store_context_batch(
     )
 )]
 pub async fn get_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     ContextId(id): ContextId,
     headers: HeaderMap,
@@ -147,7 +147,7 @@ pub async fn get_context(
         let mut reply = app
             .engine
             .contexts
-            .get_context_by_ids(who.caller(), request)
+            .get_context_by_ids(ctx.caller(), request)
             .await?;
         reply
             .result
@@ -156,7 +156,7 @@ pub async fn get_context(
     };
     let entry = app
         .call(
-            &who,
+            &ctx,
             Operation::GetContextByIds,
             Transport::Rest,
             None,
@@ -167,7 +167,7 @@ pub async fn get_context(
     let mut response = if none_match_names(&headers, entry.version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(&who, StatusCode::OK, entry)?
+        json(&ctx, StatusCode::OK, entry)?
     };
     response.headers_mut().insert(header::ETAG, tag);
     response.headers_mut().insert(
@@ -194,7 +194,7 @@ pub async fn get_context(
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
 )]
 pub async fn get_context_by_ids(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -204,17 +204,17 @@ pub async fn get_context_by_ids(
     let work = app
         .engine
         .contexts
-        .get_context_by_ids(who.caller(), request);
+        .get_context_by_ids(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::GetContextByIds,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsRequest {
@@ -248,7 +248,7 @@ fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsReque
         ("ETag" = String, description = "The entry's new version in quotes"))))
 )]
 pub async fn update_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     ContextId(id): ContextId,
     headers: HeaderMap,
@@ -260,12 +260,12 @@ pub async fn update_context(
     let work = app
         .engine
         .contexts
-        .update_context(who.caller(), request, write);
+        .update_context(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::UpdateContext, Transport::Rest, None, work)
+        .call(&ctx, Operation::UpdateContext, Transport::Rest, None, work)
         .await?;
     let tag = etag(reply.version);
-    let mut response = json(&who, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -288,7 +288,7 @@ pub async fn update_context(
     responses((status = 200, description = "The outcome of each change", body = BatchReply))
 )]
 pub async fn update_context_batch(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<UpdateContextBatchRequest>,
@@ -297,17 +297,17 @@ pub async fn update_context_batch(
     let work = app
         .engine
         .contexts
-        .update_context_batch(who.caller(), request, write);
+        .update_context_batch(ctx.caller(), request, write);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::UpdateContextBatch,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Delete one entry
@@ -326,7 +326,7 @@ pub async fn update_context_batch(
     responses((status = 200, description = "The entry is deleted", body = DeleteContextReply))
 )]
 pub async fn delete_context_by_id(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     ContextId(id): ContextId,
     headers: HeaderMap,
@@ -347,11 +347,11 @@ pub async fn delete_context_by_id(
     let work = app
         .engine
         .contexts
-        .delete_context(who.caller(), request, write);
+        .delete_context(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
+        .call(&ctx, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Delete entries or a thread
@@ -368,7 +368,7 @@ pub async fn delete_context_by_id(
     responses((status = 200, description = "The entries are deleted", body = DeleteContextReply))
 )]
 pub async fn delete_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<DeleteContextRequest>,
@@ -377,11 +377,11 @@ pub async fn delete_context(
     let work = app
         .engine
         .contexts
-        .delete_context(who.caller(), request, write);
+        .delete_context(ctx.caller(), request, write);
     let reply = app
-        .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
+        .call(&ctx, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Delete entries by criteria
@@ -398,7 +398,7 @@ pub async fn delete_context(
     responses((status = 200, description = "The entries are deleted", body = DeleteContextBatchReply))
 )]
 pub async fn delete_context_batch(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<DeleteContextBatchRequest>,
@@ -407,15 +407,15 @@ pub async fn delete_context_batch(
     let work = app
         .engine
         .contexts
-        .delete_context_batch(who.caller(), request, write);
+        .delete_context_batch(ctx.caller(), request, write);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::DeleteContextBatch,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }

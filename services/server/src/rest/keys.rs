@@ -14,8 +14,8 @@ use super::body::{JsonBody, json};
 use super::query::KeyPath;
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// Create an API key
 ///
@@ -31,17 +31,17 @@ use crate::who::Who;
         ("Location" = String, description = "URL of the key"))))
 )]
 pub async fn create_api_key(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<CreateApiKeyRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.access.create_api_key(who.caller(), request);
+    let work = app.engine.access.create_api_key(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::CreateApiKey, Transport::Rest, None, work)
+        .call(&ctx, Operation::CreateApiKey, Transport::Rest, None, work)
         .await?;
     let location = HeaderValue::from_str(&format!("/v1/api-keys/{}", reply.api_key.id))
         .map_err(Error::internal)?;
-    let mut response = json(&who, StatusCode::CREATED, reply)?;
+    let mut response = json(&ctx, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
 }
@@ -56,12 +56,15 @@ pub async fn create_api_key(
     tag = "api-keys",
     responses((status = 200, description = "The keys", body = ListApiKeysReply))
 )]
-pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let work = app.engine.access.list_api_keys(who.caller());
+pub async fn list_api_keys(
+    ctx: RequestContext,
+    State(app): State<Arc<App>>,
+) -> Result<Response, Problem> {
+    let work = app.engine.access.list_api_keys(ctx.caller());
     let reply = app
-        .call(&who, Operation::ListApiKeys, Transport::Rest, None, work)
+        .call(&ctx, Operation::ListApiKeys, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Fetch an API key
@@ -76,18 +79,18 @@ pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Resp
     responses((status = 200, description = "The key", body = ApiKey))
 )]
 pub async fn get_api_key(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     KeyPath(key_id): KeyPath,
 ) -> Result<Response, Problem> {
     let work = app
         .engine
         .access
-        .get_api_key(who.caller(), ApiKeyRequest { key_id });
+        .get_api_key(ctx.caller(), ApiKeyRequest { key_id });
     let reply = app
-        .call(&who, Operation::GetApiKey, Transport::Rest, None, work)
+        .call(&ctx, Operation::GetApiKey, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Change an API key
@@ -104,7 +107,7 @@ pub async fn get_api_key(
     responses((status = 200, description = "The key after the change", body = ApiKey))
 )]
 pub async fn update_api_key(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     KeyPath(key_id): KeyPath,
     JsonBody(body): JsonBody<UpdateApiKeyBody>,
@@ -112,11 +115,11 @@ pub async fn update_api_key(
     let work = app
         .engine
         .access
-        .update_api_key(who.caller(), body.for_key(key_id));
+        .update_api_key(ctx.caller(), body.for_key(key_id));
     let reply = app
-        .call(&who, Operation::UpdateApiKey, Transport::Rest, None, work)
+        .call(&ctx, Operation::UpdateApiKey, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Deactivate an API key
@@ -132,22 +135,22 @@ pub async fn update_api_key(
     responses((status = 200, description = "The deactivated key", body = ApiKey))
 )]
 pub async fn deactivate_api_key(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     KeyPath(key_id): KeyPath,
 ) -> Result<Response, Problem> {
     let work = app
         .engine
         .access
-        .deactivate_api_key(who.caller(), ApiKeyRequest { key_id });
+        .deactivate_api_key(ctx.caller(), ApiKeyRequest { key_id });
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::DeactivateApiKey,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }

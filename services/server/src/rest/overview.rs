@@ -15,8 +15,8 @@ use super::body::json;
 use super::query::{Query, ThreadPath};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// List threads
 ///
@@ -30,7 +30,7 @@ use crate::who::Who;
     responses((status = 200, description = "The threads", body = ListThreadsReply))
 )]
 pub async fn list_threads(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -41,11 +41,11 @@ pub async fn list_threads(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.contexts.list_threads(who.caller(), request);
+    let work = app.engine.contexts.list_threads(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::ListThreads, Transport::Rest, None, work)
+        .call(&ctx, Operation::ListThreads, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Fetch a thread
@@ -63,7 +63,7 @@ pub async fn list_threads(
     responses((status = 200, description = "The thread", body = GetThreadReply))
 )]
 pub async fn get_thread(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     ThreadPath(thread_id): ThreadPath,
     mut query: Query,
@@ -73,11 +73,11 @@ pub async fn get_thread(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.contexts.get_thread(who.caller(), request);
+    let work = app.engine.contexts.get_thread(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::GetThread, Transport::Rest, None, work)
+        .call(&ctx, Operation::GetThread, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// List tags
@@ -93,7 +93,7 @@ pub async fn get_thread(
     responses((status = 200, description = "The tags", body = ListTagsReply))
 )]
 pub async fn list_tags(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -105,11 +105,11 @@ pub async fn list_tags(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.contexts.list_tags(who.caller(), request);
+    let work = app.engine.contexts.list_tags(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::ListTags, Transport::Rest, None, work)
+        .call(&ctx, Operation::ListTags, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// List metadata keys
@@ -126,7 +126,7 @@ pub async fn list_tags(
     responses((status = 200, description = "The keys", body = ListMetadataKeysReply))
 )]
 pub async fn list_metadata_keys(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -140,17 +140,17 @@ pub async fn list_metadata_keys(
     let work = app
         .engine
         .contexts
-        .list_metadata_keys(who.caller(), request);
+        .list_metadata_keys(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::ListMetadataKeys,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// List the values of a metadata key
@@ -167,7 +167,7 @@ pub async fn list_metadata_keys(
     responses((status = 200, description = "The values", body = ListMetadataValuesReply))
 )]
 pub async fn list_metadata_values(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -182,17 +182,17 @@ pub async fn list_metadata_values(
     let work = app
         .engine
         .contexts
-        .list_metadata_values(who.caller(), request);
+        .list_metadata_values(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::ListMetadataValues,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Count entries by day
@@ -208,7 +208,7 @@ pub async fn list_metadata_values(
     responses((status = 200, description = "The days", body = ListDaysReply))
 )]
 pub async fn list_days(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
@@ -220,11 +220,11 @@ pub async fn list_days(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.contexts.list_days(who.caller(), request);
+    let work = app.engine.contexts.list_days(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::ListDays, Transport::Rest, None, work)
+        .call(&ctx, Operation::ListDays, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Get statistics and the state of every feature
@@ -240,15 +240,15 @@ pub async fn list_days(
     responses((status = 200, description = "The statistics", body = Statistics))
 )]
 pub async fn get_statistics(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Response, Problem> {
     let min_revision = query.integer("min_revision");
     query.finish()?;
-    let work = app.engine.get_statistics(who.caller(), min_revision);
+    let work = app.engine.get_statistics(ctx.caller(), min_revision);
     let statistics = app
-        .call(&who, Operation::GetStatistics, Transport::Rest, None, work)
+        .call(&ctx, Operation::GetStatistics, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, statistics)
+    json(&ctx, StatusCode::OK, statistics)
 }

@@ -14,8 +14,8 @@ use http::StatusCode;
 use super::body::{JsonBody, json};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 
 /// Search by filters
 ///
@@ -33,15 +33,15 @@ use crate::who::Who;
     responses((status = 200, description = "The entries found", body = SearchContextReply))
 )]
 pub async fn search_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<SearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.retrieval.search_context(who.caller(), request);
+    let work = app.engine.retrieval.search_context(ctx.caller(), request);
     let reply = app
-        .call(&who, Operation::SearchContext, Transport::Rest, None, work)
+        .call(&ctx, Operation::SearchContext, Transport::Rest, None, work)
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Semantic search
@@ -57,24 +57,24 @@ pub async fn search_context(
     responses((status = 200, description = "The entries found", body = SemanticSearchContextReply))
 )]
 pub async fn semantic_search_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<SemanticSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app
         .engine
         .retrieval
-        .semantic_search_context(who.caller(), request);
+        .semantic_search_context(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::SemanticSearchContext,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Full-text search
@@ -90,24 +90,24 @@ pub async fn semantic_search_context(
     responses((status = 200, description = "The entries found", body = FtsSearchContextReply))
 )]
 pub async fn fts_search_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<FtsSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app
         .engine
         .retrieval
-        .fts_search_context(who.caller(), request);
+        .fts_search_context(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::FtsSearchContext,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Hybrid search
@@ -123,22 +123,22 @@ pub async fn fts_search_context(
     responses((status = 200, description = "The entries found", body = HybridSearchContextReply))
 )]
 pub async fn hybrid_search_context(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<HybridSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app
         .engine
         .retrieval
-        .hybrid_search_context(who.caller(), request);
+        .hybrid_search_context(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::HybridSearchContext,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }

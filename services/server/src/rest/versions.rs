@@ -16,8 +16,8 @@ use super::conditional::{etag, expected_version};
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::transport::Transport;
-use crate::who::Who;
 use crate::write_context::write_context;
 
 /// List the versions of an artifact
@@ -35,7 +35,7 @@ use crate::write_context::write_context;
     responses((status = 200, description = "The versions", body = ListArtifactVersionsReply))
 )]
 pub async fn list_artifact_versions(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     mut query: Query,
@@ -48,17 +48,17 @@ pub async fn list_artifact_versions(
     let work = app
         .engine
         .artifacts
-        .list_artifact_versions(who.caller(), request);
+        .list_artifact_versions(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::ListArtifactVersions,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Fetch a version of an artifact
@@ -77,7 +77,7 @@ pub async fn list_artifact_versions(
     responses((status = 200, description = "The version", body = GetArtifactVersionReply))
 )]
 pub async fn get_artifact_version(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     mut query: Query,
@@ -93,17 +93,17 @@ pub async fn get_artifact_version(
     let work = app
         .engine
         .artifacts
-        .get_artifact_version(who.caller(), request);
+        .get_artifact_version(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::GetArtifactVersion,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }
 
 /// Restore a version of an artifact
@@ -124,7 +124,7 @@ pub async fn get_artifact_version(
         ("ETag" = String, description = "The new version in quotes"))))
 )]
 pub async fn restore_artifact_version(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -140,10 +140,10 @@ pub async fn restore_artifact_version(
     let work = app
         .engine
         .artifacts
-        .restore_artifact_version(who.caller(), request, write);
+        .restore_artifact_version(ctx.caller(), request, write);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::RestoreArtifactVersion,
             Transport::Rest,
             None,
@@ -151,7 +151,7 @@ pub async fn restore_artifact_version(
         )
         .await?;
     let tag = etag(reply.current_version);
-    let mut response = json(&who, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -173,7 +173,7 @@ pub async fn restore_artifact_version(
     responses((status = 200, description = "The differences", body = DiffArtifactVersionsReply))
 )]
 pub async fn diff_artifact_versions(
-    who: Who,
+    ctx: RequestContext,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     mut query: Query,
@@ -188,15 +188,15 @@ pub async fn diff_artifact_versions(
     let work = app
         .engine
         .artifacts
-        .diff_artifact_versions(who.caller(), request);
+        .diff_artifact_versions(ctx.caller(), request);
     let reply = app
         .call(
-            &who,
+            &ctx,
             Operation::DiffArtifactVersions,
             Transport::Rest,
             None,
             work,
         )
         .await?;
-    json(&who, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply)
 }

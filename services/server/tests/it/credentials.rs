@@ -35,7 +35,7 @@ fn scope(operation: &str) -> Option<Scope> {
 }
 
 /// The kind of resource that an operation concerns, for narrowed keys.
-fn about(operation: &str) -> &'static str {
+fn resource_of(operation: &str) -> &'static str {
     if operation.contains("artifact") {
         "artifacts"
     } else {
@@ -175,21 +175,23 @@ impl Call {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_refuses_who_has_no_right_to_it() {
-    walk(&Service::start_with(&["--auth=keys"]).await).await;
+async fn every_operation_refuses_callers_without_a_right_to_it() {
+    check_every_operation(&Service::start_with(&["--auth=keys"]).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_refuses_who_has_no_right_to_it_on_postgresql() {
+async fn every_operation_refuses_callers_without_a_right_to_it_on_postgresql() {
     let Some(database) = TestDatabase::empty().await else {
         return;
     };
     let string = format!("--postgresql-connection-string={}", database.url());
-    walk(&Service::start_with(&["--auth=keys", "--storage-backend=postgresql", &string]).await)
-        .await;
+    check_every_operation(
+        &Service::start_with(&["--auth=keys", "--storage-backend=postgresql", &string]).await,
+    )
+    .await;
 }
 
-async fn walk(service: &Service) {
+async fn check_every_operation(service: &Service) {
     let revoked = service
         .key("default", &["read", "write", "delete", "manage"])
         .await;
@@ -241,7 +243,7 @@ async fn walk(service: &Service) {
         &good[..39],
         if good.ends_with('A') { 'B' } else { 'A' }
     );
-    let nobody = [
+    let without_credentials = [
         None,
         Some(""),
         Some("Bearer"),
@@ -254,7 +256,7 @@ async fn walk(service: &Service) {
     ];
     let mut failures = Vec::new();
     for (operation, call) in operations() {
-        let wire = if matches!(call, Call::Grpc { .. }) {
+        let transport = if matches!(call, Call::Grpc { .. }) {
             "gRPC"
         } else {
             "REST"
@@ -264,11 +266,11 @@ async fn walk(service: &Service) {
                           expected: Option<(&'static str, String)>| {
             if found != expected {
                 failures.push(format!(
-                    "{operation} over {wire} with {what}: expected {expected:?}, got {found:?}"
+                    "{operation} over {transport} with {what}: expected {expected:?}, got {found:?}"
                 ));
             }
         };
-        for authorization in nobody {
+        for authorization in without_credentials {
             let found = call.refusal(service, authorization).await;
             expect(
                 &format!("{authorization:?}"),
@@ -316,8 +318,9 @@ async fn walk(service: &Service) {
             let sentence =
                 format!("the credentials are narrowed to {only} and do not reach this operation");
             // Every key sees the changes of what it reaches.
-            let is_reached =
-                about(&operation) == only || operation.contains("changes") || operation == "watch";
+            let is_reached = resource_of(&operation) == only
+                || operation.contains("changes")
+                || operation == "watch";
             let expected = (needed == Scope::Manage || !is_reached).then_some(("denied", sentence));
             expect(
                 &format!("a key for {only}"),
@@ -358,13 +361,13 @@ async fn what_another_owner_has_is_not_found_under_its_id() {
         1
     );
     let artifact = serde_json::json!({"content": "# Canary"});
-    let made = service
+    let created = service
         .post("/v1/artifacts", artifact)
         .header("authorization", &mine)
         .send()
         .await
         .json();
-    let artifact = made["id"].as_str().expect("an id");
+    let artifact = created["id"].as_str().expect("an id");
     for (operation, call) in operations() {
         let Call::Rest { method, path } = call else {
             continue;
@@ -456,5 +459,9 @@ async fn routes_without_data_of_an_owner_need_no_key() {
         .get("/v1/threads")
         .header("authorization", service.first_key.as_ref().unwrap())
         .header("authorization", "x");
-    assert_eq!(two.send().await.status, 401, "two credentials are none");
+    assert_eq!(
+        two.send().await.status,
+        401,
+        "a request with two credentials is not authenticated"
+    );
 }
