@@ -26,17 +26,17 @@ use crate::call::tool_operation;
 use crate::handler::Gateway;
 use crate::memory::Caller;
 
-/// The documented sentence.
+/// The message of a 401 response, the same as the service's.
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 /// How long an authentication result is cached.
 const FRESH: Duration = Duration::from_millis(500);
 /// Timeout of one authentication request to the service.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Cached authentication results.
+/// Maximum number of cached authentication results.
 const MAX_KNOWN: usize = 10_000;
-/// Concurrent authentication requests for callers that were authenticated before.
+/// Maximum number of concurrent authentication requests for callers that were authenticated before.
 const MAX_ASKING: usize = 256;
-/// Concurrent authentication requests for new callers. They do not delay known callers.
+/// Maximum number of concurrent authentication requests for new callers. They do not delay known callers.
 const MAX_ASKING_NEW: usize = 64;
 
 /// The scopes that tools need.
@@ -103,8 +103,7 @@ impl Guard {
         }
     }
 
-    /// RFC 9728 metadata. Without an issuer it names no authorization server: API keys are handed
-    /// out by hand.
+    /// RFC 9728 metadata. Without an issuer it names no authorization server, because the operator hands out API keys.
     #[must_use]
     pub fn metadata(&self) -> Value {
         let mut metadata = json!({
@@ -131,7 +130,8 @@ impl Guard {
         format!("{origin}{}", METADATA_PATHS[1])
     }
 
-    async fn ask(&self, headers: &HeaderMap) -> Verdict {
+    /// Authenticates the caller of a request from the cache, or by a request to the service.
+    async fn authenticate(&self, headers: &HeaderMap) -> Verdict {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return Verdict::Unauthenticated;
@@ -161,12 +161,12 @@ impl Guard {
         let mut request = tonic::Request::new(GetCallerRequest {});
         request.metadata_mut().insert("authorization", credentials);
         request.set_timeout(AUTHENTICATION_TIMEOUT);
-        let answer = tokio::time::timeout(
+        let response = tokio::time::timeout(
             AUTHENTICATION_TIMEOUT,
             self.gateway.backend().keys().get_caller(request),
         )
         .await;
-        match answer {
+        match response {
             Ok(Ok(reply)) => {
                 let scopes = reply
                     .into_inner()
@@ -191,6 +191,7 @@ impl Guard {
         }
     }
 
+    /// A response with this status and a `WWW-Authenticate` header (RFC 6750).
     fn challenge(
         &self,
         status: StatusCode,
@@ -217,7 +218,7 @@ impl Guard {
 
 /// Refuses requests without a valid key or token before their body is read.
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    match guard.ask(request.headers()).await {
+    match guard.authenticate(request.headers()).await {
         Verdict::Known(caller, scopes) => {
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(scopes);

@@ -267,7 +267,7 @@ async fn keys_are_used_for_a_while_when_the_issuer_is_away() {
     let issuer = issuer(&server);
     let token = key.token(&claims(server.url(), AUDIENCE, "alice"));
     assert!(verify(&issuer, &token).await.is_ok());
-    server.answer(500, "down");
+    server.respond(500, "down");
     for minutes in [4, 6, 59] {
         assert!(
             issuer
@@ -341,7 +341,7 @@ async fn keys_that_cannot_be_read_verify_nothing_and_replace_nothing() {
         let (before, after_it) = (issuer(&server), issuer(&server));
         let claims = claims(server.url(), AUDIENCE, "alice");
         assert!(verify(&before, &key.token(&claims)).await.is_ok());
-        server.answer(200, &page);
+        server.respond(200, &page);
         let shown = page.chars().take(80).collect::<String>();
         assert!(is_invalid(&verify(&after_it, &key.token(&claims)).await), "{shown}");
         let unknown = key.token_with(&json!({"alg": "RS256", "kid": "new"}), &claims);

@@ -1,4 +1,4 @@
-//! Wakes those who wait for an owner's next change.
+//! Wakes the subscriptions that wait for an owner's next change.
 //!
 //! A store announces commits here. One object serves a whole process: a store that learns of commits from elsewhere has
 //! one task that does so for all owners with subscriptions.
@@ -78,8 +78,8 @@ impl News {
         self.subscribe_to(owner, None)
     }
 
-    /// Like [`subscribe`](Self::subscribe), with `thread` only to the changes of entries of this thread. Such a
-    /// subscription may also be woken by others.
+    /// Like [`subscribe`](Self::subscribe). With `thread` it subscribes only to changes of entries of this thread, but
+    /// other changes may wake the subscription too.
     #[must_use]
     pub fn subscribe_to(self: &Arc<Self>, owner: &OwnerId, thread: Option<&str>) -> Subscription {
         let thread = thread.map(str::to_owned);
@@ -99,9 +99,9 @@ impl News {
         }
     }
 
-    /// Announces that an owner has this revision now, after the commit. Wakes the owner's subscriptions to what was
-    /// touched if it is another revision than before. Only a store that announces every commit, in order, may say what
-    /// was touched.
+    /// Announces that an owner has this revision now, after the commit. If the revision differs from the announced one
+    /// before it, the owner's subscriptions to what was touched are woken. Only a store that announces every commit, in
+    /// order, may say what was touched.
     pub fn announce(&self, owner: &OwnerId, revision: i64, touched: &Touched) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -173,7 +173,7 @@ impl Subscription {
         let _ = self.woken.changed().await;
     }
 
-    /// Whether it is not woken by every change.
+    /// Whether the subscription is to one thread. Not every change of the owner wakes such a subscription.
     #[must_use]
     pub const fn is_of_thread(&self) -> bool {
         self.thread.is_some()

@@ -1,4 +1,4 @@
-//! Context keywords: the words of a text that are also searched when its neighbouring entries are ranked.
+//! Context keywords: the words of a text that also count when the entries after it in the thread are ranked.
 
 use crate::{Analyzer, TokenKind, fold};
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_beginning_of_a_long_text_is_looked_at() {
+    fn only_the_beginning_of_a_long_text_is_analyzed() {
         let long = format!("{}ä late", "again ".repeat(CONTEXT_KEYWORDS_BYTES / 6));
         assert!(!english(&long, 9).contains("late"));
         let cut_within_a_character = "ä".repeat(CONTEXT_KEYWORDS_BYTES);

@@ -72,11 +72,11 @@ impl TestIssuer {
     /// Publishes these keys instead of the previous ones.
     pub fn publish(&self, keys: &[&Key]) {
         let keys: Vec<Value> = keys.iter().map(|key| key.public()).collect();
-        self.answer(200, &json!({ "keys": keys }).to_string());
+        self.respond(200, &json!({ "keys": keys }).to_string());
     }
 
     /// Sets the response to requests for the keys.
-    pub fn answer(&self, status: u16, text: &str) {
+    pub fn respond(&self, status: u16, text: &str) {
         let status = StatusCode::from_u16(status).expect("a status");
         *self
             .shared

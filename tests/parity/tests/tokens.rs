@@ -153,12 +153,12 @@ async fn tokens_open_every_door_and_bad_ones_none() {
 async fn an_issuer_without_readable_keys_accepts_no_token_and_an_unreachable_one_is_reported() {
     let key = Key::rsa("rsa");
     let issuer = TestIssuer::start(&[&key]).await;
-    issuer.answer(200, "{\"keys\": \"none\"}");
+    issuer.respond(200, "{\"keys\": \"none\"}");
     let token = key.token(&claims(issuer.url(), AUDIENCE, "alice"));
     let (service, gateway) = clients(&issuer, &[]).await;
     refused(&service, &gateway, "keys that cannot be read", &token).await;
 
-    issuer.answer(503, "");
+    issuer.respond(503, "");
     let (service, gateway) = clients(&issuer, &[]).await;
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;

@@ -1,8 +1,10 @@
+//! The search methods that are compared, and the request that each sends for a question.
+
 use context_model::{
     FilterInput, FtsSearchContextRequest, HybridSearchContextRequest, SemanticSearchContextRequest,
 };
 
-/// Number of evaluated results.
+/// Number of results of each search that are evaluated.
 const LIMIT: i64 = 20;
 
 /// A search method.

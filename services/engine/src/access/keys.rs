@@ -19,10 +19,10 @@ use crate::ids::new_id;
 /// Cost of bcrypt (2^10 rounds). A key has 192 random bits, so more rounds would not make it safer;
 /// 10 is the documented cost.
 const BCRYPT_COST: u32 = 10;
-/// New keys that are hashed at the same time.
+/// Limits the new keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// Most active keys of one owner.
+/// Maximum number of active keys of one owner.
 const MAX_KEYS: usize = 500;
 
 /// A validated request for a new key.
@@ -63,7 +63,7 @@ impl Access {
             return Err(Error::invalid(
                 "name",
                 format!(
-                    "there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"
+                    "there are {MAX_KEYS} active keys already; deactivate one first (`name` itself is valid)"
                 ),
             ));
         }
@@ -176,12 +176,12 @@ impl Access {
     ) -> Result<ApiKey> {
         caller.require(Operation::DeactivateApiKey)?;
         let key_id = check_id(request)?;
-        self.switch_off(&caller.owner, &key_id, caller.key_id.as_deref())
+        self.deactivate(&caller.owner, &key_id, caller.key_id.as_deref())
             .await
     }
 
     /// Deactivates a key. `actor` is the id of the credentials that request it, `None` for the operator.
-    pub(super) async fn switch_off(
+    pub(super) async fn deactivate(
         &self,
         owner: &OwnerId,
         key_id: &str,
@@ -261,11 +261,11 @@ impl Access {
         } = new;
         let secret = KeySecret::generate().map_err(Error::internal)?;
         let text = secret.reveal().to_owned();
-        let turn = HASHING.acquire().await.map_err(Error::internal)?;
+        let permit = HASHING.acquire().await.map_err(Error::internal)?;
         let hashing = tokio::task::spawn_blocking(move || {
             // The hash is completed even if the caller disconnects, and holds its permit until
             // then.
-            let _turn = turn;
+            let _permit = permit;
             bcrypt::hash(text, BCRYPT_COST)
         });
         let hashed = hashing.await.map_err(Error::internal)?;

@@ -105,7 +105,7 @@ impl Access {
             }
             Admin::RevokeKey { owner, key_id } => {
                 let key_id = check_id(ApiKeyRequest { key_id })?;
-                let key = self.switch_off(&owner_id(&owner)?, &key_id, None).await?;
+                let key = self.deactivate(&owner_id(&owner)?, &key_id, None).await?;
                 Ok(self.with_notice(format!("Key {} ({}) is switched off.\n", key.id, key.name)))
             }
             Admin::RotateKey { owner, key_id } => {
