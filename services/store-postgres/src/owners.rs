@@ -6,13 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use context_store::OwnerId;
 use context_store::rules::ids;
+use diesel::dsl::max;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
-use crate::schema::owner_ids;
+use crate::schema::{entries, owner_ids};
 
 /// Number of ids leased from the database at a time. When the service stops, the rest of a block is never used.
 const BLOCK: i64 = 128;
@@ -58,6 +59,28 @@ impl Ids {
         {
             block.start = first;
         }
+    }
+
+    /// Forgets the block of an owner, and has ids leased after those of all entries from now on. A lease can be lost in
+    /// a failover to an asynchronous standby, while a service still uses it: then another service leases the same ids.
+    pub async fn pass_used(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<(), Failure> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(owner.as_str());
+        let of_owner = entries::table.filter(entries::owner_id.eq(owner.as_str()));
+        let used: Option<i64> = of_owner.select(max(entries::id)).get_result(conn).await?;
+        let next = used.unwrap_or(0).saturating_add(1);
+        let behind = owner_ids::table
+            .find(owner.as_str())
+            .filter(owner_ids::next_id.lt(next));
+        let pass = diesel::update(behind).set(owner_ids::next_id.eq(next));
+        fixed!(pass).execute(conn).await?;
+        Ok(())
     }
 
     fn take_leased(&self, owner: &OwnerId, wanted: i64) -> Option<Range<i64>> {

@@ -416,6 +416,9 @@ impl Inner {
                 Err(_) if settled_by_key => return Err(failure),
                 Err(unreachable) => return Err(unreachable),
             };
+            if failure.is_id_taken() {
+                self.ids.pass_used(lease.conn(), owner).await?;
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use context_test_support::{Deadline, end_with_test};
 use rustix::process::{Pid, Signal};
@@ -17,12 +18,13 @@ use crate::Client;
 /// The user `nobody`, because PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
 /// Settings for a small and fast server. Its data need not survive a crash of the machine.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "fsync=off",
     "shared_buffers=16MB",
     "max_connections=100",
     "wal_level=replica",
     "max_wal_senders=4",
+    "wal_retrieve_retry_interval=100ms",
     "unix_socket_directories=",
 ];
 
@@ -46,6 +48,9 @@ pub fn programs() -> Option<PathBuf> {
     }
     found
 }
+
+/// Number of standbys so far, for the names of their directories.
+static STANDBYS: AtomicUsize = AtomicUsize::new(0);
 
 /// A server process with its own data. It is terminated when this value is dropped or the test ends.
 #[derive(Debug)]
@@ -81,16 +86,16 @@ impl Server {
             "--no-sync",
         ]);
         run(initdb);
-        Self::serve(programs.to_owned(), Arc::new(home), data).await
+        Self::serve(programs.to_owned(), Arc::new(home), data, free_port()).await
     }
 
-    /// Starts a synchronous standby of this server. From now on, this server acknowledges a commit only after the
-    /// standby has received it.
+    /// Starts an asynchronous standby of this server: it receives commits after they are acknowledged.
     ///
     /// # Panics
-    /// When it does not start or does not become synchronous.
-    pub async fn synchronous_standby(&self) -> Self {
-        let data = self.home.path().join("standby");
+    /// When it does not start.
+    pub async fn standby(&self) -> Self {
+        let number = STANDBYS.fetch_add(1, Ordering::SeqCst);
+        let data = self.home.path().join(format!("standby{number}"));
         let mut copy = command(&self.programs, "pg_basebackup");
         copy.arg("-D").arg(&data).args([
             "-R",
@@ -103,7 +108,22 @@ impl Server {
             &self.parameters(),
         ]);
         run(copy);
-        let standby = Self::serve(self.programs.clone(), Arc::clone(&self.home), data).await;
+        Self::serve(
+            self.programs.clone(),
+            Arc::clone(&self.home),
+            data,
+            free_port(),
+        )
+        .await
+    }
+
+    /// Starts a synchronous standby of this server. From now on, this server acknowledges a commit only after the
+    /// standby has received it.
+    ///
+    /// # Panics
+    /// When it does not start or does not become synchronous.
+    pub async fn synchronous_standby(&self) -> Self {
+        let standby = self.standby().await;
         let client = self.connect().await;
         client
             .batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -128,23 +148,13 @@ impl Server {
         standby
     }
 
-    async fn serve(programs: PathBuf, home: Arc<tempfile::TempDir>, data: PathBuf) -> Self {
-        let port = free_port();
-        let mut postgres = command(&programs, "postgres");
-        postgres
-            .arg("-D")
-            .arg(&data)
-            .args(["-h", "127.0.0.1", "-p", &port.to_string()]);
-        for setting in SETTINGS {
-            postgres.args(["-c", setting]);
-        }
-        let log = File::create(data.with_extension("log")).expect("a log");
-        postgres
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        end_with_test(&mut postgres, Signal::QUIT);
-        let child = postgres.spawn().expect("the server starts");
+    async fn serve(
+        programs: PathBuf,
+        home: Arc<tempfile::TempDir>,
+        data: PathBuf,
+        port: u16,
+    ) -> Self {
+        let child = spawn(&programs, &data, port);
         let mut server = Self {
             programs,
             home,
@@ -152,14 +162,18 @@ impl Server {
             port,
             child,
         };
+        server.answers().await;
+        server
+    }
+
+    async fn answers(&mut self) {
         let deadline = Deadline::new();
-        while tokio_postgres::connect(&server.url(), NoTls).await.is_err() {
-            let ended = server.child.try_wait().expect("a child");
-            let what = || format!("the server does not answer: {}", server.log());
+        while tokio_postgres::connect(&self.url(), NoTls).await.is_err() {
+            let ended = self.child.try_wait().expect("a child");
+            let what = || format!("the server does not answer: {}", self.log());
             assert!(ended.is_none(), "{}", what());
             deadline.pause(what).await;
         }
-        server
     }
 
     /// The URL of the server.
@@ -192,11 +206,81 @@ impl Server {
     /// # Panics
     /// When it does not end.
     pub async fn crash(&mut self) {
-        rustix::process::kill_process(Pid::from_child(&self.child), Signal::QUIT)
+        self.end(Signal::QUIT).await;
+    }
+
+    /// Stops the server and starts it again at the same address. Without a shutdown it recovers like after a crash.
+    ///
+    /// # Panics
+    /// When it does not stop or start.
+    pub async fn restart(&mut self, shuts_down: bool) {
+        self.end(if shuts_down {
+            Signal::INT
+        } else {
+            Signal::QUIT
+        })
+        .await;
+        self.child = spawn(&self.programs, &self.data, self.port);
+        self.answers().await;
+    }
+
+    async fn end(&mut self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal)
             .expect("the server runs");
         let deadline = Deadline::new();
         while self.child.try_wait().expect("a child").is_none() {
             let what = || format!("the server does not stop: {}", self.log());
+            deadline.pause(what).await;
+        }
+    }
+
+    /// Ends the replication of a standby: what the primary commits from now on is lost when the standby takes over.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub async fn detach(&self) {
+        let client = self.connect().await;
+        for statement in [
+            "ALTER SYSTEM SET primary_conninfo = ''",
+            "SELECT pg_reload_conf()",
+        ] {
+            client
+                .batch_execute(statement)
+                .await
+                .expect("the standby takes settings");
+        }
+        let deadline = Deadline::new();
+        let receivers = "SELECT count(*) FROM pg_stat_wal_receiver";
+        while client
+            .query_one(receivers, &[])
+            .await
+            .expect("the standby tells")
+            .get::<_, i64>(0)
+            > 0
+        {
+            let what = || format!("the standby still receives: {}", self.log());
+            deadline.pause(what).await;
+        }
+    }
+
+    /// Waits until this standby has everything that the primary has now.
+    ///
+    /// # Panics
+    /// When it does not keep up.
+    pub async fn reaches(&self, primary: &Self) {
+        let position = "SELECT pg_current_wal_lsn()::text";
+        let row = primary.connect().await.query_one(position, &[]).await;
+        let position: String = row.expect("the primary tells").get(0);
+        let client = self.connect().await;
+        let reached = "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn";
+        let deadline = Deadline::new();
+        while !client
+            .query_one(reached, &[&position])
+            .await
+            .expect("the standby tells")
+            .get::<_, bool>(0)
+        {
+            let what = || format!("the standby does not keep up: {}", self.log());
             deadline.pause(what).await;
         }
     }
@@ -228,7 +312,27 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::QUIT);
         let _ = self.child.wait();
+        // A test may use many servers one after the other.
+        let _ = std::fs::remove_dir_all(&self.data);
     }
+}
+
+fn spawn(programs: &Path, data: &Path, port: u16) -> Child {
+    let mut postgres = command(programs, "postgres");
+    postgres
+        .arg("-D")
+        .arg(data)
+        .args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+    for setting in SETTINGS {
+        postgres.args(["-c", setting]);
+    }
+    let log = File::create(data.with_extension("log")).expect("a log");
+    postgres
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    end_with_test(&mut postgres, Signal::QUIT);
+    postgres.spawn().expect("the server starts")
 }
 
 /// A port that is currently free, for programs that do not choose one themselves.

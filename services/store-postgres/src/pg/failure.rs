@@ -113,6 +113,9 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
     let Some(driver) = driver_error(error) else {
         return Kind::Internal;
     };
+    if violates(error, ENTRY_IDS) {
+        return Kind::Conflict;
+    }
     match driver.as_db_error() {
         Some(said) => kind_of(said.code(), said.parsed_severity()),
         None if driver.is_closed() || is_io(driver) => Kind::Unavailable,
@@ -133,6 +136,9 @@ fn driver_error(error: &DieselError) -> Option<&tokio_postgres::Error> {
         _ => None,
     }
 }
+
+/// The index of an entry's id.
+const ENTRY_IDS: &str = "entries_pkey";
 
 /// Whether the server refused a row because of this unique index.
 fn violates(error: &DieselError, index: &str) -> bool {
@@ -254,6 +260,11 @@ impl Failure {
             // A statement may be slow although the server is healthy.
             Self::TooSlow => false,
         }
+    }
+
+    /// Whether another entry has the id that was leased for a new one.
+    pub fn is_id_taken(&self) -> bool {
+        matches!(self, Self::Database(error) if violates(error, ENTRY_IDS))
     }
 
     /// Whether an operation exceeded its timeout.

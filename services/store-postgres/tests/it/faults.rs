@@ -417,3 +417,28 @@ async fn after_closing_nothing_is_done_any_more() {
     ));
     assert!(matches!(all(&store).await, Err(StoreError::Closed)));
 }
+
+/// After a failover to an asynchronous standby the new primary may not know the last leases.
+#[tokio::test]
+async fn a_lost_lease_of_ids_stops_no_service() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (one, other) = (store(&database).await, store(&database).await);
+    put(&one, "first", None).await.expect("stored");
+    let lose = "UPDATE context.owner_ids SET next_id = 1";
+    let client = database.connect().await;
+    client.batch_execute(lose).await.expect("a lost lease");
+    for number in 0..200 {
+        put(&other, &format!("other {number}"), None)
+            .await
+            .expect("the ids of the first service are passed");
+        put(&one, &format!("one {number}"), None)
+            .await
+            .expect("the ids of the other service are passed");
+    }
+    let client = database.connect().await;
+    let count = "SELECT count(*), count(DISTINCT id) FROM context.entries";
+    let row = client.query_one(count, &[]).await.expect("a count");
+    assert_eq!((row.get(0), row.get(1)), (401_i64, 401_i64));
+}

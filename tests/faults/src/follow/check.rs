@@ -18,27 +18,57 @@ const LONG_COMMIT: usize = 1000;
 /// Every violation in a log. `target` is the revision up to which the follower must have come.
 #[must_use]
 pub fn check(log: &Log, history: &History, target: i64) -> Vec<String> {
-    let mut reader = Reader {
+    let mut readers = vec![Reader {
         log,
         history,
         place: "before the first session".to_owned(),
         position: None,
         epoch: 0,
         wrong: Vec::new(),
-    };
+    }];
     for (number, session) in log.sessions.iter().enumerate() {
-        reader.session(number, session);
+        // Where another database took over under a session is not known. It matters only for what lies beyond the
+        // common changes, so it was before the first such event, or after all.
+        let mut ways = vec![None];
+        if session.until > session.epoch {
+            let common = history.common(session.epoch, session.until);
+            let is_beyond = |event: &Event| reached(event).is_some_and(|reached| reached > common);
+            ways.extend(session.events.iter().position(is_beyond).map(Some));
+        }
+        let mut after: Vec<Reader<'_>> = Vec::new();
+        for reader in readers {
+            for way in &ways {
+                let mut reader = reader.clone();
+                reader.session(number, session, *way);
+                after.push(reader);
+            }
+        }
+        let least = after.iter().map(|reader| reader.wrong.len()).min();
+        after.retain(|reader| Some(reader.wrong.len()) == least);
+        readers = after;
     }
-    if reader.position.is_none_or(|position| position < target) {
-        let position = reader.position;
-        reader.report(&format!(
-            "it ends at {position:?}, before revision {target}"
-        ));
+    let ends = readers.into_iter().map(|reader| reader.end(target));
+    ends.min_by_key(Vec::len).unwrap_or_default()
+}
+
+/// The revision up to which a follower has come with an event.
+const fn reached(event: &Event) -> Option<i64> {
+    match event {
+        Event::Opened(revision) | Event::SnapshotEnd(revision) | Event::Bookmark(revision) => {
+            Some(*revision)
+        }
+        Event::Change(change) => Some(change.revision),
+        Event::Page {
+            revision,
+            has_more: false,
+            ..
+        } => Some(*revision),
+        Event::Page { .. } | Event::Entry { .. } | Event::Resync(_) | Event::End(_) => None,
     }
-    reader.wrong
 }
 
 /// A follower's way through the history.
+#[derive(Clone)]
 struct Reader<'a> {
     log: &'a Log,
     history: &'a History,
@@ -61,9 +91,11 @@ impl Reader<'_> {
         &self.history.0[self.epoch]
     }
 
-    fn session(&mut self, number: usize, session: &Session) {
+    /// Reads a session, in which another database took over before the event `replaced`.
+    fn session(&mut self, number: usize, session: &Session, replaced: Option<usize>) {
         let Session {
             epoch,
+            until,
             start,
             events,
         } = session;
@@ -80,6 +112,9 @@ impl Reader<'_> {
         let mut last: Option<&Change> = None;
         for (index, event) in events.iter().enumerate() {
             self.place = format!("session {number} ({start:?}, state {epoch}), event {index}");
+            if replaced == Some(index) {
+                self.goes_on(*until);
+            }
             match event {
                 Event::Opened(revision) => {
                     snapshot_of = Some(*revision);
@@ -109,7 +144,7 @@ impl Reader<'_> {
                 } => {
                     self.page(last.take(), *revision, *has_more);
                 }
-                Event::Resync(reason) => self.refused(*epoch, reason),
+                Event::Resync(reason) => self.refused(*until, reason),
                 Event::End(_) => {}
             }
         }
@@ -117,14 +152,11 @@ impl Reader<'_> {
 
     /// A cursor of a state that was replaced is valid only within what the states have in common.
     fn resume(&mut self, epoch: usize, events: &[Event]) {
-        let common = self.history.0[self.epoch + 1..=epoch]
-            .iter()
-            .map(|epoch| epoch.common)
-            .min();
+        let common = self.history.common(self.epoch, epoch);
         let is_accepted = events
             .iter()
             .any(|event| !matches!(event, Event::Resync(_) | Event::End(_)));
-        if let (Some(common), Some(position)) = (common, self.position)
+        if let Some(position) = self.position
             && position > common
             && is_accepted
         {
@@ -133,6 +165,31 @@ impl Reader<'_> {
         if is_accepted {
             self.epoch = epoch;
         }
+    }
+
+    /// Another database takes over while the session goes on.
+    fn goes_on(&mut self, epoch: usize) {
+        let common = self.history.common(self.epoch, epoch);
+        if let Some(position) = self.position.filter(|position| *position > common) {
+            self.report(&format!(
+                "it went on at {position}, but only {common} changes of its state are left"
+            ));
+        }
+        self.epoch = epoch;
+    }
+
+    /// The violations, with those of the end.
+    fn end(mut self, target: i64) -> Vec<String> {
+        let (position, epoch) = (self.position, self.epoch);
+        if position.is_none_or(|position| position < target) {
+            self.report(&format!(
+                "it ends at {position:?}, before revision {target}"
+            ));
+        }
+        if epoch + 1 < self.history.0.len() {
+            self.report(&format!("it ends with state {epoch}, which was replaced"));
+        }
+        self.wrong
     }
 
     fn refused(&mut self, epoch: usize, reason: &str) {

@@ -1,6 +1,7 @@
 //! Followers over each transport. They record what they ask and receive.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use context_proto::error_from_status;
@@ -12,8 +13,28 @@ use context_test_support::{Random, grpc};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::place::{Place, Places, Target, with_key};
+use super::place::{Made, Place, Places, Target, with_key};
 use super::{Body, Change, Event, Filter, Log, Session, Start};
+
+/// Lets a round cut a snapshot of a follower.
+#[derive(Debug, Default)]
+pub(super) struct Cut(AtomicBool);
+
+impl Cut {
+    /// The follower begins again with a snapshot, until one is cut in the middle.
+    pub(super) fn ask(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no snapshot remains to be cut.
+    pub(super) fn is_done(&self) -> bool {
+        !self.0.load(Ordering::SeqCst)
+    }
+
+    fn finish(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
 
 /// How long a follower waits for a frame before it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -48,8 +69,11 @@ pub struct Follower {
     key: Option<String>,
     places: Arc<Places>,
     target: watch::Receiver<Option<Target>>,
+    cut: Option<Arc<Cut>>,
     cursor: Option<String>,
     reached: i64,
+    /// The revision and the id of the last change of the session.
+    last: Option<(i64, String)>,
 }
 
 /// Why a session is over.
@@ -67,8 +91,13 @@ impl Follower {
         key: Option<String>,
         places: Arc<Places>,
         target: watch::Receiver<Option<Target>>,
+        cut: Option<Arc<Cut>>,
     ) -> Self {
-        let transport = *random.pick(&[Transport::Grpc, Transport::Sse, Transport::Lists]);
+        let mut transport = *random.pick(&[Transport::Grpc, Transport::Sse, Transport::Lists]);
+        // Lists have no snapshot.
+        if cut.is_some() && transport == Transport::Lists {
+            transport = *random.pick(&[Transport::Grpc, Transport::Sse]);
+        }
         let start = if transport == Transport::Lists {
             *random.pick(&[Start::Oldest, Start::Oldest, Start::Now])
         } else {
@@ -90,8 +119,10 @@ impl Follower {
             key,
             places,
             target,
+            cut,
             cursor: None,
             reached: 0,
+            last: None,
         }
     }
 
@@ -101,6 +132,7 @@ impl Follower {
             name: format!("{:?}", (self.transport, self.start)),
             filter: self.filter,
             bodies: self.bodies,
+            is_slow: self.is_slow,
             lists: self.transport == Transport::Lists,
             sessions: Vec::new(),
         };
@@ -113,26 +145,28 @@ impl Follower {
             };
             let mut session = Session {
                 epoch: place.epoch,
+                until: place.epoch,
                 start,
                 events: Vec::new(),
             };
+            self.last = None;
             let over = match self.transport {
                 Transport::Grpc => self.grpc(place, &mut session).await,
                 Transport::Sse => self.sse(place, &mut session).await,
                 Transport::Lists => self.lists(place, &mut session).await,
             };
+            session.until = self.places.epoch_at(place.address);
+            if self.must_begin_again(&session) {
+                self.begin_again(Start::Snapshot);
+            }
             if let Some(Event::Resync(reason)) = session.events.last()
                 && reason != "SLOW_CONSUMER"
             {
-                self.cursor = None;
-                self.reached = 0;
-                if self.start == Start::Oldest {
-                    self.start = if log.lists {
-                        Start::Now
-                    } else {
-                        Start::Snapshot
-                    };
-                }
+                self.begin_again(match self.start {
+                    Start::Oldest if log.lists => Start::Now,
+                    Start::Oldest => Start::Snapshot,
+                    start => start,
+                });
             }
             log.sessions.push(session);
             match over {
@@ -142,12 +176,41 @@ impl Follower {
         }
     }
 
+    fn begin_again(&mut self, start: Start) {
+        self.start = start;
+        self.cursor = None;
+        self.reached = 0;
+    }
+
+    /// Whether a snapshot is to be cut, and this session has none that can be.
+    fn must_begin_again(&self, session: &Session) -> bool {
+        let is_asked = self.cut.as_ref().is_some_and(|cut| !cut.is_done());
+        let is_over = |event: &Event| matches!(event, Event::SnapshotEnd(_));
+        is_asked && (session.start != Start::Snapshot || session.events.iter().any(is_over))
+    }
+
     /// Whether the follower has come far enough.
     fn is_done(&self, place: Place) -> bool {
-        let target = *self.target.borrow();
-        target.is_some_and(|target| {
-            target.epoch == place.epoch && self.reached >= target.revision(self.filter)
-        })
+        let target = self.target.borrow();
+        let Some(target) = &*target else { return false };
+        // Under a session that began earlier another database took over. Revisions of the old one do not count.
+        let Made { revision, id } = target.of(self.filter);
+        let is_last = |(last, of): &(i64, String)| (last, of) == (revision, id);
+        let is_there = target.epoch == place.epoch || self.last.as_ref().is_some_and(is_last);
+        is_there && self.reached >= *revision
+    }
+
+    /// Notes how far the follower has come with a frame.
+    fn note(&mut self, event: &Event, start: Start) {
+        match event {
+            Event::Opened(revision) if start != Start::Snapshot => self.reached = *revision,
+            Event::SnapshotEnd(revision) | Event::Bookmark(revision) => self.reached = *revision,
+            Event::Change(Change { revision, id, .. }) => {
+                self.reached = *revision;
+                self.last = Some((*revision, id.clone()));
+            }
+            _ => {}
+        }
     }
 
     /// Records a frame. Returns how the session is over, if it is.
@@ -158,22 +221,26 @@ impl Follower {
         event: Event,
         cursor: Option<String>,
     ) -> Option<Over> {
-        match &event {
-            Event::Opened(revision) if session.start != Start::Snapshot => self.reached = *revision,
-            Event::SnapshotEnd(revision) | Event::Bookmark(revision) => self.reached = *revision,
-            Event::Change(change) => self.reached = change.revision,
-            _ => {}
-        }
+        self.note(&event, session.start);
         let is_last = matches!(event, Event::Resync(_) | Event::End(_));
+        let is_entry = matches!(event, Event::Entry { .. });
         session.events.push(event);
         if let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) {
             self.cursor = Some(cursor);
+        }
+        if let Some(cut) = self.cut.as_ref().filter(|cut| !cut.is_done())
+            && is_entry
+            && self.random.one_in(3)
+        {
+            cut.finish();
+            return Some(Over::Gone);
         }
         if self.is_done(place) {
             return Some(Over::Done);
         }
         let hurries = self.target.borrow().is_some();
-        if is_last || (!hurries && self.random.one_in(self.cut_every)) {
+        let cuts = !hurries && self.random.one_in(self.cut_every);
+        if is_last || cuts || self.must_begin_again(session) {
             return Some(Over::Gone);
         }
         if self.is_slow && !hurries {
@@ -181,6 +248,14 @@ impl Follower {
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
         None
+    }
+
+    /// How a session is over in which no frame comes, if it is.
+    fn look(&self, place: Place, session: &Session) -> Option<Over> {
+        if self.is_done(place) {
+            return Some(Over::Done);
+        }
+        self.must_begin_again(session).then_some(Over::Gone)
     }
 
     fn query(&self) -> String {
@@ -217,8 +292,11 @@ impl Follower {
                     }
                 }
                 Ok(None) => return Over::Gone,
-                Err(_) if self.is_done(place) => return Over::Done,
-                Err(_) => {}
+                Err(_) => {
+                    if let Some(over) = self.look(place, session) {
+                        return over;
+                    }
+                }
             }
         }
     }
@@ -255,8 +333,11 @@ impl Follower {
                 }
                 Ok(Ok(None)) => return Over::Gone,
                 Ok(Err(status)) => return failed(&status, session),
-                Err(_) if self.is_done(place) => return Over::Done,
-                Err(_) => {}
+                Err(_) => {
+                    if let Some(over) = self.look(place, session) {
+                        return over;
+                    }
+                }
             }
         }
     }
@@ -283,7 +364,9 @@ impl Follower {
             }
             let page = reply.json();
             for change in page["changes"].as_array().expect("a list") {
-                session.events.push(Event::Change(of_json(change)));
+                let event = Event::Change(of_json(change));
+                self.note(&event, session.start);
+                session.events.push(event);
             }
             let revision = page["revision"].as_i64().expect("a revision");
             let has_more = page["has_more"] == true;

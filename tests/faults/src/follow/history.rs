@@ -15,6 +15,8 @@ use crate::audit::connect;
 pub struct Row {
     #[diesel(sql_type = BigInt)]
     pub revision: i64,
+    #[diesel(sql_type = BigInt)]
+    pub at: i64,
     #[diesel(sql_type = Text)]
     pub operation: String,
     #[diesel(sql_type = Text)]
@@ -35,10 +37,22 @@ pub struct Row {
 
 /// The columns of a row in the feed, and in the audit log.
 const KEPT: &str =
-    "revision, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
-const AUDITED: &str = "revision, operation, entity, entity_id, thread_id, version, NULL, NULL";
+    "revision, at, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
+const AUDITED: &str = "revision, at, operation, entity, entity_id, thread_id, version, NULL, NULL";
 
-/// The history of one state of the database: from its creation, or from the return to an older copy, to the next one.
+impl Row {
+    /// Whether both are the same change. The columns that leave with the feed are not compared.
+    fn is_same(&self, other: &Self) -> bool {
+        let without = |row: &Self| Self {
+            source: None,
+            commit_end: None,
+            ..row.clone()
+        };
+        without(self) == without(other)
+    }
+}
+
+/// The history of one state of the database: from its creation, or since it was replaced, until it is replaced.
 #[derive(Debug, Clone, Default)]
 pub struct Epoch {
     /// The changes, by revision.
@@ -105,6 +119,31 @@ impl History {
         });
     }
 
+    /// The number of changes that two states have in common, with those between them.
+    #[must_use]
+    pub fn common(&self, from: usize, to: usize) -> i64 {
+        let between = self.0[from + 1..=to].iter();
+        between.map(|epoch| epoch.common).min().unwrap_or(i64::MAX)
+    }
+
+    /// Begins another state, and reads its changes. What it has in common with the present one follows from them.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub async fn begin_in_postgres(&mut self, client: &Client) {
+        let mut next = Epoch::default();
+        next.add(rows_of_postgres(client).await);
+        let before = self.current().rows.clone();
+        let same = next
+            .rows
+            .values()
+            .zip(before.values())
+            .take_while(|(row, other)| row.is_same(other));
+        let common = same.last().map_or(0, |(row, _)| row.revision);
+        self.begin(common);
+        self.current().add(next.rows.into_values().collect());
+    }
+
     /// Reads the changes that a file has now.
     ///
     /// # Panics
@@ -118,26 +157,31 @@ impl History {
     /// # Panics
     /// When they cannot be read.
     pub async fn read_postgres(&mut self, client: &Client) {
-        let query = format!(
-            "SELECT {KEPT}integer)::bigint FROM context.changes WHERE owner_id = 'default' \
-             UNION ALL SELECT {AUDITED} FROM context.audited_changes WHERE owner_id = 'default'"
-        );
-        let found = client
-            .query(&query, &[])
-            .await
-            .expect("the changes are read");
-        let rows = found.iter().map(|row| Row {
-            revision: row.get(0),
-            operation: row.get(1),
-            entity: row.get(2),
-            entity_id: row.get(3),
-            thread_id: row.get(4),
-            version: row.get(5),
-            source: row.get(6),
-            commit_end: row.get(7),
-        });
-        self.current().add(rows.collect());
+        self.current().add(rows_of_postgres(client).await);
     }
+}
+
+async fn rows_of_postgres(client: &Client) -> Vec<Row> {
+    let query = format!(
+        "SELECT {KEPT}integer)::bigint FROM context.changes WHERE owner_id = 'default' \
+         UNION ALL SELECT {AUDITED} FROM context.audited_changes WHERE owner_id = 'default'"
+    );
+    let found = client
+        .query(&query, &[])
+        .await
+        .expect("the changes are read");
+    let rows = found.iter().map(|row| Row {
+        revision: row.get(0),
+        at: row.get(1),
+        operation: row.get(2),
+        entity: row.get(3),
+        entity_id: row.get(4),
+        thread_id: row.get(5),
+        version: row.get(6),
+        source: row.get(7),
+        commit_end: row.get(8),
+    });
+    rows.collect()
 }
 
 /// The last revision that a file has.

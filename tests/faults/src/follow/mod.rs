@@ -1,15 +1,21 @@
 //! Checks what followers of the changes receive.
 //!
-//! A [`Round`](round::Round) runs writers and followers on one or two services, with faults. Each follower records what
-//! it asked and received as a [`Log`]. [`check`](check::check) compares the logs with the
-//! [`History`](history::History), which is read from the database and not through the service. It is a pure function,
-//! so that a test can change a log and see the violation reported.
+//! [`Rounds`](stage::Rounds) run writers and followers on one or two services, with faults. Each follower records what
+//! it asked and received as a [`Log`], which the [`Round`](round::Round) keeps. [`check`](check::check) compares the
+//! logs with the [`History`](history::History), which is read from the database and not through the service. It is a pure
+//! function, so that a test can change a log and see the violation reported.
 
 pub mod check;
+mod cluster;
+mod database;
+pub mod fault;
 pub mod follower;
 pub mod history;
+mod node;
 pub mod place;
 pub mod round;
+pub mod stage;
+mod stored;
 mod view;
 mod writer;
 
@@ -146,8 +152,10 @@ pub enum Event {
 /// One stream, or lists that follow each other without an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The number of times that the database had been replaced by an older copy.
+    /// The number of times that the database had been replaced when it began.
     pub epoch: usize,
+    /// The same when it ended: a standby can take over while it runs.
+    pub until: usize,
     /// Where it began.
     pub start: Start,
     /// What was received.
@@ -163,6 +171,8 @@ pub struct Log {
     pub filter: Filter,
     /// Whether it asked for bodies.
     pub bodies: bool,
+    /// Whether it read slowly while there were writers.
+    pub is_slow: bool,
     /// Whether it reads lists instead of a stream.
     pub lists: bool,
     /// Its sessions, in order.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use context_test_support::http::Request;
-use context_test_support::{Random, wait_for};
+use context_test_support::http::{Reply, Request};
+use context_test_support::{Deadline, Random, wait_for};
 
 use super::Filter;
 
@@ -14,28 +14,59 @@ use super::Filter;
 pub struct Place {
     /// Its address.
     pub address: SocketAddr,
-    /// The state of its database: how many times an older copy replaced it.
+    /// The state of its database: how many times the database was replaced.
     pub epoch: usize,
 }
 
-/// The services that run.
+/// The services that run, and the state of the database of each that ever ran.
 #[derive(Debug, Default)]
-pub struct Places(Mutex<BTreeMap<usize, Place>>);
+pub struct Places(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    places: BTreeMap<usize, Place>,
+    epochs: BTreeMap<SocketAddr, usize>,
+}
 
 impl Places {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn set(&self, node: usize, place: Option<Place>) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
         match place {
-            Some(place) => _ = places.insert(node, place),
-            None => _ = places.remove(&node),
+            Some(place) => {
+                known.epochs.insert(place.address, place.epoch);
+                known.places.insert(node, place);
+            }
+            None => _ = known.places.remove(&node),
         }
+    }
+
+    /// The database of all running services is replaced.
+    pub(super) fn replace(&self, epoch: usize) {
+        let mut known = self.lock();
+        let Known { places, epochs } = &mut *known;
+        for place in places.values_mut() {
+            place.epoch = epoch;
+            epochs.insert(place.address, epoch);
+        }
+    }
+
+    /// The last state of the database of a service that runs or ran at this address.
+    pub(super) fn epoch_at(&self, address: SocketAddr) -> usize {
+        self.lock().epochs.get(&address).copied().unwrap_or(0)
+    }
+
+    pub(super) fn all(&self) -> Vec<Place> {
+        self.lock().places.values().copied().collect()
     }
 
     /// One of them. Waits while there is none.
     pub(super) async fn any(&self, random: &mut Random) -> Place {
         wait_for("a service runs", || {
-            let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let places: Vec<Place> = places.values().copied().collect();
+            let places = self.all();
             (!places.is_empty()).then(|| *random.pick(&places))
         })
         .await
@@ -50,21 +81,40 @@ pub(super) fn with_key(request: Request, key: Option<&str>) -> Request {
     }
 }
 
-/// Where every follower must arrive: the revisions of the last entries and of the last artifact.
-#[derive(Debug, Clone, Copy)]
+/// The reply of a service that is there again after a fault: one that says that its database is away is asked again.
+pub(super) async fn reply_of(request: impl Fn() -> Request) -> Reply {
+    let deadline = Deadline::new();
+    loop {
+        let reply = request().send().await;
+        if reply.status != 503 {
+            return reply;
+        }
+        deadline.pause(|| reply.body).await;
+    }
+}
+
+/// Where every follower must arrive: the last entries and the last artifact.
+#[derive(Debug, Clone)]
 pub(super) struct Target {
     pub epoch: usize,
-    pub artifact: i64,
-    pub quiet: i64,
-    pub last: i64,
+    pub artifact: Made,
+    pub quiet: Made,
+    pub last: Made,
+}
+
+/// What a request made, and the revision with it.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub revision: i64,
+    pub id: String,
 }
 
 impl Target {
-    pub(super) fn revision(&self, filter: Filter) -> i64 {
+    pub(super) fn of(&self, filter: Filter) -> &Made {
         match filter {
-            Filter::Artifacts => self.artifact,
-            Filter::Thread("quiet") => self.quiet,
-            _ => self.last,
+            Filter::Artifacts => &self.artifact,
+            Filter::Thread("quiet") => &self.quiet,
+            _ => &self.last,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use context_test_support::Random;
 use context_test_support::http::{Reply, Request};
+use context_test_support::{Deadline, Random};
 use serde_json::{Value, json};
 
 use super::place::{Places, with_key};
@@ -32,14 +32,20 @@ impl Writer {
     }
 
     async fn send(&mut self, method: &str, path: &str, body: Option<Value>) -> Option<Value> {
-        let place = self.places.any(&mut self.random).await;
-        let request = Request::new(method, format!("http://{}{path}", place.address));
-        let request = with_key(request, self.key.as_deref());
-        let request = match body {
-            Some(body) => request.json(&body),
-            None => request,
+        let deadline = Deadline::new();
+        let Reply { status, body, .. } = loop {
+            let place = self.places.any(&mut self.random).await;
+            let request = Request::new(method, format!("http://{}{path}", place.address));
+            let mut request = with_key(request, self.key.as_deref());
+            if let Some(body) = &body {
+                request = request.json(body);
+            }
+            match request.try_send().await {
+                Ok(reply) if reply.status != 503 => break reply,
+                // While a service stops or its database is away, requests would only be used up.
+                other => deadline.pause(|| format!("{other:?}")).await,
+            }
         };
-        let Reply { status, body, .. } = request.try_send().await.ok()?;
         assert_ne!(status, 500, "{method} {path}: {body}");
         status
             .is_success()
