@@ -318,14 +318,8 @@ impl HookAgent {
     pub const fn events(self) -> &'static [HookEvent] {
         match self {
             Self::Claude => &HookEvent::ALL,
-            // Codex does not say when a session ends. The transcripts of these two are not read, so nothing is left to
-            // do before a compaction.
-            Self::Codex => &[
-                HookEvent::SessionStart,
-                HookEvent::UserPromptSubmit,
-                HookEvent::Stop,
-            ],
-            Self::Gemini => &[
+            // The transcripts of these two are not read, so nothing is left to do before a compaction.
+            Self::Codex | Self::Gemini => &[
                 HookEvent::SessionStart,
                 HookEvent::UserPromptSubmit,
                 HookEvent::Stop,

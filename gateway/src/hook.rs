@@ -245,7 +245,7 @@ impl Hook<'_> {
                 Ok(())
             }
             HookEvent::UserPromptSubmit => {
-                capture.keep(&mut session, given(true, &input.prompt, None))
+                capture.keep(&mut session, given(true, input.prompt(self.agent), None))
             }
             HookEvent::Stop => {
                 for prompt in input.scheduled_prompts() {
@@ -295,7 +295,7 @@ impl Hook<'_> {
     }
 
     async fn recall(&self, service: &Service) -> Result<(), String> {
-        let prompt = &self.input.prompt;
+        let prompt = self.input.prompt(self.agent);
         let is_typed = !event::is_machine_made(prompt)
             && !self.session()?.value.scheduled.contains(&digest(&[prompt]));
         // Secrets are removed before the prompt is cut, because a cut secret, or one without its name, is not

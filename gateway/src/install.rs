@@ -1,13 +1,15 @@
 //! `context-gateway install`: adds the gateway to a client's configuration, or removes it.
 //!
 //! Configuration files belong to their users. Other entries, comments and formatting stay unchanged,
-//! byte for byte. The previous file is saved next to the new one. A file that cannot be parsed is not
-//! changed.
+//! byte for byte. The previous file is saved next to the new one, until the gateway is removed. A file that cannot be
+//! parsed is not changed.
 
+mod change;
 mod clients;
 mod file;
 mod hooks;
 mod jsonc;
+mod part;
 mod text;
 mod tomlc;
 
@@ -20,7 +22,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Client, InstallArgs};
 use clients::Server;
-use file::{difference, read, write};
+use file::read;
+use part::Part;
 use text::{pretty, say, shell_line};
 
 /// Runs the command and prints what it did to stdout.
@@ -39,11 +42,54 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     if args.hooks && args.url.is_some() {
         return Err("hooks call the service and not the gateway; give its address with --backend instead of --url".to_owned());
     }
-    register(client, args)?;
-    match agent {
-        Some(agent) if args.hooks || args.uninstall => hooks::run(agent, args),
-        _ => Ok(()),
+    let agent = agent.filter(|_| args.hooks || args.uninstall);
+    let server = server(args)?;
+    let file = match &args.file {
+        Some(file) => file.clone(),
+        None => client.file()?,
+    };
+    if args.print {
+        say(&planned(client, args, &server, &file)?)?;
+        return match agent {
+            Some(agent) => say(&hooks::printed(agent, args)?),
+            None => Ok(()),
+        };
     }
+    let mut files: Vec<(PathBuf, Vec<Part>)> = Vec::new();
+    let claude = (client == Client::Claude && args.file.is_none() && !args.dry_run)
+        .then(|| on_path("claude"))
+        .flatten();
+    match claude {
+        Some(claude) => with_claude(&claude, args, &server)?,
+        None => files.push((file, vec![server_part(client, args, &server)?])),
+    }
+    if let Some(agent) = agent {
+        let groups = hooks::groups(agent, args)?;
+        add_to(
+            &mut files,
+            hooks::settings_file(agent)?,
+            Part::Hooks { agent, groups },
+        );
+        let keys = hooks::trust_keys(agent)?;
+        if args.uninstall && !keys.is_empty() {
+            add_to(&mut files, client.file()?, Part::Trust { keys });
+        }
+    }
+    for (file, parts) in &files {
+        let change = if args.uninstall {
+            change::remove(file, parts)
+        } else {
+            change::add(file, parts)
+        };
+        let change =
+            change.map_err(|error| format!("{} was not changed: {error}", file.display()))?;
+        if args.dry_run && change.changes_something() {
+            say(&change.difference())?;
+        } else {
+            say(&change.make()?)?;
+        }
+    }
+    Ok(())
 }
 
 /// The clients of this user, and which of them have the server.
@@ -61,7 +107,7 @@ fn detected(name: &str) -> Result<String, String> {
         }
         let is_registered = match client
             .syntax()
-            .remove(&read(&file)?, &[client.servers(), name])
+            .get(&read(&file)?, &[client.servers(), name])
         {
             Ok(Some(_)) => "registered".to_owned(),
             Ok(None) => format!(
@@ -79,80 +125,25 @@ fn detected(name: &str) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Adds or removes the server.
-fn register(client: Client, args: &InstallArgs) -> Result<(), String> {
-    let server = server(args)?;
-    if client == Client::Claude
-        && args.file.is_none()
-        && !args.print
-        && !args.dry_run
-        && let Some(claude) = on_path("claude")
-    {
-        return with_claude(&claude, args, &server);
+/// A file that has several parts is changed once.
+fn add_to(files: &mut Vec<(PathBuf, Vec<Part>)>, file: PathBuf, part: Part) {
+    match files.iter_mut().find(|(known, _)| *known == file) {
+        Some((_, parts)) => parts.push(part),
+        None => files.push((file, vec![part])),
     }
-    let file = match &args.file {
-        Some(file) => file.clone(),
-        None => client.file()?,
-    };
-    let path = [client.servers(), args.name.as_str()];
-    if args.uninstall {
-        if args.print {
-            return say(&format!(
-                "remove `{}` from `{}` in {}",
-                args.name,
-                client.servers(),
-                file.display()
-            ));
-        }
-        return change(args, &file, |before| client.syntax().remove(before, &path));
-    }
-    let entry = client.entry(&server)?;
-    if args.print {
-        return say(&planned(client, args, &server, &entry, &file)?);
-    }
-    change(args, &file, |before| {
-        client.syntax().set(before, &path, &entry).map(Some)
-    })
 }
 
-/// Changes a configuration file and says what was done. `changed` gets its text and returns the new one, or none if there
-/// is nothing to remove.
-fn change(
-    args: &InstallArgs,
-    file: &Path,
-    changed: impl FnOnce(&str) -> Result<Option<String>, String>,
-) -> Result<(), String> {
-    let before = read(file)?;
-    let after =
-        changed(&before).map_err(|error| format!("{} was not changed: {error}", file.display()))?;
-    let Some(after) = after else {
-        return say(&format!(
-            "`{}` is not in {}; nothing to remove",
-            args.name,
-            file.display()
-        ));
-    };
-    if after == before {
-        return say(&format!(
-            "{} already contains this entry for `{}`",
-            file.display(),
-            args.name
-        ));
-    }
-    if args.dry_run {
-        return say(&difference(file, &before, &after));
-    }
-    let saved = write(file, &before, &after)?;
-    let did = if args.uninstall {
-        "removed from"
-    } else {
-        "registered in"
-    };
-    say(&format!(
-        "`{}` was {did} {}{saved}; restart the client to use it",
-        args.name,
-        file.display()
-    ))
+/// The entry of the server. Nothing needs it to remove the server.
+fn server_part(client: Client, args: &InstallArgs, server: &Server) -> Result<Part, String> {
+    Ok(Part::Server {
+        syntax: client.syntax(),
+        path: [client.servers().to_owned(), args.name.clone()],
+        entry: if args.uninstall {
+            Value::Null
+        } else {
+            client.entry(server)?
+        },
+    })
 }
 
 /// What `--print` shows: the entry as it stands in the file, and for Claude Code the command as well.
@@ -160,11 +151,19 @@ fn planned(
     client: Client,
     args: &InstallArgs,
     server: &Server,
-    entry: &Value,
     file: &Path,
 ) -> Result<String, String> {
+    if args.uninstall {
+        return Ok(format!(
+            "remove `{}` from `{}` in {}",
+            args.name,
+            client.servers(),
+            file.display()
+        ));
+    }
+    let entry = client.entry(server)?;
     let path = [client.servers(), args.name.as_str()];
-    let text = client.syntax().set("", &path, entry)?;
+    let text = client.syntax().set("", &path, &entry)?;
     if client != Client::Claude {
         return Ok(text.trim_end().to_owned());
     }

@@ -5,24 +5,15 @@ NODE_TOOLS=$CACHE/node-tools
 PYTHON=$CACHE/python/bin/python
 FRAMEWORKS_PYTHON=$CACHE/frameworks/bin/python
 FRAMEWORKS_NODE=$CACHE/frameworks-node
-
-install_node_tools() {
-    command -v npm >/dev/null || die "npm is missing; install Node.js (18 or newer) with npm"
-    say "installing the Node tools into $NODE_TOOLS"
-    rm -rf "$NODE_TOOLS"
-    mkdir -p "$NODE_TOOLS"
-    cp "$ROOT"/scripts/tools/node/package.json "$ROOT"/scripts/tools/node/package-lock.json "$NODE_TOOLS"
-    # Without install scripts: no package needs one, and a test run should execute
-    # only programs that it calls by name.
-    (cd "$NODE_TOOLS" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
-}
+AGENTS=$CACHE/agents
 
 # Sets NODE to a Node 22.19 or newer, which the conformance runner and Inspector
 # need: the installed one if it is new enough, else the one in .cache/. Sets
 # OLDEST_NODE to the Node 18 in .cache/, or to NODE on other platforms.
 need_node_tools() {
     local candidate
-    once node-tools "$(fingerprint "$ROOT"/scripts/tools/node/package*.json)" install_node_tools || die "the Node tools could not be installed"
+    once node-tools "$(fingerprint "$ROOT"/scripts/tools/node/package*.json)" install_node_packages node "$NODE_TOOLS" ||
+        die "the Node tools could not be installed"
     if command -v node >/dev/null && node -e '
         const [major, minor] = process.versions.node.split(".").map(Number);
         process.exit(major > 22 || (major === 22 && minor >= 19) ? 0 : 1)'; then
@@ -76,18 +67,41 @@ need_python() {
 need_frameworks() {
     once frameworks "$(fingerprint "$ROOT/scripts/tools/frameworks/requirements.txt")" install_python_packages frameworks ||
         die "the agent frameworks for Python could not be installed"
-    once frameworks-node "$(fingerprint "$ROOT"/scripts/tools/frameworks/package*.json)" install_node_frameworks ||
+    # Without optional packages: the Claude Agent SDK's contain Claude Code, which the
+    # one for Python contains too.
+    once frameworks-node "$(fingerprint "$ROOT"/scripts/tools/frameworks/package*.json)" \
+        install_node_packages frameworks "$FRAMEWORKS_NODE" --omit=optional ||
         die "the agent frameworks for Node could not be installed"
 }
 
-# Without optional packages: the Claude Agent SDK's contain Claude Code, which the one
-# for Python contains too.
-install_node_frameworks() {
-    say "installing the agent frameworks for Node into $FRAMEWORKS_NODE"
-    rm -rf "$FRAMEWORKS_NODE"
-    mkdir -p "$FRAMEWORKS_NODE"
-    cp "$ROOT"/scripts/tools/frameworks/package.json "$ROOT"/scripts/tools/frameworks/package-lock.json "$FRAMEWORKS_NODE"
-    (cd "$FRAMEWORKS_NODE" && npm ci --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error)
+# Installs Codex and Gemini CLI.
+need_agents() {
+    once agents "$(fingerprint "$ROOT"/scripts/tools/agents/package*.json)" install_node_packages agents "$AGENTS" ||
+        die "Codex and Gemini CLI could not be installed"
+}
+
+# program_of FILE... : prints the first of these programs that runs here. Packages for
+# other platforms may be installed too.
+program_of() {
+    local candidate
+    for candidate in "$@"; do
+        [[ -x $candidate ]] && "$candidate" --version >/dev/null 2>&1 && printf '%s' "$candidate" && return
+    done
+    return 1
+}
+
+# install_node_packages NAME DIRECTORY [FLAG...] : installs the packages of
+# scripts/tools/NAME into DIRECTORY. Without install scripts: no package needs one, and
+# a test run should execute only programs that it calls by name.
+install_node_packages() {
+    local name=$1 directory=$2
+    shift 2
+    command -v npm >/dev/null || die "npm is missing; install Node.js (18 or newer) with npm"
+    say "installing the Node packages of scripts/tools/$name into $directory"
+    rm -rf "$directory"
+    mkdir -p "$directory"
+    cp "$ROOT/scripts/tools/$name"/package.json "$ROOT/scripts/tools/$name"/package-lock.json "$directory"
+    (cd "$directory" && npm ci "$@" --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 
 # The versions are in clients/go/README.md. Debian's gRPC package accepts

@@ -1,6 +1,6 @@
 //! What an agent passes to a hook on stdin.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::cli::HookAgent;
@@ -26,7 +26,8 @@ pub struct Input {
     pub agent_id: String,
     /// Of `UserPromptSubmit`: the text of the prompt.
     pub prompt: String,
-    /// Of `Stop`: the text of the answer.
+    /// Of `Stop`: the text of the answer. Codex sends null when there is none.
+    #[serde(deserialize_with = "null_as_empty")]
     pub last_assistant_message: String,
     /// Of `AfterAgent` of Gemini CLI: the text of the answer.
     pub prompt_response: String,
@@ -34,6 +35,10 @@ pub struct Input {
     pub model: Value,
     /// Of `Stop`: the scheduled tasks of the session.
     pub session_crons: Value,
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 impl Input {
@@ -47,11 +52,22 @@ impl Input {
         }
     }
 
+    /// The text of the prompt as the person wrote it.
+    #[must_use]
+    pub fn prompt(&self, agent: HookAgent) -> &str {
+        match agent {
+            HookAgent::Claude | HookAgent::Codex => &self.prompt,
+            HookAgent::Gemini => without_added_context(&self.prompt),
+        }
+    }
+
     /// The text of the answer.
     #[must_use]
     pub fn answer(&self, agent: HookAgent) -> &str {
         match agent {
             HookAgent::Claude | HookAgent::Codex => &self.last_assistant_message,
+            // What Gemini CLI writes for an answer without text.
+            HookAgent::Gemini if self.prompt_response == "[no response text]" => "",
             HookAgent::Gemini => &self.prompt_response,
         }
     }
@@ -72,6 +88,15 @@ impl Input {
             .filter_map(|task| Some(task.get("prompt")?.as_str()?.to_owned()))
             .collect()
     }
+}
+
+/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end the
+/// element.
+fn without_added_context(prompt: &str) -> &str {
+    let added = prompt
+        .strip_prefix("<hook_context>")
+        .and_then(|rest| rest.split_once("</hook_context>"));
+    added.map_or(prompt, |(_, prompt)| prompt.trim_start())
 }
 
 /// Beginnings of prompts that the agent submits itself: notices of tasks, output of commands, reminders.
@@ -100,7 +125,7 @@ mod tests {
     #[test]
     fn an_input_of_another_version_is_read_as_far_as_it_is_known() {
         let input: Input = serde_json::from_str(
-            r#"{"session_id":"s","cwd":"/p","new":{"x":1},"model":{"id":"m"},"session_crons":[{"prompt":"check"},7]}"#,
+            r#"{"session_id":"s","cwd":"/p","new":{"x":1},"model":{"id":"m"},"session_crons":[{"prompt":"check"},7],"last_assistant_message":null}"#,
         )
         .unwrap();
         assert_eq!(
@@ -112,6 +137,31 @@ mod tests {
             ("s", Some("m"), "")
         );
         assert_eq!(input.scheduled_prompts(), ["check"]);
+    }
+
+    #[test]
+    fn what_gemini_adds_is_neither_prompt_nor_answer() {
+        let input = |prompt: &str, answer: &str| Input {
+            prompt: prompt.to_owned(),
+            prompt_response: answer.to_owned(),
+            ..Input::default()
+        };
+        let agent = HookAgent::Gemini;
+        for (given, prompt) in [
+            (
+                "<hook_context>&lt;remembered&gt;\nx</hook_context>\n\nWhy?",
+                "Why?",
+            ),
+            (
+                "What is <hook_context>x</hook_context>?",
+                "What is <hook_context>x</hook_context>?",
+            ),
+            ("<hook_context>x", "<hook_context>x"),
+        ] {
+            assert_eq!(input(given, "").prompt(agent), prompt);
+        }
+        assert_eq!(input("", "[no response text]").answer(agent), "");
+        assert_eq!(input("", "Because.").answer(agent), "Because.");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum Server {
 }
 
 /// The syntax of a configuration file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// JSON, with comments.
     Json,
@@ -40,6 +40,17 @@ impl Syntax {
         match self {
             Self::Json => jsonc::set(text, path, entry),
             Self::Toml => tomlc::set(text, path, entry),
+        }
+    }
+
+    /// The entry at `path`. `None` if there is none.
+    ///
+    /// # Errors
+    /// As for [`set`](Self::set).
+    pub fn get(self, text: &str, path: &[&str; 2]) -> Result<Option<Value>, String> {
+        match self {
+            Self::Json => jsonc::get(text, path),
+            Self::Toml => tomlc::get(text, path),
         }
     }
 
@@ -162,7 +173,9 @@ impl Client {
                 .unwrap_or_else(|| home.join(".copilot"))
                 .join("mcp-config.json"),
             Self::Cursor => home.join(".cursor/mcp.json"),
-            Self::Gemini => home.join(".gemini/settings.json"),
+            Self::Gemini => given("GEMINI_CLI_HOME")
+                .unwrap_or(home)
+                .join(".gemini/settings.json"),
             Self::Vscode => application("Code").join("User/mcp.json"),
             Self::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
             // Not in Application Support, also on macOS.

@@ -1,56 +1,107 @@
-//! Configuration files: read, compared, and replaced.
+//! Configuration files: read, saved, replaced and removed.
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+/// The text of the file; empty if there is none.
+///
+/// # Errors
+/// A sentence if the file cannot be read, or is not UTF-8.
 pub fn read(file: &Path) -> Result<String, String> {
+    Ok(read_existing(file)?.unwrap_or_default())
+}
+
+fn read_existing(file: &Path) -> Result<Option<String>, String> {
     match fs::read_to_string(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        outcome => outcome.map_err(|error| format!("{} cannot be read: {error}", file.display())),
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{} cannot be read: {error}", file.display())),
     }
 }
 
-/// How the file would change, as a unified diff.
-pub fn difference(file: &Path, before: &str, after: &str) -> String {
-    let name = file.display().to_string();
-    similar::TextDiff::from_lines(before, after)
-        .unified_diff()
-        .header(&name, &name)
-        .to_string()
+/// If the file is a symbolic link, such as into a dotfiles repository, the linked file is changed.
+fn linked(file: &Path) -> PathBuf {
+    file.canonicalize().unwrap_or_else(|_| file.to_owned())
 }
 
-/// Replaces the file atomically, keeps its permissions, and saves the previous content next to it.
-/// Returns a sentence about that copy.
-pub fn write(file: &Path, before: &str, after: &str) -> Result<String, String> {
-    // If the file is a symbolic link, such as into a dotfiles repository, the linked file is
-    // changed.
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let beside = |suffix: &str| {
-        let mut name = file.file_name().unwrap_or_default().to_owned();
-        name.push(suffix);
-        file.with_file_name(name)
-    };
-    let attempt = || -> io::Result<String> {
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    file.with_file_name(name)
+}
+
+/// Where the file is saved as it was before this program changed it.
+fn saved(file: &Path) -> PathBuf {
+    beside(file, ".before-context-gateway")
+}
+
+/// The file as it was before this program changed it. `None` if it was not saved, because there was no file.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_saved(file: &Path) -> Result<Option<String>, String> {
+    read_existing(&saved(&linked(file)))
+}
+
+/// Saves the file next to itself, and returns the path of that copy. Without a file it does nothing.
+///
+/// # Errors
+/// A sentence if the copy cannot be written.
+pub fn save(file: &Path) -> Result<Option<PathBuf>, String> {
+    let file = linked(file);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let copy = saved(&file);
+    fs::copy(&file, &copy)
+        .map_err(|error| format!("{} cannot be written: {error}", copy.display()))?;
+    Ok(Some(copy))
+}
+
+/// Replaces the file atomically and keeps its permissions.
+///
+/// # Errors
+/// A sentence if the file cannot be written.
+pub fn write(file: &Path, text: &str) -> Result<(), String> {
+    let file = linked(file);
+    let attempt = || -> io::Result<()> {
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        let saved = if before.is_empty() {
-            String::new()
-        } else {
-            let backup = beside(".before-context-gateway");
-            fs::copy(&file, &backup)?;
-            format!(" (the previous file is {})", backup.display())
-        };
-        let draft = beside(".context-gateway-draft");
+        let draft = beside(&file, ".context-gateway-draft");
         let mut out = fs::File::create(&draft)?;
         if let Ok(found) = fs::metadata(&file) {
             out.set_permissions(found.permissions())?;
         }
-        out.write_all(after.as_bytes())?;
+        out.write_all(text.as_bytes())?;
         out.sync_all()?;
-        fs::rename(&draft, &file)?;
-        Ok(saved)
+        fs::rename(&draft, &file)
     };
     attempt().map_err(|error| format!("{} cannot be written: {error}", file.display()))
+}
+
+/// Removes the saved copy.
+pub fn forget(file: &Path) {
+    // It is only a copy, so a failure is no reason to fail.
+    let _ = fs::remove_file(saved(&linked(file)));
+}
+
+/// Removes the file, and the directories around it below HOME that are empty then.
+///
+/// # Errors
+/// A sentence if the file cannot be removed.
+pub fn remove(file: &Path) -> Result<(), String> {
+    fs::remove_file(file)
+        .map_err(|error| format!("{} cannot be removed: {error}", file.display()))?;
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    for directory in file.ancestors().skip(1) {
+        let is_below_home = directory != home && directory.starts_with(&home);
+        if home.as_os_str().is_empty() || !is_below_home || fs::remove_dir(directory).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -2,70 +2,71 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::file::{difference, read, write};
+use super::file::read;
 use super::jsonc;
-use super::text::{pretty, say, shell_line};
+use super::text::{pretty, shell_line};
 use crate::cli::{Client, HookAgent, HookEvent, InstallArgs};
 
 /// Seconds after which the agent ends a hook. By default the hook ends itself earlier (CONTEXT_HOOK_TIMEOUT_MS).
 const TIMEOUT_S: u32 = 5;
 
-/// Adds the hooks to the settings file, or removes them, and prints what it did.
+/// What `--print` shows.
 ///
 /// # Errors
-/// A sentence if the file cannot be read, parsed or written.
-pub fn run(agent: HookAgent, args: &InstallArgs) -> Result<(), String> {
-    if args.print {
-        let groups = agent.events().iter().map(|event| {
-            Ok((
-                event.name(agent).to_owned(),
-                json!([group(agent, args, *event)?]),
-            ))
-        });
-        let groups: serde_json::Map<String, Value> = groups.collect::<Result<_, String>>()?;
-        return say(&pretty(&json!({ "hooks": groups })));
+/// A sentence if the path of this program is unknown.
+pub fn printed(agent: HookAgent, args: &InstallArgs) -> Result<String, String> {
+    let groups = groups(agent, args)?.into_iter();
+    let groups: Map<String, Value> = groups
+        .map(|(event, group)| (event.to_owned(), json!([group])))
+        .collect();
+    Ok(pretty(&json!({ "hooks": groups })))
+}
+
+/// The groups of hooks of each event.
+///
+/// # Errors
+/// A sentence if the path of this program is unknown.
+pub fn groups(agent: HookAgent, args: &InstallArgs) -> Result<Vec<(&'static str, Value)>, String> {
+    let events = agent.events().iter();
+    events
+        .map(|event| Ok((event.name(agent), group(agent, args, *event)?)))
+        .collect()
+}
+
+/// The names by which Codex notes that our hooks are trusted: the file, the event, and two positions. No other agent does.
+///
+/// # Errors
+/// A sentence if the file with the hooks cannot be read or parsed.
+pub fn trust_keys(agent: HookAgent) -> Result<Vec<String>, String> {
+    let mut keys = Vec::new();
+    if agent != HookAgent::Codex {
+        return Ok(keys);
     }
     let file = settings_file(agent)?;
-    let before = read(&file)?;
-    let unreadable = |error: String| format!("{} was not changed: {error}", file.display());
-    let mut after = before.clone();
-    let is_ours = |group: &Value| is_ours(agent, group);
+    let text = read(&file)?;
     for event in agent.events() {
-        let path = ["hooks", event.name(agent)];
-        if args.uninstall {
-            if let Some(without) =
-                jsonc::remove_elements(&after, &path, is_ours).map_err(unreadable)?
-            {
-                after = without;
+        let event = event.name(agent);
+        let groups = jsonc::get_elements(&text, &["hooks", event], |_| true);
+        for (at, group) in groups.unwrap_or_default().iter().enumerate() {
+            if is_ours(agent, group) {
+                keys.push(format!("{}:{}:{at}:0", file.display(), snake_case(event)));
             }
-        } else {
-            after = jsonc::set_element(&after, &path, is_ours, &group(agent, args, *event)?)
-                .map_err(unreadable)?;
         }
     }
-    if after == before {
-        let state = if args.uninstall {
-            "has no hooks of this program"
-        } else {
-            "already has these hooks"
-        };
-        return say(&format!("{} {state}", file.display()));
+    Ok(keys)
+}
+
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
     }
-    if args.dry_run {
-        return say(&difference(&file, &before, &after));
-    }
-    let saved = write(&file, &before, &after)?;
-    let did = if args.uninstall {
-        "removed from"
-    } else {
-        "added to"
-    };
-    say(&format!(
-        "the hooks were {did} {}{saved}; `context-gateway hook status` shows what they do",
-        file.display()
-    ))
+    out
 }
 
 /// Whether the user's settings of the agent have this hook. Settings that cannot be read have none.
@@ -75,8 +76,8 @@ pub fn has_hook(agent: HookAgent, event: HookEvent) -> bool {
         return false;
     };
     let path = ["hooks", event.name(agent)];
-    let without = jsonc::remove_elements(&text, &path, |group| is_ours(agent, group));
-    matches!(without, Ok(Some(_)))
+    let found = jsonc::get_elements(&text, &path, |group| is_ours(agent, group));
+    found.is_ok_and(|found| !found.is_empty())
 }
 
 /// The settings of one event: a group of hooks, with one hook.
@@ -92,10 +93,12 @@ fn group(agent: HookAgent, args: &InstallArgs, event: HookEvent) -> Result<Value
         words.extend(["--db-path".to_owned(), path.to_string_lossy().into_owned()]);
     }
     words.extend([agent.name().to_owned(), event.name(agent).to_owned()]);
-    let timeout = match agent {
-        HookAgent::Claude | HookAgent::Codex => TIMEOUT_S,
+    let timeout = match (agent, event) {
+        // Codex waits no longer at the end of a session, and warns about a larger value.
+        (HookAgent::Codex, HookEvent::SessionEnd) => 3,
+        (HookAgent::Claude | HookAgent::Codex, _) => TIMEOUT_S,
         // In milliseconds.
-        HookAgent::Gemini => TIMEOUT_S * 1000,
+        (HookAgent::Gemini, _) => TIMEOUT_S * 1000,
     };
     Ok(json!({
         "hooks": [{"type": "command", "command": shell_line(&words), "timeout": timeout}]
@@ -103,7 +106,8 @@ fn group(agent: HookAgent, args: &InstallArgs, event: HookEvent) -> Result<Value
 }
 
 /// Whether a group has only hooks of this program, of any version and from any directory.
-fn is_ours(agent: HookAgent, group: &Value) -> bool {
+#[must_use]
+pub fn is_ours(agent: HookAgent, group: &Value) -> bool {
     let hooks = group["hooks"].as_array();
     hooks.is_some_and(|hooks| {
         let is_ours = |hook: &Value| {
@@ -116,7 +120,11 @@ fn is_ours(agent: HookAgent, group: &Value) -> bool {
     })
 }
 
-fn settings_file(agent: HookAgent) -> Result<PathBuf, String> {
+/// The file of the user that has the hooks.
+///
+/// # Errors
+/// A sentence if HOME is not set.
+pub fn settings_file(agent: HookAgent) -> Result<PathBuf, String> {
     let given = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

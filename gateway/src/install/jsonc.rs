@@ -41,23 +41,27 @@ pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String
     Ok(format!("{mark}{root}"))
 }
 
-/// The text without the member at `path` and without the comments on its lines. `None` if there is no such member.
+/// The value of the member at `path`. `None` if there is no such member.
+///
+/// # Errors
+/// As for [`set`].
+pub fn get(text: &str, path: &[&str; 2]) -> Result<Option<Value>, String> {
+    let (_, root) = parse(text)?;
+    Ok(find(&root, path)?.and_then(|[_, existing]| existing.to_serde_value()))
+}
+
+/// The text without the member at `path` and without the comments on its lines. The object around it goes too when it is
+/// empty then. `None` if there is no such member.
 ///
 /// # Errors
 /// As for [`set`].
 pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     let (mark, root) = parse(text)?;
-    let Some(file) = root.value() else {
-        return Ok(None);
-    };
-    let file = file.as_object().ok_or(NO_OBJECT)?;
-    let Some(servers) = member(&file, path[0]) else {
-        return Ok(None);
-    };
-    let Some(existing) = member(&object(&servers, path[0])?, path[1]) else {
+    let Some([servers, existing]) = find(&root, path)? else {
         return Ok(None);
     };
     existing.remove();
+    remove_if_empty(servers);
     Ok(Some(format!("{mark}{root}")))
 }
 
@@ -86,6 +90,23 @@ pub fn set_element(
     Ok(format!("{mark}{root}"))
 }
 
+/// The elements of the array at `path` that `is_ours` selects.
+///
+/// # Errors
+/// As for [`set`].
+pub fn get_elements(
+    text: &str,
+    path: &[&str; 2],
+    is_ours: impl Fn(&Value) -> bool,
+) -> Result<Vec<Value>, String> {
+    let (_, root) = parse(text)?;
+    let Some([_, existing]) = find(&root, path)? else {
+        return Ok(Vec::new());
+    };
+    let ours = elements(&array(&existing, path[1])?, is_ours);
+    Ok(ours.iter().filter_map(CstNode::to_serde_value).collect())
+}
+
 /// The text without the elements of the array at `path` that `is_ours` selects. The array and the object around it go too
 /// when they are empty then. `None` if there is no such element.
 ///
@@ -97,30 +118,42 @@ pub fn remove_elements(
     is_ours: impl Fn(&Value) -> bool,
 ) -> Result<Option<String>, String> {
     let (mark, root) = parse(text)?;
-    let Some(file) = root.value() else {
+    let Some([outer, existing]) = find(&root, path)? else {
         return Ok(None);
     };
-    let file = file.as_object().ok_or(NO_OBJECT)?;
-    let Some(outer_member) = member(&file, path[0]) else {
-        return Ok(None);
-    };
-    let outer = object(&outer_member, path[0])?;
-    let Some(inner_member) = member(&outer, path[1]) else {
-        return Ok(None);
-    };
-    let array = array(&inner_member, path[1])?;
+    let array = array(&existing, path[1])?;
     let ours = elements(&array, is_ours);
     if ours.is_empty() {
         return Ok(None);
     }
     ours.into_iter().for_each(CstNode::remove);
     if array.elements().is_empty() {
-        inner_member.remove();
-        if outer.properties().is_empty() {
-            outer_member.remove();
-        }
+        existing.remove();
+        remove_if_empty(outer);
     }
     Ok(Some(format!("{mark}{root}")))
+}
+
+/// The member at `path`, after the one around it.
+fn find(root: &CstRootNode, path: &[&str; 2]) -> Result<Option<[CstObjectProp; 2]>, String> {
+    let Some(file) = root.value() else {
+        return Ok(None);
+    };
+    let file = file.as_object().ok_or(NO_OBJECT)?;
+    let Some(outer) = member(&file, path[0]) else {
+        return Ok(None);
+    };
+    let inner = member(&object(&outer, path[0])?, path[1]);
+    Ok(inner.map(|inner| [outer, inner]))
+}
+
+fn remove_if_empty(member: CstObjectProp) {
+    if member
+        .object_value()
+        .is_some_and(|object| object.properties().is_empty())
+    {
+        member.remove();
+    }
 }
 
 fn array(member: &CstObjectProp, name: &str) -> Result<CstArray, String> {

@@ -27,6 +27,18 @@ pub fn set(text: &str, path: &[&str; 2], entry: &Json) -> Result<String, String>
     Ok(with_line_ends_of(text, file.to_string()))
 }
 
+/// The table at `path`. `None` if there is none.
+///
+/// # Errors
+/// As for [`set`].
+pub fn get(text: &str, path: &[&str; 2]) -> Result<Option<Json>, String> {
+    let mut file = parse(text)?;
+    let Some(servers) = file.get_mut(path[0]) else {
+        return Ok(None);
+    };
+    Ok(table(servers, path[0])?.get(path[1]).map(json_of))
+}
+
 /// The text without the table at `path`. `None` if there is none.
 ///
 /// # Errors
@@ -47,6 +59,42 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
             .and_then(Item::as_table)
             .is_some_and(Table::is_implicit);
         if is_ours {
+            file.remove(path[0]);
+        }
+    }
+    Ok(Some(with_line_ends_of(text, file.to_string())))
+}
+
+/// The text without those keys of the table at `path` that `is_ours` selects. The tables around them go too when they are
+/// empty then. `None` if there is no such key.
+///
+/// # Errors
+/// As for [`set`].
+pub fn remove_keys(
+    text: &str,
+    path: &[&str; 2],
+    is_ours: impl Fn(&str) -> bool,
+) -> Result<Option<String>, String> {
+    let mut file = parse(text)?;
+    let Some(outer) = file.get_mut(path[0]) else {
+        return Ok(None);
+    };
+    let outer = table(outer, path[0])?;
+    let Some(inner) = outer.get_mut(path[1]) else {
+        return Ok(None);
+    };
+    let inner = table(inner, path[1])?;
+    let keys = inner.iter().map(|(name, _)| name.to_owned());
+    let keys: Vec<String> = keys.filter(|name| is_ours(name)).collect();
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    for key in &keys {
+        inner.remove(key);
+    }
+    if inner.is_empty() {
+        outer.remove(path[1]);
+        if outer.is_empty() {
             file.remove(path[0]);
         }
     }
@@ -92,6 +140,24 @@ fn value_of(value: &Json) -> Value {
         Json::Array(values) => Value::Array(values.iter().map(value_of).collect::<Array>()),
         Json::String(text) => text.as_str().into(),
         other => other.to_string().into(),
+    }
+}
+
+/// The opposite of [`table_of`]. Values that no entry has become texts.
+fn json_of(item: &Item) -> Json {
+    let text = |value: &Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
+    match item {
+        Item::Value(Value::Array(values)) => values.iter().map(text).collect(),
+        Item::Value(Value::InlineTable(_)) | Item::Table(_) => {
+            let members = item.as_table_like().into_iter().flat_map(TableLike::iter);
+            let members = members.map(|(name, item)| (name.to_owned(), json_of(item)));
+            Json::Object(members.collect())
+        }
+        Item::Value(value) => Json::String(text(value)),
+        Item::None | Item::ArrayOfTables(_) => Json::Null,
     }
 }
 
@@ -160,6 +226,26 @@ mod tests {
         assert!(
             installed.contains("url = \"http://127.0.0.1:7421/mcp\"") && installed.contains("[z]")
         );
+    }
+
+    #[test]
+    fn keys_are_removed_and_then_the_tables_without_any() {
+        let before = "model = \"m\"\n";
+        let mine = "\n[hooks.state.\"/p:stop:0:0\"]\ntrusted_hash = \"x\"\n";
+        let other = "\n[hooks.state.\"/q:stop:0:0\"]\ntrusted_hash = \"x\"\n";
+        let remove = |text: &str| {
+            remove_keys(text, &["hooks", "state"], |name| name.starts_with("/p:")).unwrap()
+        };
+        let all = format!("{before}\n[hooks.state]\n{mine}");
+        assert_eq!(remove(&all).as_deref(), Some(before));
+        let with_other = format!("{before}\n[hooks.state]\n{other}");
+        assert_eq!(
+            remove(&format!("{with_other}{mine}")),
+            Some(with_other.clone())
+        );
+        for text in ["", before, &with_other, "[hooks]\nx = 1\n"] {
+            assert_eq!(remove(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -556,7 +556,7 @@ fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
         (
             "codex",
             ".codex/hooks.json",
-            &["SessionStart", "UserPromptSubmit", "Stop"][..],
+            &["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"][..],
         ),
         (
             "gemini",
@@ -584,7 +584,11 @@ fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
                 command.ends_with(&format!(" hook {client} {event}")),
                 "{command}"
             );
-            let timeout = if client == "gemini" { 5000 } else { 5 };
+            let timeout = match (client, *event) {
+                ("gemini", _) => 5000,
+                (_, "SessionEnd") => 3,
+                _ => 5,
+            };
             assert_eq!(hook["timeout"], timeout, "{client}");
         }
         install(&["--uninstall"]);

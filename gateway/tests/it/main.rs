@@ -9,6 +9,7 @@ mod errors;
 mod fake;
 mod hooks;
 mod http;
+mod install;
 mod local;
 mod plugins;
 mod recall;

@@ -1,0 +1,190 @@
+//! What `install` adds to a configuration file and removes from it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::clients::Syntax;
+use super::{hooks, jsonc, tomlc};
+use crate::cli::HookAgent;
+
+/// What this program has in a configuration file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// The server.
+    Server {
+        /// The syntax of the file.
+        syntax: Syntax,
+        /// The key of the servers, and the name.
+        path: [String; 2],
+        /// The server as the client writes it.
+        entry: Value,
+    },
+    /// The hooks.
+    Hooks {
+        /// The agent that calls them.
+        agent: HookAgent,
+        /// The events and their groups of hooks.
+        groups: Vec<(&'static str, Value)>,
+    },
+    /// What Codex notes in its own file when a person trusts the hooks. It is only removed.
+    Trust {
+        /// The names of the hooks.
+        keys: Vec<String>,
+    },
+}
+
+impl Part {
+    /// The text with this part.
+    ///
+    /// # Errors
+    /// A sentence if the text cannot be parsed, or a value in the place of the part has another type.
+    pub fn add(&self, text: &str) -> Result<String, String> {
+        match self {
+            Self::Server {
+                syntax,
+                path,
+                entry,
+            } => syntax.set(text, &strs(path), entry),
+            Self::Hooks { agent, groups } => {
+                let mut text = text.to_owned();
+                for (event, group) in groups {
+                    let is_ours = |group: &Value| hooks::is_ours(*agent, group);
+                    text = jsonc::set_element(&text, &["hooks", event], is_ours, group)?;
+                }
+                Ok(text)
+            }
+            Self::Trust { .. } => Ok(text.to_owned()),
+        }
+    }
+
+    /// This part as the text has it. `None` if it has nothing of it.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    pub fn found(&self, text: &str) -> Result<Option<Self>, String> {
+        match self {
+            Self::Server { syntax, path, .. } => {
+                let entry = syntax.get(text, &strs(path))?;
+                Ok(entry.map(|entry| Self::Server {
+                    syntax: *syntax,
+                    path: path.clone(),
+                    entry,
+                }))
+            }
+            Self::Hooks { agent, .. } => {
+                let mut groups = Vec::new();
+                for event in agent.events() {
+                    let event = event.name(*agent);
+                    let is_ours = |group: &Value| hooks::is_ours(*agent, group);
+                    let found = jsonc::get_elements(text, &["hooks", event], is_ours)?;
+                    groups.extend(found.into_iter().map(|group| (event, group)));
+                }
+                let agent = *agent;
+                Ok((!groups.is_empty()).then_some(Self::Hooks { agent, groups }))
+            }
+            Self::Trust { keys } => {
+                let without = tomlc::remove_keys(text, &TRUST, |key| is_one_of(keys, key))?;
+                Ok(without.map(|_| self.clone()))
+            }
+        }
+    }
+
+    /// The text without this part.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    pub fn remove(&self, text: &str) -> Result<String, String> {
+        let mut text = text.to_owned();
+        match self {
+            Self::Server { syntax, path, .. } => {
+                if let Some(without) = syntax.remove(&text, &strs(path))? {
+                    text = without;
+                }
+            }
+            Self::Hooks { agent, .. } => {
+                for event in agent.events() {
+                    let path = ["hooks", event.name(*agent)];
+                    let is_ours = |group: &Value| hooks::is_ours(*agent, group);
+                    if let Some(without) = jsonc::remove_elements(&text, &path, is_ours)? {
+                        text = without;
+                    }
+                }
+            }
+            Self::Trust { keys } => {
+                let is_ours = |key: &str| is_one_of(keys, key);
+                if let Some(without) = tomlc::remove_keys(&text, &TRUST, is_ours)? {
+                    text = without;
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// A sentence about adding it.
+    pub fn said_of_adding(&self, file: &Path, is_changed: bool) -> String {
+        let file = file.display();
+        match (self, is_changed) {
+            (
+                Self::Server {
+                    path: [_, name], ..
+                },
+                true,
+            ) => {
+                format!("`{name}` was registered in {file}; restart the client to use it")
+            }
+            (
+                Self::Server {
+                    path: [_, name], ..
+                },
+                false,
+            ) => {
+                format!("{file} already contains this entry for `{name}`")
+            }
+            (Self::Hooks { .. } | Self::Trust { .. }, true) => format!(
+                "the hooks were added to {file}; `context-gateway hook status` shows what they do"
+            ),
+            (Self::Hooks { .. } | Self::Trust { .. }, false) => {
+                format!("{file} already has these hooks")
+            }
+        }
+    }
+
+    /// A sentence about removing it.
+    pub fn said_of_removing(&self, file: &Path, was_there: bool) -> String {
+        let file = file.display();
+        match (self, was_there) {
+            (
+                Self::Server {
+                    path: [_, name], ..
+                },
+                true,
+            ) => {
+                format!("`{name}` was removed from {file}; restart the client")
+            }
+            (
+                Self::Server {
+                    path: [_, name], ..
+                },
+                false,
+            ) => {
+                format!("`{name}` is not in {file}; nothing to remove")
+            }
+            (Self::Hooks { .. }, true) => format!("the hooks were removed from {file}"),
+            (Self::Hooks { .. }, false) => format!("{file} has no hooks of this program"),
+            (Self::Trust { .. }, true) => format!("{file} no longer lists the hooks as trusted"),
+            (Self::Trust { .. }, false) => format!("{file} does not list the hooks as trusted"),
+        }
+    }
+}
+
+/// Where Codex notes which hooks are trusted.
+const TRUST: [&str; 2] = ["hooks", "state"];
+
+fn is_one_of(keys: &[String], key: &str) -> bool {
+    keys.iter().any(|known| known == key)
+}
+
+fn strs(path: &[String; 2]) -> [&str; 2] {
+    [&path[0], &path[1]]
+}

@@ -1,0 +1,285 @@
+//! `context-gateway install` and `--uninstall` for every client. Afterwards HOME is as it was before, byte for byte.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use context_test_support::Home;
+use serde_json::{Value, json};
+
+/// Each client, whether it has hooks, its file, and the key of its servers.
+const CLIENTS: [(&str, bool, &str, &str); 9] = [
+    ("claude", true, ".claude.json", "mcpServers"),
+    ("claude-desktop", false, CLAUDE_DESKTOP, "mcpServers"),
+    ("codex", true, ".codex/config.toml", "mcp_servers"),
+    ("copilot", false, ".copilot/mcp-config.json", "mcpServers"),
+    ("cursor", false, ".cursor/mcp.json", "mcpServers"),
+    ("gemini", true, ".gemini/settings.json", "mcpServers"),
+    ("vscode", false, VSCODE, "servers"),
+    (
+        "windsurf",
+        false,
+        ".codeium/windsurf/mcp_config.json",
+        "mcpServers",
+    ),
+    ("zed", false, ".config/zed/settings.json", "context_servers"),
+];
+const CLAUDE_DESKTOP: &str = if cfg!(target_os = "macos") {
+    "Library/Application Support/Claude/claude_desktop_config.json"
+} else {
+    ".config/Claude/claude_desktop_config.json"
+};
+const VSCODE: &str = if cfg!(target_os = "macos") {
+    "Library/Application Support/Code/User/mcp.json"
+} else {
+    ".config/Code/User/mcp.json"
+};
+
+/// The other file of a client with hooks, if they do not stand beside the servers.
+fn hooks_file(client: &str) -> Option<&'static str> {
+    match client {
+        "claude" => Some(".claude/settings.json"),
+        "codex" => Some(".codex/hooks.json"),
+        _ => None,
+    }
+}
+
+const JSON: &str = r#"{
+  // mine
+  "theme": "dark", /* keep */
+  "SERVERS": {
+    "other": { "command": "x", "args": ["-y"] },   // odd   spaces
+    "second":{"url":"http://127.0.0.1:1"}
+  },
+
+  "hooks": {
+    "Stop": [
+      { "hooks": [{ "type": "command", "command": "say done" }] } // last
+    ],
+    "BeforeAgent": [ { "matcher": "*", "hooks": [ { "type": "command", "command": "echo ü" } ] } ]
+  },
+  "list": [1, 2,],
+}
+"#;
+
+const TOML: &str = "# mine
+model = 'm'   # odd   spaces
+notify = [
+  \"a\", # first
+  \"b\",
+]
+
+[SERVERS.other]
+command = \"x\"
+env = { A = \"ü\" }
+
+[profiles.p] # last
+model = \"z\"
+";
+
+/// Configurations of a user, of which each contains other things than ours or nothing.
+fn configurations(is_toml: bool, servers: &str) -> Vec<String> {
+    let text = if is_toml { TOML } else { JSON }.replace("SERVERS", servers);
+    let mut all = vec![
+        text.replace('\n', "\r\n"),
+        text.replacen('\n', "\r\n", 5),
+        text.replace("  ", "\t"),
+        format!("\u{feff}{text}"),
+        text.trim_end().to_owned(),
+        format!("\n\n{text}\n\n"),
+        text,
+        String::new(),
+        "\n".to_owned(),
+    ];
+    let others: &[&str] = if is_toml {
+        &[
+            "# nothing yet",
+            "[SERVERS]\n",
+            "[SERVERS]",
+            "SERVERS.a.url = 'u'\n",
+            "a = 1\n\n\n[b]\n",
+        ]
+    } else {
+        &[
+            "{}",
+            "{\n}\n",
+            "{ }",
+            "{\"SERVERS\":{}}",
+            "{\"SERVERS\": {\n}}",
+            "{\"SERVERS\":{\"a\":{}},\"x\":[]}",
+            "{\"hooks\":{}}",
+            "{\"hooks\":{\"Stop\":[],\"SessionStart\":[]}, \"SERVERS\":{}}",
+            "// only a comment\n{}",
+        ]
+    };
+    all.extend(others.iter().map(|text| text.replace("SERVERS", servers)));
+    all
+}
+
+/// Runs `install`, without a program of a client in the PATH.
+fn install(home: &Home, arguments: &[&str]) -> String {
+    let output = home
+        .command_at(Path::new(env!("CARGO_BIN_EXE_context-gateway")))
+        .env("PATH", home.path())
+        .arg("install")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Everything below a directory: the mode and the bytes of each file, and the directories.
+fn tree(directory: &Path) -> BTreeMap<String, (u32, Option<Vec<u8>>)> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let data = path.symlink_metadata().unwrap();
+        let content = data.is_file().then(|| std::fs::read(&path).unwrap());
+        let name = path.to_str().unwrap().to_owned();
+        found.insert(name, (data.permissions().mode(), content));
+        if data.is_dir() {
+            found.extend(tree(&path));
+        }
+    }
+    found
+}
+
+fn write(home: &Home, file: &str, text: &str) {
+    let path = home.path().join(file);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn read(home: &Home, file: &str) -> String {
+    std::fs::read_to_string(home.path().join(file)).unwrap()
+}
+
+/// Installs twice, changes a setting, and uninstalls.
+fn there_and_back(home: &Home, client: &str, has_hooks: bool) {
+    let hooks: &[&str] = if has_hooks { &["--hooks"] } else { &[] };
+    let run = |more: &[&str]| install(home, &[&[client], hooks, more].concat());
+    let before = tree(home.path());
+    run(&["--db-path", "/a.db"]);
+    let installed = tree(home.path());
+    assert_ne!(installed, before, "{client}");
+    assert!(run(&["--db-path", "/a.db"]).contains("already"), "{client}");
+    assert_eq!(
+        tree(home.path()),
+        installed,
+        "{client}: installing twice changes nothing"
+    );
+    run(&["--db-path", "/b.db"]);
+    install(home, &[client, "--uninstall", "--dry-run"]);
+    install(home, &[client, "--uninstall"]);
+    let after = tree(home.path());
+    for (name, (_, content)) in &before {
+        let now = after.get(name).and_then(|(_, content)| content.as_deref());
+        let text =
+            |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        assert_eq!(text(now), text(content.as_deref()), "{client}: {name}");
+    }
+    assert_eq!(after, before, "{client}");
+    install(home, &[client, "--uninstall"]);
+    assert_eq!(
+        tree(home.path()),
+        before,
+        "{client}: nothing was left to uninstall"
+    );
+}
+
+#[test]
+fn without_a_configuration_nothing_stays() {
+    for (client, has_hooks, ..) in CLIENTS {
+        there_and_back(&Home::new(), client, has_hooks);
+    }
+}
+
+#[test]
+fn every_configuration_is_afterwards_what_it_was_before() {
+    let configured = |file: &str, text: &str, client: &str, has_hooks: bool| {
+        let home = Home::new();
+        write(&home, file, text);
+        there_and_back(&home, client, has_hooks);
+    };
+    std::thread::scope(|threads| {
+        for (client, has_hooks, file, servers) in CLIENTS {
+            threads.spawn(move || {
+                for text in configurations(client == "codex", servers) {
+                    configured(file, &text, client, has_hooks);
+                }
+            });
+            if let Some(file) = hooks_file(client) {
+                threads.spawn(move || {
+                    for text in configurations(false, "servers") {
+                        configured(file, &text, client, true);
+                    }
+                });
+            }
+        }
+    });
+}
+
+/// The client or its user changed the file meanwhile, so it cannot become the saved one.
+#[test]
+fn what_was_added_meanwhile_stays() {
+    for (client, has_hooks, file, servers) in CLIENTS {
+        if client == "codex" {
+            continue;
+        }
+        let home = Home::new();
+        write(&home, file, "{}");
+        let hooks: &[&str] = if has_hooks { &["--hooks"] } else { &[] };
+        install(&home, &[&[client], hooks].concat());
+        let mut changed: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        changed["theme"] = json!("dark");
+        write(&home, file, &changed.to_string());
+        install(&home, &[client, "--uninstall"]);
+        let left: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        assert_eq!(left, json!({"theme": "dark"}), "{client}");
+        let names: Vec<String> = tree(home.path()).into_keys().collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| !name.contains("before-context-gateway")),
+            "{names:?}"
+        );
+
+        write(
+            &home,
+            file,
+            &json!({servers: {"other": {"command": "x"}}}).to_string(),
+        );
+        install(&home, &[client]);
+        let mut changed: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        changed[servers]["third"] = json!({"command": "z"});
+        write(&home, file, &changed.to_string());
+        install(&home, &[client, "--uninstall"]);
+        let left: Value = serde_json::from_str(&read(&home, file)).unwrap();
+        let others = json!({"other": {"command": "x"}, "third": {"command": "z"}});
+        assert_eq!(left, json!({ servers: others }), "{client}");
+    }
+}
+
+/// Two entries of different names, removed in either order.
+#[test]
+fn an_entry_of_another_name_stays() {
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let home = Home::new();
+        write(&home, ".cursor/mcp.json", "{ \"x\": 1 }");
+        let before = tree(home.path());
+        for name in ["a", "b"] {
+            install(&home, &["cursor", "--name", name]);
+        }
+        install(&home, &["cursor", "--name", first, "--uninstall"]);
+        let left: Value = serde_json::from_str(&read(&home, ".cursor/mcp.json")).unwrap();
+        assert!(left["mcpServers"].get(first).is_none());
+        assert!(left["mcpServers"].get(second).is_some());
+        install(&home, &["cursor", "--name", second, "--uninstall"]);
+        let left: Value = serde_json::from_str(&read(&home, ".cursor/mcp.json")).unwrap();
+        assert_eq!(left, json!({"x": 1}));
+        assert_eq!(tree(home.path()).len(), before.len());
+    }
+}

@@ -1,0 +1,87 @@
+"""Runs two sessions of an agent with the installed hooks. In the first one a person
+says a fact. Then the service ends, as it would overnight. In the second session a
+question about the fact is asked: the model's first request must contain the fact,
+although no tool was called.
+
+    remembers.py AGENT PROGRAM GATEWAY SCRATCH
+
+AGENT is claude, codex or gemini, PROGRAM its program, GATEWAY the gateway, SCRATCH a
+directory for logs. See agent_clients.py for what else the sessions need.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import agent_clients
+
+FACT = "The staging database of the billing team listens on port 6543, behind the blue proxy."
+QUESTION = "On which port does the staging database of the billing team listen?"
+FIRST_ANSWER = "Understood: port 6543."
+SECOND_ANSWER = "It listens on port 6543."
+
+
+def sessions(name, program, scratch, log, between=lambda: None):
+    """Runs the sessions in a project, and returns the requests of the second one with
+    the prompt. The log files begin with `log`."""
+    directory = os.path.join(scratch, "remembered")
+    agent_clients.project(directory)
+    os.chdir(directory)
+    agent_clients.session(name, program, directory, FACT, FIRST_ANSWER, os.path.join(scratch, f"{log}-1.log"))
+    between()
+    return agent_clients.session(name, program, directory, QUESTION, SECOND_ANSWER, os.path.join(scratch, f"{log}-2.log"))
+
+
+def check(name, program, gateway, scratch):
+    """Runs the sessions and checks them. Returns the first request of the second one."""
+
+    def overnight():
+        status = status_of(gateway)
+        print(status)
+        assert "git.example/acme/billing" in status, status
+        assert "sent     2 messages" in status, "the prompt and the answer of the first session"
+        end_service(gateway)
+
+    requests = sessions(name, program, scratch, name, overnight)
+    assert requests, "the second session asked the model nothing"
+    # Gemini CLI replaces the angle brackets of what a hook adds.
+    first = json.dumps(requests[0], ensure_ascii=False).replace("&lt;", "<").replace("&gt;", ">")
+    assert QUESTION in first
+    assert "<remembered>" in first and FACT in first, "the first request lacks the fact"
+    assert first.count("<remembered>") == 1 and first.count(FACT) == 1, "the fact is shown twice"
+    status = status_of(gateway)
+    assert "sent     4 messages" in status, f"the prompt and the answer of the second session: {status}"
+    entries = subprocess.run([gateway, "list", "--json"], capture_output=True, text=True, check=True).stdout
+    said = sorted(entry["text_content"] for entry in json.loads(entries)["results"])
+    assert said == sorted([FACT, FIRST_ANSWER, QUESTION, SECOND_ANSWER]), said
+    print(f"{name}: the first request of the second session has the fact of the first one, without a tool call")
+    return first
+
+
+def status_of(gateway):
+    return subprocess.run([gateway, "hook", "status"], capture_output=True, text=True, check=True).stdout
+
+
+def end_service(gateway):
+    """Ends the service that the hooks started for this database, and waits for it."""
+    service = os.path.join(os.path.dirname(os.path.realpath(gateway)), "context-service")
+    database = f"DB_PATH={os.environ['DB_PATH']}".encode()
+    ended = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            is_it = os.readlink(f"/proc/{pid}/exe") == service and database in open(f"/proc/{pid}/environ", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if is_it:
+            os.kill(int(pid), signal.SIGTERM)
+            ended.append(pid)
+    assert len(ended) == 1, f"the services of {database}: {ended}"
+    while os.path.exists(f"/proc/{ended[0]}"):
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    check(*sys.argv[1:])
