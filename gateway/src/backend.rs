@@ -292,7 +292,7 @@ impl fmt::Display for Backend {
 }
 
 /// The channel with memory accounting. If a request carries a [`Lease`], its reply is read only
-/// once there is memory foreverything that is built from it.
+/// once there is memory for everything that is built from it.
 #[derive(Debug, Clone)]
 pub struct CountedChannel(Channel);
 

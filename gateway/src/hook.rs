@@ -238,20 +238,18 @@ impl Hook<'_> {
         let mut session = self.session()?;
         match self.event {
             HookEvent::SessionStart => {
-                if let Some(model) = input.model() {
-                    session.value.model = Some(model.to_owned());
-                    session.save().map_err(|error| error.to_string())?;
-                }
-                Ok(())
+                let model = input.model().map(str::to_owned);
+                remember(&mut session, Vec::new(), model)
             }
             HookEvent::UserPromptSubmit => {
                 capture.keep(&mut session, given(true, input.prompt(self.agent), None))
             }
             HookEvent::Stop => {
+                let mut scheduled: Vec<String> = Vec::new();
                 for prompt in input.scheduled_prompts() {
                     let prompt = digest(&[&prompt]);
-                    if !session.value.scheduled.contains(&prompt) {
-                        session.value.scheduled.push(prompt);
+                    if !session.value.scheduled.contains(&prompt) && !scheduled.contains(&prompt) {
+                        scheduled.push(prompt);
                     }
                 }
                 let model = self.transcript().and_then(transcript::last_model);
@@ -260,8 +258,7 @@ impl Hook<'_> {
                     .map(str::to_owned)
                     .or(model)
                     .or_else(|| session.value.model.clone());
-                session.value.model.clone_from(&model);
-                session.save().map_err(|error| error.to_string())?;
+                remember(&mut session, scheduled, model.clone())?;
                 capture.keep(
                     &mut session,
                     given(false, input.answer(self.agent), model.as_deref()),
@@ -340,8 +337,11 @@ impl Hook<'_> {
             return Ok(());
         };
         let mut session = self.session()?;
-        session.value.shown.extend(ids);
-        session.save().map_err(|error| error.to_string())?;
+        let facts = state::Session {
+            shown: ids,
+            ..state::Session::default()
+        };
+        session.add(facts).map_err(|error| error.to_string())?;
         let answer = json!({
             "hookSpecificOutput": {"hookEventName": self.event.name(self.agent), "additionalContext": text}
         });
@@ -351,6 +351,24 @@ impl Hook<'_> {
             .write_all(line.as_bytes())
             .map_err(|error| format!("the answer cannot be written: {error}"))
     }
+}
+
+/// Adds scheduled prompts and the model to the session, if they are new.
+fn remember(
+    session: &mut state::Held<state::Session>,
+    scheduled: Vec<String>,
+    model: Option<String>,
+) -> Result<(), String> {
+    let model = model.filter(|model| session.value.model.as_ref() != Some(model));
+    if scheduled.is_empty() && model.is_none() {
+        return Ok(());
+    }
+    let facts = state::Session {
+        scheduled,
+        model,
+        ..state::Session::default()
+    };
+    session.add(facts).map_err(|error| error.to_string())
 }
 
 /// The service with the credentials of the settings.

@@ -14,7 +14,7 @@ pub enum Failure {
     Usage(String),
     /// The service refused, or gave no answer. Exit code 3 if it gave none, else 1.
     Service(Error),
-    /// The service did what it was asked, but not foreverything that was named. Exit code 1.
+    /// The service did what it was asked, but not for everything that was named. Exit code 1.
     Incomplete(String),
     /// The reply cannot be written. Exit code 1.
     Output(io::Error),

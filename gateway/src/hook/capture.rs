@@ -110,9 +110,12 @@ impl Capture<'_> {
             metadata,
             removed: redacted.removed,
         })?;
-        session.value.captured.push(id);
+        let facts = Session {
+            captured: vec![id],
+            ..Session::default()
+        };
         session
-            .save()
+            .add(facts)
             .map_err(|error| format!("the session cannot be remembered: {error}"))
     }
 

@@ -20,6 +20,9 @@ const CANDIDATES: i64 = 100;
 /// Most characters of a query. A longer prompt is cut to its beginning and its end.
 const MAX_QUERY_CHARS: usize = 800;
 
+/// The value of the metadata field `scope` of entries that belong to every project.
+const GENERAL: &str = "general";
+
 /// Words that say nothing about a topic: function words, answers, and instructions that are common in every project.
 const GENERIC: &str = " a about actually add after again all also am an and any anything are as at back be because been before \
 best better big bit both build bug but by bye call can cannot change changes check clean clear code command commit compile confirm \
@@ -90,17 +93,22 @@ pub async fn find(
     thread_id: &str,
     session_id: &str,
 ) -> Result<Vec<Hit>, String> {
-    let search = |field: &str, value: &str| {
-        service.hybrid(json!({
+    let search = async |field: &str, value: &str| {
+        let found = service.hybrid(json!({
             "query": query,
-            "metadata": {field: value},
+            // The index on the field decides a comparison that ignores case, so the service parses no metadata.
+            "metadata_filters": [{"key": field, "operator": "eq", "value": value}],
             "min_relevance": MIN_RELEVANCE,
             "limit": CANDIDATES,
-        }))
+        }));
+        let mut hits = found.await?;
+        hits.retain(|hit| hit.field(field).is_none_or(|found| found == value));
+        Ok::<_, context_model::Error>(hits)
     };
-    let (own, general) = tokio::join!(search("project", key), search("scope", "general"));
-    let mut hits = own.map_err(|error| error.message)?;
-    for hit in general.map_err(|error| error.message)? {
+    let message = |error: context_model::Error| error.message;
+    let (own, general) = tokio::join!(search("project", key), search("scope", GENERAL));
+    let mut hits = own.map_err(message)?;
+    for hit in general.map_err(message)? {
         if !hits.iter().any(|known| known.id == hit.id) {
             hits.push(hit);
         }

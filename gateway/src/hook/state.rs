@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use context_model::JsonObject;
 use rustix::fs::{FlockOperation, flock};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
@@ -33,18 +32,48 @@ pub struct State {
     directory: PathBuf,
 }
 
-/// The stored facts about a session.
+/// The stored facts about a session. Each line of its file has some of them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
     /// The ids of its captured messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub captured: Vec<String>,
     /// The ids of the entries that the agent was shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<i64>,
     /// The prompts of its scheduled tasks, as hashes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scheduled: Vec<String>,
     /// The model of the last answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+}
+
+impl Session {
+    /// A line that is incomplete, because its process was killed, is skipped.
+    fn read(bytes: &[u8]) -> Self {
+        let mut all = Self::default();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            if let Ok(facts) = serde_json::from_slice(line) {
+                all.extend(facts);
+            }
+        }
+        all
+    }
+
+    fn extend(&mut self, facts: Self) {
+        let Self {
+            captured,
+            shown,
+            scheduled,
+            model,
+        } = facts;
+        self.captured.extend(captured);
+        self.shown.extend(shown);
+        self.scheduled.extend(scheduled);
+        self.model = model.or(self.model.take());
+    }
 }
 
 /// The stored facts about the last session in a project.
@@ -103,13 +132,29 @@ pub struct Held<T> {
     pub value: T,
 }
 
-impl<T: Serialize> Held<T> {
+impl Held<LastSession> {
     /// Writes the value.
     ///
     /// # Errors
     /// The system's error.
     pub fn save(&self) -> io::Result<()> {
         write_private(&self.path, &serde_json::to_vec(&self.value)?)
+    }
+}
+
+impl Held<Session> {
+    /// Adds facts about the session. They are appended to the file, because the agent waits: when a file is replaced,
+    /// ext4 writes the new one to the disk first, which takes tens of milliseconds while the disk is busy.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn add(&mut self, facts: Session) -> io::Result<()> {
+        // The break comes first: the last line may be incomplete.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, &facts)?;
+        append_private(&self.path, &line)?;
+        self.value.extend(facts);
+        Ok(())
     }
 }
 
@@ -149,7 +194,7 @@ impl State {
     /// # Errors
     /// The system's error.
     pub fn session(&self, agent: &str, session: &str) -> io::Result<Held<Session>> {
-        self.held("sessions", &[agent, session])
+        self.held("sessions", &[agent, session], Session::read)
     }
 
     /// The stored facts about the last session in a project, locked like those of [`session`](Self::session).
@@ -157,13 +202,16 @@ impl State {
     /// # Errors
     /// The system's error.
     pub fn project(&self, agent: &str, project: &str) -> io::Result<Held<LastSession>> {
-        self.held("projects", &[agent, project])
+        self.held("projects", &[agent, project], |bytes| {
+            serde_json::from_slice(bytes).unwrap_or_default()
+        })
     }
 
-    fn held<T: Default + DeserializeOwned>(
+    fn held<T>(
         &self,
         part: &str,
         name: &[&str],
+        parse: impl FnOnce(&[u8]) -> T,
     ) -> io::Result<Held<T>> {
         let path = self
             .directory
@@ -172,10 +220,7 @@ impl State {
         let lock = lock_file(&path.with_extension("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         // A file that cannot be read or parsed counts as empty. The ids of messages still prevent duplicates.
-        let value = fs::read(&path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
+        let value = parse(&fs::read(&path).unwrap_or_default());
         Ok(Held {
             path,
             _lock: lock,
@@ -279,12 +324,7 @@ impl State {
         }
         let mut line = serde_json::to_vec(sent)?;
         line.push(b'\n');
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)?
-            .write_all(&line)
+        append_private(&path, &line)
     }
 
     /// What was sent, oldest first, as far as the log reaches back.
@@ -326,6 +366,15 @@ fn lock_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+fn append_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(bytes)
+}
+
 /// Replaces the file in one step, so that a process that is killed leaves the old content or the new one.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
@@ -339,4 +388,40 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .open(&draft)?;
     file.write_all(bytes)?;
     fs::rename(draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_has_the_facts_of_all_lines_but_an_incomplete_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path().to_str().unwrap()).unwrap();
+        let held = || state.session("claude", "s").unwrap();
+        assert_eq!(held().value.captured, Vec::<String>::new());
+        // What an earlier version wrote, and a line of a process that was killed.
+        let old = r#"{"captured":["a"],"shown":[1],"scheduled":[],"model":"m1"}"#;
+        fs::write(held().path, format!("{old}\n{{\"captured\":[\"b")).unwrap();
+        let add = |facts| held().add(facts).unwrap();
+        add(Session {
+            captured: vec!["c".to_owned()],
+            ..Session::default()
+        });
+        add(Session {
+            shown: vec![2, 3],
+            model: Some("m2".to_owned()),
+            ..Session::default()
+        });
+        let Session {
+            captured,
+            shown,
+            scheduled,
+            model,
+        } = held().value;
+        assert_eq!(captured, ["a", "c"]);
+        assert_eq!(shown, [1, 2, 3]);
+        assert!(scheduled.is_empty());
+        assert_eq!(model.as_deref(), Some("m2"));
+    }
 }

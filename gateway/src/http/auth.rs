@@ -276,7 +276,7 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
         return None;
     }
     let name = message.params?.name?;
-    // Other names are unknown tools, forevery caller.
+    // Other names are unknown tools, for every caller.
     guard.gateway.tools().find(&name)?;
     let needed = tool_operation(&name)?.scope()?;
     if scopes.contains(&needed) {

@@ -1,4 +1,4 @@
-//! The operations of the context service, the same forevery transport and every database.
+//! The operations of the context service, the same for every transport and every database.
 //!
 //! A transport passes a request of `context-model` and a [`Caller`]. An operation checks the
 //! caller's scope, validates the request and reports all violations at once, calls the [`Store`],

@@ -1,4 +1,4 @@
-//! Warnings of searches about the state of the service. They are the same forevery query until the state changes.
+//! Warnings of searches about the state of the service. They are the same for every query until the state changes.
 
 /// What ran when a hybrid search left out full-text search.
 pub const ONLY_SEMANTIC_RAN: &str = "only semantic search ran";

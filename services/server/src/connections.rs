@@ -260,7 +260,7 @@ impl Connections {
                         address,
                         connection,
                     };
-                    // Before the next accept, so that a connection counts foreveryone who connects after it.
+                    // Before the next accept, so that a connection counts for everyone who connects after it.
                     let open = Open::new(self);
                     let served =
                         serve_connection(io, Arc::new(origin), builder.clone(), router.clone());

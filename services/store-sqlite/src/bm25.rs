@@ -3,6 +3,9 @@
 //!
 //! It replaces FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the scope as
 //! part of the text's length, and searches the whole index to determine how rare the scope is.
+//!
+//! `match_score` is the score of the current row. To know how rare a word is, it reads all rows with the word. If only
+//! some rows are wanted, that same read can find them: `match_scores` scores all of them, and no row is matched again.
 #![expect(
     unsafe_code,
     reason = "FTS5 takes auxiliary functions as C functions only"
@@ -24,9 +27,17 @@ const ROWS_BETWEEN_CHECKS: i64 = 4096;
 const TEXT: c_int = 0;
 const CONTEXT: c_int = 1;
 
-/// Registers `match_score(table, words, weight)` on a connection: the score of the row, higher for better matches. Only
-/// the first `words` phrases of the expression count. A match in the text counts 1, a match among the context keywords
-/// `weight`, or less in a long text.
+type Api = ffi::Fts5ExtensionApi;
+type Row = *mut ffi::Fts5Context;
+
+/// Registers on a connection:
+///
+/// - `match_score(table, words, weight)`: the score of the row, higher for better matches.
+/// - `match_scores(table, words, weight, rows)`: the scores of those of these rows that have any of the words, as
+///   [`scored_rows`] reads them. The current row does not matter. `rows` is made by [`wanted_rows`].
+///
+/// Only the first `words` phrases of the expression count. A match in the text counts 1, a match among the context
+/// keywords `weight`, or less in a long text.
 ///
 /// # Safety
 /// `api` must be the FTS5 API of an open connection.
@@ -36,29 +47,158 @@ pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
     else {
         return ffi::SQLITE_ERROR;
     };
-    // SAFETY: `match_score` has the signature of an auxiliary function.
+    // SAFETY: both have the signature of an auxiliary function.
     unsafe {
-        create_function(
+        let code = create_function(
             api,
             c"match_score".as_ptr(),
             ptr::null_mut(),
             Some(match_score),
             None,
+        );
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        create_function(
+            api,
+            c"match_scores".as_ptr(),
+            ptr::null_mut(),
+            Some(match_scores),
+            None,
         )
     }
 }
 
-/// Values that are the same forevery row of a query.
-struct Query {
-    /// Inverse document frequency of each phrase.
-    idf: Vec<f64>,
+/// The argument `rows` of `match_scores`.
+pub(crate) fn wanted_rows(mut rows: Vec<i64>) -> Vec<u8> {
+    rows.sort_unstable();
+    rows.dedup();
+    rows.into_iter().flat_map(i64::to_le_bytes).collect()
+}
+
+/// The rows and scores in a result of `match_scores`, by row.
+pub(crate) fn scored_rows(result: &[u8]) -> impl Iterator<Item = (i64, f64)> {
+    let (numbers, _) = result.as_chunks::<8>();
+    let (pairs, _) = numbers.as_chunks::<2>();
+    pairs
+        .iter()
+        .map(|[row, score]| (i64::from_le_bytes(*row), f64::from_le_bytes(*score)))
+}
+
+/// The rows in the argument of `match_scores`.
+fn rows_of(argument: &[u8]) -> Vec<i64> {
+    let (rows, _) = argument.as_chunks::<8>();
+    rows.iter().map(|row| i64::from_le_bytes(*row)).collect()
+}
+
+/// The score that a phrase adds to that of a row. `frequency` is how often it occurs there.
+fn share(idf: f64, frequency: f64, norm: f64) -> f64 {
+    idf * frequency * (K1 + 1.0) / (frequency + norm)
+}
+
+/// The inverse document frequency of a phrase.
+fn idf(rows: f64, matching: i64) -> f64 {
+    let matching = matching as f64;
+    ((rows - matching + 0.5) / (matching + 0.5))
+        .ln()
+        .max(LEAST_IDF)
+}
+
+/// The size of a full-text table.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// Number of entries.
+    rows: f64,
     /// Average length of a text, in words.
     average: f64,
 }
 
+impl Size {
+    /// # Safety
+    /// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.
+    unsafe fn of(api: &Api, row: Row) -> Result<Self, c_int> {
+        let (row_count, total_size) = (known(api.xRowCount)?, known(api.xColumnTotalSize)?);
+        let (mut rows, mut total) = (0, 0);
+        // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
+        unsafe {
+            done(row_count(row, &raw mut rows))?;
+            done(total_size(row, TEXT, &raw mut total))?;
+        }
+        let rows = (rows as f64).max(1.0);
+        Ok(Self {
+            rows,
+            average: total as f64 / rows,
+        })
+    }
+}
+
+/// What the length of a row's text changes.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    norm: f64,
+    /// The weight of a match among the context keywords.
+    context: f64,
+}
+
+impl Length {
+    /// # Safety
+    /// As for [`Size::of`].
+    unsafe fn of(api: &Api, row: Row, size: Size, weight: f64) -> Result<Self, c_int> {
+        let column_size = known(api.xColumnSize)?;
+        let mut length = 0;
+        // SAFETY: guaranteed by the caller. The pointer refers to a local variable that outlives the call.
+        unsafe { done(column_size(row, TEXT, &raw mut length))? };
+        let length = f64::from(length);
+        Ok(Self {
+            norm: K1 * (1.0 - B + B * (length + PADDING) / (size.average + PADDING)),
+            context: context_weight(weight, length),
+        })
+    }
+}
+
+/// How often a phrase occurs in the current row.
+///
+/// # Safety
+/// As for [`Size::of`].
+unsafe fn frequency(api: &Api, row: Row, phrase: c_int, context: f64) -> Result<f64, c_int> {
+    let (phrase_first, phrase_next) = (known(api.xPhraseFirst)?, known(api.xPhraseNext)?);
+    let mut positions = ffi::Fts5PhraseIter {
+        a: ptr::null(),
+        b: ptr::null(),
+    };
+    let (mut column, mut position) = (0, 0);
+    let mut frequency = 0.0;
+    // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
+    unsafe {
+        done(phrase_first(
+            row,
+            phrase,
+            &raw mut positions,
+            &raw mut column,
+            &raw mut position,
+        ))?;
+        while column >= 0 {
+            frequency += match column {
+                TEXT => 1.0,
+                CONTEXT => context,
+                _ => 0.0,
+            };
+            phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);
+        }
+    }
+    Ok(frequency)
+}
+
+/// The values that are the same for every row of a query.
+struct Query {
+    /// Inverse document frequency of each phrase.
+    idf: Vec<f64>,
+    size: Size,
+}
+
 unsafe extern "C" fn match_score(
-    api: *const ffi::Fts5ExtensionApi,
-    row: *mut ffi::Fts5Context,
+    api: *const Api,
+    row: Row,
     result: *mut ffi::sqlite3_context,
     count: c_int,
     arguments: *mut *mut ffi::sqlite3_value,
@@ -79,90 +219,34 @@ unsafe extern "C" fn match_score(
 
 /// # Safety
 /// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.
-unsafe fn score(
-    api: &ffi::Fts5ExtensionApi,
-    row: *mut ffi::Fts5Context,
-    words: c_int,
-    weight: f64,
-) -> Result<f64, c_int> {
-    let (Some(phrase_first), Some(phrase_next), Some(column_size)) =
-        (api.xPhraseFirst, api.xPhraseNext, api.xColumnSize)
-    else {
-        return Err(ffi::SQLITE_ERROR);
-    };
-    // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
+unsafe fn score(api: &Api, row: Row, words: c_int, weight: f64) -> Result<f64, c_int> {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let query = query(api, row, words)?;
-        let mut length = 0;
-        done(column_size(row, TEXT, &raw mut length))?;
-        let norm = K1 * (1.0 - B + B * (f64::from(length) + PADDING) / (query.average + PADDING));
-        let context = context_weight(weight, f64::from(length));
+        let length = Length::of(api, row, query.size, weight)?;
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
-            let mut positions = ffi::Fts5PhraseIter {
-                a: ptr::null(),
-                b: ptr::null(),
-            };
-            let (mut column, mut position) = (0, 0);
-            let mut frequency = 0.0;
-            done(phrase_first(
-                row,
-                phrase,
-                &raw mut positions,
-                &raw mut column,
-                &raw mut position,
-            ))?;
-            while column >= 0 {
-                frequency += match column {
-                    TEXT => 1.0,
-                    CONTEXT => context,
-                    _ => 0.0,
-                };
-                phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);
-            }
-            score += idf * frequency * (K1 + 1.0) / (frequency + norm);
+            let frequency = frequency(api, row, phrase, length.context)?;
+            score += share(*idf, frequency, length.norm);
         }
         Ok(score)
     }
 }
 
-/// The values that are the same forevery row. They are computed once per query.
+/// The values that are the same for every row. They are computed once per query.
 ///
 /// # Safety
 /// As for [`score`]. The reference is valid until FTS5 calls again.
-unsafe fn query<'q>(
-    api: &ffi::Fts5ExtensionApi,
-    row: *mut ffi::Fts5Context,
-    words: c_int,
-) -> Result<&'q Query, c_int> {
-    let (
-        Some(get),
-        Some(set),
-        Some(row_count),
-        Some(total_size),
-        Some(phrase_count),
-        Some(query_phrase),
-    ) = (
-        api.xGetAuxdata,
-        api.xSetAuxdata,
-        api.xRowCount,
-        api.xColumnTotalSize,
-        api.xPhraseCount,
-        api.xQueryPhrase,
-    )
-    else {
-        return Err(ffi::SQLITE_ERROR);
-    };
+unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_int> {
+    let (get, set) = (known(api.xGetAuxdata)?, known(api.xSetAuxdata)?);
+    let (phrase_count, query_phrase) = (known(api.xPhraseCount)?, known(api.xQueryPhrase)?);
     // SAFETY: guaranteed by the caller. `set` stores a box of ours, which `forget` frees when the query ends.
     unsafe {
         if let Some(known) = get(row, 0).cast::<Query>().as_ref() {
             return Ok(known);
         }
-        let (mut rows, mut total) = (0, 0);
-        done(row_count(row, &raw mut rows))?;
-        done(total_size(row, TEXT, &raw mut total))?;
-        let rows = (rows as f64).max(1.0);
-        let mut idf = Vec::new();
+        let size = Size::of(api, row)?;
+        let mut idfs = Vec::new();
         for phrase in 0..words.min(phrase_count(row)) {
             let mut matching = 0_i64;
             done(query_phrase(
@@ -171,30 +255,23 @@ unsafe fn query<'q>(
                 (&raw mut matching).cast::<c_void>(),
                 Some(count_row),
             ))?;
-            let matching = matching as f64;
-            idf.push(
-                ((rows - matching + 0.5) / (matching + 0.5))
-                    .ln()
-                    .max(LEAST_IDF),
-            );
+            idfs.push(idf(size.rows, matching));
         }
-        let boxed = Box::into_raw(Box::new(Query {
-            idf,
-            average: total as f64 / rows,
-        }));
+        let boxed = Box::into_raw(Box::new(Query { idf: idfs, size }));
         // `set` takes ownership of the box even when it fails.
         done(set(row, boxed.cast::<c_void>(), Some(forget)))?;
         Ok(&*boxed)
     }
 }
 
-unsafe extern "C" fn count_row(
-    _: *const ffi::Fts5ExtensionApi,
-    _: *mut ffi::Fts5Context,
-    count: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn count_row(_: *const Api, _: Row, count: *mut c_void) -> c_int {
     // SAFETY: `query` passes its counter, which nothing else uses during the call.
     let count = unsafe { &mut *count.cast::<i64>() };
+    counted(count)
+}
+
+/// Counts a row.
+fn counted(count: &mut i64) -> c_int {
     *count += 1;
     // SQLite does not call the progress handler while FTS5 iterates over the rows of a word.
     if *count % ROWS_BETWEEN_CHECKS == 0 {
@@ -207,6 +284,151 @@ unsafe extern "C" fn count_row(
 unsafe extern "C" fn forget(query: *mut c_void) {
     // SAFETY: `query` allocated the box, and FTS5 passes it here exactly once.
     drop(unsafe { Box::from_raw(query.cast::<Query>()) });
+}
+
+unsafe extern "C" fn match_scores(
+    api: *const Api,
+    row: Row,
+    result: *mut ffi::sqlite3_context,
+    count: c_int,
+    arguments: *mut *mut ffi::sqlite3_value,
+) {
+    // SAFETY: FTS5 passes its interface, the current row and `count` values. The bytes of a value are valid during the
+    // call, and SQLite copies those of the result.
+    unsafe {
+        if count != 3 {
+            return ffi::sqlite3_result_error_code(result, ffi::SQLITE_MISUSE);
+        }
+        let words = ffi::sqlite3_value_int(*arguments);
+        let weight = ffi::sqlite3_value_double(*arguments.add(1));
+        let rows = *arguments.add(2);
+        let bytes = ffi::sqlite3_value_blob(rows).cast::<u8>();
+        let length = usize::try_from(ffi::sqlite3_value_bytes(rows)).unwrap_or(0);
+        let rows = if bytes.is_null() {
+            Vec::new()
+        } else {
+            rows_of(std::slice::from_raw_parts(bytes, length))
+        };
+        match scores(&*api, row, words, weight, &rows) {
+            Ok(scores) => ffi::sqlite3_result_blob64(
+                result,
+                scores.as_ptr().cast(),
+                scores.len() as u64,
+                ffi::SQLITE_TRANSIENT(),
+            ),
+            Err(code) => ffi::sqlite3_result_error_code(result, code),
+        }
+    }
+}
+
+/// Scores the rows, which ascend. Adds up the same numbers in the same order as [`score`].
+///
+/// # Safety
+/// As for [`score`].
+unsafe fn scores(
+    api: &Api,
+    row: Row,
+    words: c_int,
+    weight: f64,
+    rows: &[i64],
+) -> Result<Vec<u8>, c_int> {
+    let (phrase_count, query_phrase) = (known(api.xPhraseCount)?, known(api.xQueryPhrase)?);
+    // SAFETY: guaranteed by the caller.
+    let (size, phrases) = unsafe { (Size::of(api, row)?, phrase_count(row)) };
+    let mut lengths: Vec<Option<Length>> = vec![None; rows.len()];
+    let mut scores = vec![0.0; rows.len()];
+    for phrase in 0..words.min(phrases) {
+        let mut pass = Pass {
+            rows,
+            next: 0,
+            lengths: &mut lengths,
+            size,
+            weight,
+            matching: 0,
+            found: Vec::new(),
+        };
+        // SAFETY: guaranteed by the caller. Nothing else uses `pass` during the call.
+        unsafe {
+            done(query_phrase(
+                row,
+                phrase,
+                (&raw mut pass).cast::<c_void>(),
+                Some(visit_row),
+            ))?;
+        }
+        let Pass {
+            matching, found, ..
+        } = pass;
+        let idf = idf(size.rows, matching);
+        for (place, frequency) in found {
+            let norm = lengths[place].map_or(0.0, |length| length.norm);
+            scores[place] += share(idf, frequency, norm);
+        }
+    }
+    let scored = rows.iter().zip(&lengths).zip(&scores);
+    let scored = scored.filter(|((_, length), _)| length.is_some());
+    Ok(scored
+        .flat_map(|((row, _), score): ((&i64, _), &f64)| [row.to_le_bytes(), score.to_le_bytes()])
+        .flatten()
+        .collect())
+}
+
+/// One pass over all rows with a phrase, in ascending order.
+struct Pass<'p> {
+    /// The wanted rows, in ascending order.
+    rows: &'p [i64],
+    /// Index of the first of them that the pass has not reached.
+    next: usize,
+    /// For each of them, its length, if a phrase was found in it.
+    lengths: &'p mut [Option<Length>],
+    size: Size,
+    weight: f64,
+    /// Number of rows with the phrase, wanted or not.
+    matching: i64,
+    /// Index of each wanted row with the phrase, and how often the phrase occurs there.
+    found: Vec<(usize, f64)>,
+}
+
+unsafe extern "C" fn visit_row(api: *const Api, row: Row, pass: *mut c_void) -> c_int {
+    // SAFETY: `scores` passes its `Pass`, which nothing else uses during the call, and FTS5 its interface and the row.
+    unsafe {
+        let (api, pass) = (&*api, &mut *pass.cast::<Pass<'_>>());
+        match pass.visit(api, row) {
+            Ok(()) => counted(&mut pass.matching),
+            Err(code) => code,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// # Safety
+    /// As for [`score`].
+    unsafe fn visit(&mut self, api: &Api, row: Row) -> Result<(), c_int> {
+        let row_id = known(api.xRowid)?;
+        // SAFETY: guaranteed by the caller.
+        let row_id = unsafe { row_id(row) };
+        while self.rows.get(self.next).is_some_and(|next| *next < row_id) {
+            self.next += 1;
+        }
+        if self.rows.get(self.next) != Some(&row_id) {
+            return Ok(());
+        }
+        let length = match self.lengths[self.next] {
+            Some(length) => length,
+            // SAFETY: guaranteed by the caller.
+            None => unsafe { Length::of(api, row, self.size, self.weight)? },
+        };
+        self.lengths[self.next] = Some(length);
+        // SAFETY: guaranteed by the caller. The only phrase of this row's expression is the phrase of the pass.
+        let frequency = unsafe { frequency(api, row, 0, length.context)? };
+        self.found.push((self.next, frequency));
+        Ok(())
+    }
+}
+
+/// A function of FTS5's interface, all of which exist since its first version.
+fn known<F>(function: Option<F>) -> Result<F, c_int> {
+    function.ok_or(ffi::SQLITE_ERROR)
 }
 
 fn done(code: c_int) -> Result<(), c_int> {

@@ -99,7 +99,7 @@ pub(crate) fn of_entry(
 /// Total size of the images of these entries in bytes, without reading them.
 pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> QueryResult<u64> {
     let mut bytes = 0;
-    // A statement for one entry stays prepared. A statement for a list would be prepared forevery call.
+    // A statement for one entry stays prepared. A statement for a list would be prepared for every call.
     for &row_id in row_ids {
         let of_entry = images::table
             .filter(images::owner.eq(owner))

@@ -1,4 +1,4 @@
-//! SQL assembled at run time: text with a `?` forevery value, and the values.
+//! SQL assembled at run time: text with a `?` for every value, and the values.
 
 use diesel::QueryResult;
 use diesel::connection::DefaultLoadingMode;

@@ -32,7 +32,7 @@ type TokenCallback =
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Memory statistics take a lock forevery allocation of every thread, and nothing reads them. The call fails
+        // Memory statistics take a lock for every allocation of every thread, and nothing reads them. The call fails
         // when SQLite is already initialised, which is harmless.
         // SAFETY: the option takes one int
         // (https://sqlite.org/c3ref/c_config_covering_index_scan.html#sqliteconfigmemstatus).

@@ -66,7 +66,7 @@ pub fn guess_language(text: &str) -> Option<&'static str> {
 
 type IsOf = fn(char) -> bool;
 
-/// Scripts by the language they show. The first stands forevery other one.
+/// Scripts by the language they show. The first stands for every other one.
 const SCRIPTS: [(&str, IsOf); 9] = [
     ("", |_| false),
     (

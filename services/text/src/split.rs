@@ -156,7 +156,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Estimated token offsets for a model whose tokenizer is not available locally: one token forevery three characters
+/// Estimated token offsets for a model whose tokenizer is not available locally: one token for every three characters
 /// of a word, and one for each non-ASCII character. Most models produce fewer tokens for most texts.
 #[must_use]
 pub fn estimated_tokens(text: &str) -> Vec<usize> {

@@ -21,7 +21,7 @@ struct Count {
     count: i64,
 }
 
-/// Queries that return a row forevery inconsistency.
+/// Queries that return a row for every inconsistency.
 const CHECKS: &[(&str, &str)] = &[
     (
         "an entry's row id holds its owner and id",
@@ -134,7 +134,7 @@ const CHECKS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Checks the file, its indexes, and every count and list derived from the entries. Returns a line forevery
+/// Checks the file, its indexes, and every count and list derived from the entries. Returns a line for every
 /// inconsistency.
 #[must_use]
 pub fn audit(database: &Path) -> Vec<String> {

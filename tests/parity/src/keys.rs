@@ -15,7 +15,7 @@ use crate::mcp::{Http, Stdio, post};
 use crate::process::{Service, Storage};
 use crate::rest::Rest;
 
-/// A service that requires a key forevery operation.
+/// A service that requires a key for every operation.
 pub struct KeyedService {
     service: Service,
 }

@@ -34,7 +34,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// Starts a fresh service forevery client, and a gateway where the client needs one.
+    /// Starts a fresh service for every client, and a gateway where the client needs one.
     pub async fn open_all(storage: Storage) -> Vec<(&'static str, Self)> {
         vec![
             (

@@ -378,7 +378,7 @@ fn path(text: &str) -> MetadataPath {
     MetadataPath::parse(text).expect("a valid path")
 }
 
-/// An entry with defaults foreverything but id and metadata.
+/// An entry with defaults for everything but id and metadata.
 fn plain(id: i64, metadata: JsonObject) -> StoredEntry {
     StoredEntry {
         id,

@@ -37,7 +37,7 @@ impl Home {
         }
     }
 
-    /// Adds a setting forevery process started here.
+    /// Adds a setting for every process started here.
     #[must_use]
     pub fn with(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.settings

@@ -81,7 +81,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Number of repetitions of a test: the environment variable, or a small default forevery run.
+/// Number of repetitions of a test: the environment variable, or a small default for every run.
 #[must_use]
 pub fn rounds(variable: &str, usual: usize) -> usize {
     std::env::var(variable)

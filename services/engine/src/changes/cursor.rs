@@ -71,7 +71,7 @@ impl Cursor {
     /// The same position, for a reader to whom this state was shown.
     pub fn with_shown(self, shown: Option<Shown>) -> Self {
         Self {
-            // The position itself vouches foreverything before it.
+            // The position itself vouches for everything before it.
             shown: shown.filter(|shown| shown.revision > self.revision),
             ..self
         }

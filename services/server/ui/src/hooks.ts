@@ -62,7 +62,7 @@ export function asApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError(0, "PAGE", error instanceof Error ? error.message : String(error));
 }
 
-// One clock forevery relative time on the page.
+// One clock for every relative time on the page.
 const watchers = new Set<(now: number) => void>();
 setInterval(() => {
   const now = Date.now();

@@ -1,4 +1,4 @@
-//! Raw SQL: text with `?` forevery value, and the values.
+//! Raw SQL: text with `?` for every value, and the values.
 //!
 //! Statements are written in diesel's query language ([`crate::pg::dsl`]) unless it cannot express them. Each raw
 //! statement is one literal. `tests/it/raw_sql.txt` lists all of them with their reasons.

@@ -101,6 +101,23 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
     }
 }
 
+/// Whether the index on the condition's field decides it: no other part of it remains to be checked.
+pub(super) fn is_decided_by_index(condition: &Condition) -> bool {
+    match &condition.comparison {
+        // Only an array or an object can have the same JSON text as a string that begins like one.
+        Comparison::Eq {
+            value: Scalar::Text(text),
+            case_sensitive: false,
+        } => !text.starts_with(['[', '{']),
+        comparison => {
+            index_term(condition).is_some()
+                && rest(&Field::new(&condition.path), comparison)
+                    .sql
+                    .is_empty()
+        }
+    }
+}
+
 /// The part of the comparison that the index term does not decide.
 fn rest(field: &Field, comparison: &Comparison) -> Fragment {
     match comparison {

@@ -138,6 +138,31 @@ fn read_probes(
     ))
 }
 
+/// Whether one index decides the filter: if [`candidates`] returns all rows, they are those that satisfy it.
+pub(crate) fn index_decides(filter: &Filter, indexed: &[MetadataPath]) -> bool {
+    let Filter {
+        within,
+        thread_id: None,
+        source: None,
+        tags: None,
+        content_type: None,
+        conditions,
+        // All indexes contain the time.
+        created_from: _,
+        created_to: _,
+    } = filter
+    else {
+        return false;
+    };
+    match (within, conditions.as_slice()) {
+        (Some(_), []) => true,
+        (None, [condition]) => {
+            indexed.contains(&condition.path) && condition::is_decided_by_index(condition)
+        }
+        _ => false,
+    }
+}
+
 /// How the rows of a filter are found.
 enum Access {
     /// Check only these rows.

@@ -3,16 +3,32 @@
 
 use context_text::{Query, fold};
 
+use super::scope;
+
 /// The expression for a query on the `text` column and, `with_context`, also on the context keywords.
 pub(super) fn expression(query: &Query, with_context: bool) -> String {
-    let mut expression = String::from(if with_context {
+    let mut expression = String::from(if !with_context {
+        "text : ("
+    } else if may_match_scope(query) {
         "{text ctx} : ("
     } else {
-        "text : ("
+        // FTS5 copies the positions of every row that a filter of columns is applied to.
+        "("
     });
     write(query, &mut expression);
     expression.push(')');
     expression
+}
+
+/// Whether a token of the query may match one of the scope column. Recursion is bounded by the parser's depth limit.
+fn may_match_scope(query: &Query) -> bool {
+    match query {
+        Query::Word(term) => scope::is_like_token(&term.stem),
+        Query::Prefix(_) => true,
+        Query::Phrase(terms) => terms.iter().any(|term| scope::is_like_token(&term.stem)),
+        Query::And(queries) | Query::Or(queries) => queries.iter().any(may_match_scope),
+        Query::Not { positive, negative } => may_match_scope(positive) || may_match_scope(negative),
+    }
 }
 
 /// Recursion is bounded by the parser's depth limit.

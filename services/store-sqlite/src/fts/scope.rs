@@ -3,6 +3,11 @@
 use context_model::{ContentType, Filter, Source};
 use sha2::{Digest, Sha256};
 
+/// Length of the tokens of sources and content types.
+const SHORT_TOKEN: usize = 2;
+/// Length of the other tokens: the kind, and 64 bits in hexadecimal digits.
+const HASHED_TOKEN: usize = 17;
+
 pub(super) fn thread(thread_id: &str) -> String {
     hashed('t', thread_id)
 }
@@ -29,7 +34,7 @@ pub(super) const fn content_type(content_type: ContentType) -> &'static str {
 /// against the row anyway.
 fn hashed(kind: char, value: &str) -> String {
     let digest = Sha256::digest(value.as_bytes());
-    let mut token = String::with_capacity(17);
+    let mut token = String::with_capacity(HASHED_TOKEN);
     token.push(kind);
     for byte in &digest[..8] {
         for nibble in [byte >> 4, byte & 15] {
@@ -37,6 +42,11 @@ fn hashed(kind: char, value: &str) -> String {
         }
     }
     token
+}
+
+/// Whether a word may be equal to a token of the scope: it is as long as one.
+pub(super) const fn is_like_token(word: &str) -> bool {
+    matches!(word.len(), SHORT_TOKEN | HASHED_TOKEN)
 }
 
 /// The part of a filter that the `scope` column serves, as an FTS5 expression. Empty when it serves nothing.

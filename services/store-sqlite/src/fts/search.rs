@@ -2,18 +2,22 @@
 //!
 //! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
 //! case only the newest matches up to a cap are ranked, and the result says so.
+//!
+//! If an index shows that the filter leaves few rows, a search for any of some words scores these rows while it counts
+//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and looks up none that the filter excludes.
 
 use context_model::{Filter, MetadataPath};
 use context_store::{DocumentKind, FtsSearch, Page};
 use context_text::Query;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double};
+use diesel::sql_types::{BigInt, Binary, Double};
 use diesel::sqlite::SqliteConnection;
 
 use super::{expression, scope};
+use crate::bm25::{scored_rows, wanted_rows};
 use crate::cancel;
 use crate::collection::Collection;
-use crate::filter::{Candidates, candidates, compile, json_list};
+use crate::filter::{Candidates, candidates, compile, index_decides, json_list};
 use crate::sql::{Bind, Fragment, query};
 
 /// When an index shows that the filter leaves at most this many rows, matches are looked up among them before they are
@@ -39,6 +43,12 @@ struct Match {
     row_id: i64,
     #[diesel(sql_type = Double)]
     score: f64,
+}
+
+#[derive(QueryableByName)]
+struct Scores {
+    #[diesel(sql_type = Binary)]
+    scores: Vec<u8>,
 }
 
 #[derive(QueryableByName)]
@@ -85,31 +95,30 @@ pub(crate) fn search(
     } else {
         candidates(conn, &beyond_scope, collection.owner, indexed, CANDIDATES)?
     };
-    let (cap, context_weight) = (search.ranking_cap, search.context_weight);
-    let fit_the_cap = matches!(&reached, Candidates::All(rows) if i64::try_from(rows.len()).is_ok_and(|rows| rows <= i64::from(cap)));
+    let is_decided = has_indexes && index_decides(&beyond_scope, indexed);
     let ranking = Ranking {
         filter,
         collection,
-        cap,
-        context_weight,
-        // If every candidate can be ranked, only those of the page are read and checked.
-        joined: beyond_scope.count() > 0 && !fit_the_cap,
+        cap: search.ranking_cap,
+        context_weight: search.context_weight,
+        is_beyond_scope: beyond_scope.count() > 0,
+        is_decided,
         reached,
     };
-    let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
+    let mut found = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;
     if let Some(fallback) = &search.query.fallback
-        && !ranking.has_any(conn, &matches)?
+        && !ranking.has_any(conn, &found)?
     {
-        (matches, capped, statement) = ranking.matches(conn, fallback)?;
+        found = ranking.matches(conn, fallback)?;
         used_fallback = true;
     }
-    let rows = ranking.page(conn, &matches, page)?;
+    let rows = ranking.page(conn, &found, page)?;
     Ok(Found {
         rows,
         used_fallback,
-        capped_at: capped.then_some(search.ranking_cap),
-        statement,
+        capped_at: found.capped.then_some(search.ranking_cap),
+        statement: found.statement,
     })
 }
 
@@ -118,37 +127,49 @@ struct Ranking<'s> {
     collection: Collection,
     cap: u32,
     context_weight: f64,
-    /// Whether each match's row is checked before it is ranked.
-    joined: bool,
+    /// Whether the filter has a part that the scope column does not serve.
+    is_beyond_scope: bool,
+    /// Whether the candidates, if there are few, are the rows that satisfy this part.
+    is_decided: bool,
     reached: Candidates,
 }
 
+/// The newest matches with their scores, up to the cap.
+struct Matches {
+    /// Best first.
+    matches: Vec<Match>,
+    /// Whether there are more.
+    capped: bool,
+    /// Whether all of them satisfy the filter. Otherwise the page checks them.
+    are_checked: bool,
+    statement: Fragment,
+}
+
 impl Ranking<'_> {
-    /// The newest matches with their scores, up to the cap, best first, and whether there are more.
-    fn matches(
-        &self,
-        conn: &mut SqliteConnection,
-        query_tree: &Query,
-    ) -> QueryResult<(Vec<Match>, bool, Fragment)> {
+    fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<Matches> {
+        let scope = scope::expression(self.filter);
+        if let Candidates::All(rows) = &self.reached
+            && scope.is_empty()
+            && is_any(query_tree)
+        {
+            return self.among(conn, query_tree, rows);
+        }
+        let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
+        // If every candidate can be ranked, only those of the page are read and checked.
+        let few =
+            matches!(&self.reached, Candidates::All(rows) if self.is_decided || rows.len() <= cap);
+        let joined = self.is_beyond_scope && !few;
         let fts = self.collection.fts_table();
-        let mut statement =
-            Fragment::new(format!("SELECT {fts}.rowid AS row_id, match_score({fts}, "));
-        statement
-            .bind(Bind::Int(
-                i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX),
-            ))
-            .push(", ");
-        statement
-            .bind(Bind::Float(self.context_weight))
-            .push(&format!(") AS score FROM {fts}"));
-        if self.joined {
+        let mut statement = self.scored(query_tree, "match_score");
+        statement.push(&format!(") AS score, {fts}.rowid AS row_id FROM {fts}"));
+        if joined {
             statement.push(&format!(
                 " CROSS JOIN {} ON entries.row_id = {fts}.rowid",
                 self.collection.rows()
             ));
         }
         let mut expression = expression::expression(query_tree, self.context_weight > 0.0);
-        expression.push_str(&scope::expression(self.filter));
+        expression.push_str(&scope);
         statement
             .push(&format!(" WHERE {fts} MATCH "))
             .bind(Bind::Text(expression));
@@ -161,7 +182,7 @@ impl Ranking<'_> {
                 .bind(Bind::Text(json_list(rows)))
                 .push("))");
         }
-        if self.joined {
+        if joined {
             statement
                 .push(" AND ")
                 .append(compile(self.filter, self.collection.owner));
@@ -173,15 +194,83 @@ impl Ranking<'_> {
             Candidates::All(rows) if rows.is_empty() => Vec::new(),
             _ => query::<Match>(conn, &statement)?,
         };
-        let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
         let capped = matches.len() > cap;
         matches.truncate(cap);
-        matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
-        Ok((matches, capped, statement))
+        Ok(Matches {
+            matches: best_first(matches),
+            capped,
+            are_checked: joined || self.filter.count() == 0,
+            statement,
+        })
+    }
+
+    /// The matches among the candidates of a filter without a scope, for a query that any of its phrases satisfies.
+    fn among(
+        &self,
+        conn: &mut SqliteConnection,
+        query_tree: &Query,
+        rows: &[i64],
+    ) -> QueryResult<Matches> {
+        let fts = self.collection.fts_table();
+        let expression = expression::expression(query_tree, self.context_weight > 0.0);
+        let mut statement = self.scored(query_tree, "match_scores");
+        statement
+            .push(", ")
+            .bind(Bind::Blob(wanted_rows(rows.to_vec())));
+        statement
+            .push(&format!(") AS scores FROM {fts} WHERE {fts} MATCH "))
+            .bind(Bind::Text(expression))
+            .push(" LIMIT 1");
+        let found = match rows {
+            [] => Vec::new(),
+            _ => query::<Scores>(conn, &statement)?,
+        };
+        let scores = found.first().map_or(&[][..], |found| &found.scores);
+        let mut newest_first: Vec<Match> = scored_rows(scores)
+            .map(|(row_id, score)| Match { row_id, score })
+            .collect();
+        newest_first.reverse();
+        let mut found = Matches {
+            matches: newest_first,
+            capped: false,
+            are_checked: self.is_decided,
+            statement,
+        };
+        let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
+        if found.matches.len() > cap {
+            // The newest that satisfy the filter are ranked.
+            let newest = Page {
+                limit: self.cap.saturating_add(1),
+                offset: 0,
+            };
+            let satisfying = self.page(conn, &found, newest)?.into_iter();
+            found.matches = satisfying
+                .map(|(row_id, score)| Match { row_id, score })
+                .collect();
+            found.are_checked = true;
+            found.capped = found.matches.len() > cap;
+            found.matches.truncate(cap);
+        }
+        found.matches = best_first(found.matches);
+        Ok(found)
+    }
+
+    /// The beginning of a statement that scores matches.
+    fn scored(&self, query_tree: &Query, function: &str) -> Fragment {
+        let phrases = i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX);
+        let mut statement = Fragment::new(format!(
+            "SELECT {function}({}, ",
+            self.collection.fts_table()
+        ));
+        statement
+            .bind(Bind::Int(phrases))
+            .push(", ")
+            .bind(Bind::Float(self.context_weight));
+        statement
     }
 
     /// Whether any of the matches satisfies the filter.
-    fn has_any(&self, conn: &mut SqliteConnection, matches: &[Match]) -> QueryResult<bool> {
+    fn has_any(&self, conn: &mut SqliteConnection, matches: &Matches) -> QueryResult<bool> {
         let first = Page {
             limit: 1,
             offset: 0,
@@ -189,23 +278,29 @@ impl Ranking<'_> {
         Ok(!self.page(conn, matches, first)?.is_empty())
     }
 
-    /// The page of the sorted matches. Matches that were not joined are checked against the filter here, from the best
+    /// The page of the matches. Unless they are checked already, they are checked against the filter here, from the best
     /// on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
     fn page(
         &self,
         conn: &mut SqliteConnection,
-        matches: &[Match],
+        found: &Matches,
         page: Page,
     ) -> QueryResult<Vec<(i64, f64)>> {
         let skip = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let scored = |found: &Match| (found.row_id, found.score);
-        if self.joined || self.filter.count() == 0 {
-            return Ok(matches.iter().skip(skip).take(take).map(scored).collect());
+        if found.are_checked {
+            return Ok(found
+                .matches
+                .iter()
+                .skip(skip)
+                .take(take)
+                .map(scored)
+                .collect());
         }
         let wanted = skip.saturating_add(take);
         let mut checked: Vec<(i64, f64)> = Vec::new();
-        let mut rest = matches;
+        let mut rest = found.matches.as_slice();
         let mut at_once = 0;
         while checked.len() < wanted && !rest.is_empty() {
             cancel::check()?;
@@ -236,4 +331,18 @@ impl Ranking<'_> {
         }
         Ok(checked.into_iter().skip(skip).take(take).collect())
     }
+}
+
+/// Whether a text with any of the query's phrases matches it.
+fn is_any(query_tree: &Query) -> bool {
+    match query_tree {
+        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => true,
+        Query::Or(queries) => queries.iter().all(is_any),
+        Query::And(_) | Query::Not { .. } => false,
+    }
+}
+
+fn best_first(mut matches: Vec<Match>) -> Vec<Match> {
+    matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
+    matches
 }

@@ -127,7 +127,7 @@ fn insert_row(
 ) -> QueryResult<()> {
     let mut ctx = String::with_capacity(context.len() + 4);
     ctx.push(VERBATIM);
-    // The marker makes all tokens share one position, so that the length of the column is 1 forevery entry.
+    // The marker makes all tokens share one position, so that the length of the column is 1 for every entry.
     ctx.push_str("- ");
     ctx.push_str(context);
     Insert {

@@ -23,7 +23,7 @@ fn model() -> EmbeddingModel {
     }
 }
 
-/// A vector with a different direction forevery seed.
+/// A vector with a different direction for every seed.
 fn vector(seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);
     let vector: Vec<f32> = (0..64).map(|_| random.unit()).collect();

@@ -1,8 +1,12 @@
 //! FTS5 finds exactly what the query tree describes, word by word.
 
+use context_model::{Comparison, Condition, Filter, JsonObject, Scalar, Timestamp};
+use context_store::{FtsSearch, Page, StoredEntry};
 use context_text::{Analyzer, Language, Mode, Query, fold, parse};
+use serde_json::json;
 
-use super::Texts;
+use super::{OWNER, Texts, path, search};
+use crate::collection::Collection;
 use context_test_support::Random;
 
 const WORDS: [&str; 18] = [
@@ -134,5 +138,96 @@ fn random_queries_find_what_their_tree_says() {
     assert!(
         cases > 1000 && proper * 2 > cases,
         "{proper} of {cases} find a part of the texts"
+    );
+}
+
+/// A status that differs from others in case only, or not at all, or in its type.
+fn status(random: &mut Random) -> JsonObject {
+    let values = [
+        json!("Open"),
+        json!("open"),
+        json!("done"),
+        json!("[1]"),
+        json!([1]),
+        json!(1),
+    ];
+    let value = random.pick(&values).clone();
+    JsonObject::from_iter([("status".to_owned(), value)])
+}
+
+fn condition(random: &mut Random) -> Condition {
+    let text = *random.pick(&["open", "Open", "done", "[1]", "absent"]);
+    let case_sensitive = random.below(2) == 0;
+    let value = Scalar::Text(text.to_owned());
+    let comparison = match random.below(4) {
+        0 => Comparison::Exists,
+        1 => Comparison::In {
+            values: vec![value, Scalar::Int(1)],
+            case_sensitive,
+        },
+        _ => Comparison::Eq {
+            value,
+            case_sensitive,
+        },
+    };
+    Condition {
+        path: path("status"),
+        comparison,
+    }
+}
+
+#[test]
+fn an_index_on_the_filter_changes_neither_the_scores_nor_the_order() {
+    let analyzer = Analyzer::new(Language::English);
+    let mut random = Random::new(12);
+    let (mut found, mut capped) = (0, 0);
+    for _ in 0..10 {
+        let mut texts = Texts::english(&[]);
+        for _ in 0..60 {
+            let (text, context) = (words(&mut random, 6), words(&mut random, 3));
+            let metadata = status(&mut random);
+            let change = |entry: &mut StoredEntry| entry.metadata = (&metadata).into();
+            texts.put_after(OWNER, change, &context, &text);
+        }
+        for _ in 0..100 {
+            let (mode, text) = match random.below(4) {
+                0 => (Mode::Boolean, boolean(&mut random, 2)),
+                1 => (Mode::Phrase, words(&mut random, 2)),
+                _ => (Mode::Match, words(&mut random, 3)),
+            };
+            let Ok(Some(query)) = parse(mode, &text, &analyzer) else {
+                continue;
+            };
+            let words = FtsSearch {
+                query,
+                ranking_cap: *random.pick(&[5, 20, 5000]),
+                context_weight: *random.pick(&[0.0, 0.4]),
+            };
+            let filter = Filter {
+                conditions: vec![condition(&mut random)],
+                created_from: (random.below(2) == 0).then_some(Timestamp(20_000)),
+                ..Filter::default()
+            };
+            let page = Page {
+                limit: 10,
+                offset: *random.pick(&[0, 3]),
+            };
+            let mut run = |indexed: &[_]| {
+                let entries = Collection::entries(OWNER);
+                let found =
+                    search(&mut texts.conn, &words, &filter, entries, page, indexed).unwrap();
+                let bits = |(row, score): &(i64, f64)| (*row, score.to_bits());
+                let rows: Vec<(i64, u64)> = found.rows.iter().map(bits).collect();
+                (rows, found.capped_at, found.used_fallback)
+            };
+            let with_index = run(&[path("status")]);
+            assert_eq!(with_index, run(&[]), "{words:?} {filter:?}");
+            found += usize::from(!with_index.0.is_empty());
+            capped += usize::from(with_index.1.is_some());
+        }
+    }
+    assert!(
+        found > 200 && capped > 50,
+        "{found} find something, {capped} reach the cap"
     );
 }
