@@ -11,6 +11,17 @@ use context_test_support::seed;
 /// The first seed that is tried for a round in which faults are planted.
 const FIRST_EXAMPLE: u64 = 23;
 
+/// Says how a round can be repeated that panics.
+struct Repeats(String);
+
+impl Drop for Repeats {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
 /// Runs the rounds of a backend, and reports each violation with the command that repeats its round.
 async fn play(backend: Backend, variable: &str) {
     let Some(mut rounds) = Rounds::new(backend).await else {
@@ -22,6 +33,9 @@ async fn play(backend: Backend, variable: &str) {
     let count = context_test_support::rounds(variable, 10);
     for number in 1..=count {
         let seed = first + number as u64 - 1;
+        let repeats = Repeats(format!(
+            "CONTEXT_FAULTS_SEED={seed} {variable}=1 cargo nextest run --workspace -E 'binary(follow)' repeats it"
+        ));
         let round = rounds.run(seed).await;
         views += round.logs.iter().filter(|log| round.has_view(log)).count();
         for (what, count) in round.counts() {
@@ -30,11 +44,8 @@ async fn play(backend: Backend, variable: &str) {
         let wrong = round.violations();
         if !wrong.is_empty() {
             failed += 1;
-            eprintln!(
-                "{wrong:#?}\nfaults: {:?}\nCONTEXT_FAULTS_SEED={seed} {variable}=1 cargo nextest run --workspace \
-                 -E 'binary(follow)' repeats it",
-                round.faults
-            );
+            let (faults, Repeats(how)) = (&round.faults, &repeats);
+            eprintln!("{wrong:#?}\nfaults: {faults:?}\n{how}");
         }
         if number == count || number.is_multiple_of(10) {
             eprintln!(
