@@ -423,7 +423,9 @@ async fn old_lines_leave_the_audit_log(store: &dyn Store) {
     let owners = ["first", "second"].map(OwnerId::new);
     for owner in &owners {
         for seconds in 1..=3 {
-            entry("x").store_for(store, owner, seconds).await;
+            entry(&seconds.to_string())
+                .store_for(store, owner, seconds)
+                .await;
             let denial = Denial {
                 at: at(seconds),
                 key_id: "k".to_owned(),

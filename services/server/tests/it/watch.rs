@@ -368,7 +368,10 @@ async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_see_no_change_of_another_owner() {
     const CANARY: &str = "canary";
-    let entry = |word: &str| json!({"thread_id": word, "source": "user", "text": word, "tags": [word], "metadata": {word: word}});
+    let entry = |word: &str, n: u64| {
+        let text = format!("{word} {n}");
+        json!({"thread_id": word, "source": "user", "text": text, "tags": [word], "metadata": {word: word}})
+    };
     for (service, _database) in both(&["--auth=keys"]).await {
         let mine = service.key("mine", &["read", "write"]).await;
         let theirs = service.key("theirs", &["read", "write"]).await;
@@ -385,11 +388,12 @@ async fn readers_see_no_change_of_another_owner() {
         let now = async |key: &Key| {
             let page = service.get("/v1/changes?cursor=now").key(&key.text).send();
             let page = page.await.json();
-            page["next_cursor"].as_str().expect("a cursor").to_owned()
+            let cursor = page["next_cursor"].as_str().expect("a cursor").to_owned();
+            (page["revision"].clone(), cursor)
         };
-        let mut cursor = now(&mine).await;
+        let (_, mut cursor) = now(&mine).await;
         for round in 1..=100 {
-            let entries = vec![entry(CANARY); 100];
+            let entries: Vec<_> = (0..100).map(|n| entry(CANARY, 100 * round + n)).collect();
             let stored = service
                 .post("/v1/contexts/batch", json!({"entries": entries}))
                 .key(&theirs.text)
@@ -397,7 +401,7 @@ async fn readers_see_no_change_of_another_owner() {
                 .await;
             assert_eq!(stored.json()["succeeded"], 100);
             service
-                .post("/v1/contexts", entry("mine"))
+                .post("/v1/contexts", entry("mine", round))
                 .key(&mine.text)
                 .send()
                 .await;
@@ -424,7 +428,8 @@ async fn readers_see_no_change_of_another_owner() {
             assert_eq!(revisions, [json!(round)]);
             cursor = page["next_cursor"].as_str().expect("a cursor").to_owned();
         }
-        let their_cursor = now(&theirs).await;
+        let (their_revision, their_cursor) = now(&theirs).await;
+        assert_eq!(their_revision, 10_000);
         let refused = service
             .get(&format!("/v1/changes?cursor={their_cursor}"))
             .key(&mine.text)
