@@ -43,7 +43,7 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 11] = [
     ),
     (
         "FROM context.owners AS o CROSS JOIN LATERAL",
-        "an owner with old changes in the feed",
+        "owners with old changes in the feed, or with old lines in the audit log",
     ),
 ];
 
