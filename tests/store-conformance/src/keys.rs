@@ -436,7 +436,9 @@ async fn old_lines_leave_the_audit_log(store: &dyn Store) {
             let recorded = keys(store).record_denial(owner, denial).await;
             recorded.expect("written");
             let id = format!("{seconds} of {owner:?}");
-            insert(store, key(&id, owner, seconds)).await;
+            let made = event("create_api_key", &id, seconds);
+            let inserted = keys(store).insert_key(key(&id, owner, seconds), made);
+            inserted.await.expect("stored");
         }
     }
     let all_but_the_newest = Retention {
