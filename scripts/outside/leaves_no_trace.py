@@ -38,8 +38,8 @@ CHANGING = {
         r"\.cache(/claude-cli-nodejs(/[^/]+(/mcp-logs-context(/[^/]+\.jsonl)?)?)?)?": None,
     },
     "codex": {
-        # An attempt to fetch plugins, which needs a network.
-        r"\.codex/\.tmp/plugins-clone-\w+(/.*)?": None,
+        # Its temporary files, among them attempts to fetch plugins, which need a network.
+        r"\.codex/\.tmp(/.*)?": None,
         # An id that it invents for each HOME.
         r"\.codex/installation_id": None,
         # The transcripts, in directories named after the day.

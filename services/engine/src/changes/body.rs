@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use context_model::{ArtifactId, Reason, Result};
 use context_store::{
-    Change, Changed, Read, RowSelection, Store, StoredArtifact, StoredEntry, seal,
+    Change, ChangeKind, Changed, Read, RowSelection, Store, StoredArtifact, StoredEntry, seal,
 };
 
 use super::selection::Current;
@@ -22,7 +22,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Loads the current state of everything that these changes are about, without images.
+    /// Loads the current state of everything that these changes have not deleted, without images.
     ///
     /// # Errors
     /// `RESULT_TOO_LARGE` if the texts of several entries have more than `max_bytes`; the store's errors.
@@ -35,7 +35,7 @@ impl States {
         read: Read,
     ) -> Result<Self> {
         let (mut ids, mut names) = (HashSet::new(), HashSet::new());
-        for change in changes {
+        for change in changes.filter(|change| change.kind != ChangeKind::Delete) {
             match &change.changed {
                 Changed::Context { id, .. } => _ = ids.insert(*id),
                 Changed::Artifact { id } => _ = names.insert(id.clone()),
@@ -90,8 +90,12 @@ impl States {
         Ok(states)
     }
 
-    /// The state of what this change is about.
+    /// The state of what this change is about. After a deletion nothing is left, even if a standby without this change took
+    /// over before the states were loaded.
     pub fn of(&self, change: &Change) -> Current<'_> {
+        if change.kind == ChangeKind::Delete {
+            return Current::Gone;
+        }
         let found = match &change.changed {
             Changed::Context { id, .. } => self.entries.get(id).map(|entry| match entry.damage {
                 None => Current::Entry(entry),
@@ -122,5 +126,38 @@ impl States {
             .flatten()
             .map(|artifact| artifact.content.len());
         entries.chain(artifacts).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_deletion_shows_nothing_although_the_states_are_of_another_database() {
+        let id = "a";
+        let states = States {
+            artifacts: HashMap::from([(id.to_owned(), None)]),
+            ..States::default()
+        };
+        let change = |kind| Change {
+            revision: 1,
+            at: Timestamp(0),
+            kind,
+            changed: Changed::Artifact { id: id.to_owned() },
+            version: Some(1),
+            key_id: None,
+            commit_end: true,
+        };
+        assert!(matches!(
+            states.of(&change(ChangeKind::Update)),
+            Current::Damaged
+        ));
+        assert!(matches!(
+            states.of(&change(ChangeKind::Delete)),
+            Current::Gone
+        ));
     }
 }
