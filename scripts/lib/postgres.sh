@@ -136,7 +136,7 @@ need_postgres() {
 
 # Creates the directory for the servers of this run. Called before the first step.
 prepare_postgres() {
-    POSTGRES_STATE=$(mktemp -d /tmp/context-postgres.XXXXXX)
+    POSTGRES_STATE=$(mktemp -d /tmp/context-postgres.XXXXXX) || die "no directory for PostgreSQL could be made in /tmp"
     chmod a+rx "$POSTGRES_STATE"
     export POSTGRES_STATE
 }

@@ -17,7 +17,7 @@ use_binaries() {
     [[ -x $SERVICE ]] || die "$SERVICE is missing; build first (cargo build --workspace)"
     [[ -x $GATEWAY ]] || die "$GATEWAY is missing; build first (cargo build --workspace)"
     # A Unix socket path has at most 107 bytes. TMPDIR may be too long for it.
-    SCRATCH=$(mktemp -d /tmp/context-test.XXXXXX)
+    SCRATCH=$(mktemp -d /tmp/context-test.XXXXXX) || die "no directory for the servers could be made in /tmp"
     REAL_HOME=$HOME
     export HOME=$SCRATCH/home XDG_RUNTIME_DIR=$SCRATCH/run
     mkdir -m 0700 "$HOME" "$XDG_RUNTIME_DIR"
