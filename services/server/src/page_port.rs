@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::admin::ask;
+use crate::admin::post_json;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::origin::Origin;
@@ -168,7 +168,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
             socket.display()
         )
     })?;
-    let reply = ask(stream, OPEN_PAGE_ROUTE, "{}").await?;
+    let reply = post_json(stream, OPEN_PAGE_ROUTE, "{}").await?;
     serde_json::from_str(&reply)
         .map(|Page { url }| url)
         .map_err(|_| "the service that serves this database is too old to open its page".to_owned())

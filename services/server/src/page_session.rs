@@ -21,8 +21,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::banner::Places;
-use crate::posted::posted;
+use crate::banner::StartReport;
+use crate::json_body::read_json;
 use crate::problem::Problem;
 
 /// The route at which a page exchanges its ticket for a token.
@@ -75,11 +75,11 @@ struct Session<'s> {
 impl PageSessions {
     /// No sessions yet.
     #[must_use]
-    pub fn new(places: &Places) -> Self {
+    pub fn new(report: &StartReport) -> Self {
         Self {
             valid: Mutex::default(),
-            socket: places.socket.clone(),
-            gateway_environment: places.gateway_environment(),
+            socket: report.socket.clone(),
+            gateway_environment: report.gateway_environment(),
         }
     }
 
@@ -155,7 +155,7 @@ impl PageSessions {
 
 async fn begin(State(sessions): State<Arc<PageSessions>>, request: Request) -> Response {
     let exchange = async {
-        let Exchange { ticket } = posted(request, MAX_REQUEST_BYTES).await?;
+        let Exchange { ticket } = read_json(request, MAX_REQUEST_BYTES).await?;
         sessions.exchange(&ticket)
     };
     match exchange.await {

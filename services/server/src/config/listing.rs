@@ -25,7 +25,7 @@ pub fn table(settings: &Settings) -> String {
 
 /// A heading and its aligned rows; `None` without rows.
 fn block(heading: &str, rows: &[[String; 3]]) -> Option<String> {
-    // One long value must not move the last column out of sight.
+    // One long value must not push the last column off the screen.
     const MAX_VALUE_WIDTH: usize = 40;
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let (name_width, value_width) = (width(0)?, width(1)?.min(MAX_VALUE_WIDTH));

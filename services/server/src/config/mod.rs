@@ -21,7 +21,7 @@ mod settings;
 mod storage;
 mod value;
 
-pub use comparison::{Difference, Stated, compare};
+pub use comparison::{Difference, ReportedSetting, compare};
 pub use docs::configuration_page;
 pub use limits::LimitSettings;
 pub use listing::{json, table};
@@ -31,7 +31,7 @@ pub use models::{EmbeddingProvider, Models, OnFailure, SummaryProvider};
 pub use network::{Auth, Network};
 pub use oidc::Oidc;
 pub use postgres::Postgres;
-pub use predecessor::{Here, NAMES, Predecessor, migration_table, read_translated};
+pub use predecessor::{Handling, NAMES, Predecessor, migration_table, read_translated};
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use settings::{Setting, Settings, Source};

@@ -325,9 +325,12 @@ async fn the_first_key_is_made_once() {
         else {
             panic!("the service must run")
         };
-        keys.push(running.places().first_key.clone());
+        keys.push(running.start_report().first_key.clone());
         if let Some(key) = &keys[0] {
-            assert_eq!(running.places().banner().contains(key), keys.len() == 1);
+            assert_eq!(
+                running.start_report().banner().contains(key),
+                keys.len() == 1
+            );
         }
         running.stop().cancel();
         running.run().await;

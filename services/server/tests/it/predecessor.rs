@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 use context_service::cli::Cli;
-use context_service::config::{self, Config, Here, NAMES, Predecessor, migration_table};
+use context_service::config::{self, Config, Handling, NAMES, Predecessor, migration_table};
 use context_test_support::Home;
 
 use crate::process::{program, run};
@@ -57,14 +57,14 @@ fn the_table_has_each_of_the_133_names_and_says_of_which_kind_it_is() {
     let listed: BTreeMap<_, _> = list().map(|(name, kind, _)| (name, kind)).collect();
     let table: BTreeMap<_, _> = NAMES
         .iter()
-        .map(|(name, here)| {
-            let kind = match here {
-                Here::Same(_) => "same",
-                Here::Renamed(..) => "renamed",
-                Here::Changed(_) => "changed",
-                Here::NotNeeded(_) => "not-needed",
-                Here::Security(_) => "security",
-                Here::Gateway(_) => "gateway",
+        .map(|(name, handling)| {
+            let kind = match handling {
+                Handling::Same(_) => "same",
+                Handling::Renamed(..) => "renamed",
+                Handling::Changed(_) => "changed",
+                Handling::NotNeeded(_) => "not-needed",
+                Handling::Security(_) => "security",
+                Handling::Gateway(_) => "gateway",
             };
             (*name, kind)
         })
