@@ -141,8 +141,8 @@ impl Connections {
         self.open.subscribe()
     }
 
-    /// Connections of one more listener, which can be drained and counted alone. They are drained and cut with these,
-    /// too.
+    /// Connections of one more listener, which can be drained and counted alone. Draining or cutting these connections
+    /// applies to them too.
     #[must_use]
     pub fn of_one_listener(&self) -> Self {
         Self {
@@ -260,7 +260,7 @@ impl Connections {
                         address,
                         connection,
                     };
-                    // Before the next accept, so that a connection counts for everyone who connects after it.
+                    // Before the next accept, so that this connection is counted before any later one.
                     let open = Open::new(self);
                     let served =
                         serve_connection(io, Arc::new(origin), builder.clone(), router.clone());

@@ -48,7 +48,7 @@ impl Examination {
         );
     }
 
-    /// A line about something that works, but perhaps not as the user expects.
+    /// Adds a line about something that works, but perhaps not as the user expects.
     fn warning(&mut self, subject: &str, finding: impl std::fmt::Display) {
         let _ = writeln!(self.report, "! {subject:<10} {finding}");
     }

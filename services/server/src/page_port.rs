@@ -1,7 +1,7 @@
-//! A port for the page of a service that has none.
+//! Opens a port for the page if the service has no port.
 //!
 //! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Any caller that can
-//! reach the socket may request the page. Then the service listens on a loopback port until no page is open any more.
+//! reach the socket may request the page. The service then listens on a loopback port until no page is open.
 
 #![expect(
     clippy::disallowed_methods,
@@ -52,7 +52,7 @@ struct Open {
     requested: Instant,
 }
 
-/// The page's URL. Its fragment may have a ticket.
+/// The page's URL. Its fragment may contain a ticket.
 #[derive(Serialize, Deserialize)]
 struct Page {
     url: String,
@@ -184,7 +184,7 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listener.port())
 }
 
-/// Shows a URL in the person's browser. Returns whether there is one: over SSH there is none.
+/// Opens a URL in the user's browser. Returns whether there is a browser: over SSH there is none.
 #[must_use]
 pub fn show(url: &str) -> bool {
     let has_display = cfg!(target_os = "macos")

@@ -1,7 +1,8 @@
 //! The sessions of pages on a port of their own ([`page_port`](crate::page_port)).
 //!
 //! Every process of the machine can reach a loopback port, so a request needs a token. The token is never in a URL, where
-//! other processes and the browser's history would have it. The URL has a ticket, which is good for one token.
+//! other processes and the browser's history could read it. The URL contains a ticket, which can be exchanged once for a
+//! token.
 
 #![expect(clippy::disallowed_methods, reason = "measures how old a ticket is")]
 
@@ -39,10 +40,10 @@ const SECRET_BYTES: usize = 32;
 /// The largest request for a token.
 const MAX_REQUEST_BYTES: usize = 1024;
 
-/// The SHA-256 of a ticket or token. Comparing it tells nothing about the secret by the time it takes.
+/// The SHA-256 of a ticket or token. The time of a comparison of hashes reveals nothing about the secret.
 type Hash = Vec<u8>;
 
-/// The valid tickets and tokens, and what the page tells about the service.
+/// The valid tickets and tokens, and what a page learns about the service.
 pub struct PageSessions {
     valid: Mutex<Valid>,
     socket: PathBuf,
@@ -108,12 +109,12 @@ impl PageSessions {
         valid
             .tickets
             .retain(|(_, made)| made.elapsed() < TICKET_LIFETIME);
-        let place = valid
+        let index = valid
             .tickets
             .iter()
             .position(|(ticket, _)| *ticket == given)
             .ok_or_else(closed)?;
-        valid.tickets.remove(place);
+        valid.tickets.remove(index);
         if valid.tokens.len() == MAX_TOKENS {
             valid.tokens.pop_front();
         }

@@ -225,7 +225,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     }
 }
 
-/// Serves a copy of another service, and keeps it in step.
+/// Follows another service, and serves the copy.
 async fn serve_copy(
     config: &Config,
     predecessor: &Predecessor,

@@ -333,10 +333,10 @@ fn serve(
 
 /// Adds the layers that every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
-    let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES)
+    let compressible = SizeAbove::new(MIN_COMPRESSED_BYTES)
         .and(NotForContentType::GRPC)
         .and(NotForContentType::IMAGES)
-        // A compressor would hold frames back.
+        // A compressor would delay frames.
         .and(NotForContentType::SSE);
     router
         .fallback(unknown)
@@ -348,7 +348,7 @@ fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
             CompressionLayer::new()
                 .gzip(true)
                 .quality(CompressionLevel::Fastest)
-                .compress_when(worth_it),
+                .compress_when(compressible),
         )
         .layer(cors(&config.network.cors_origins.0))
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::{Setting, Settings};
 
-/// Settings that have no effect on clients of the Unix socket. The first seven concern TCP or the address of the service.
-/// The last two also configure the gateway's own log, so they usually differ.
+/// Settings that have no effect on clients of the Unix socket. The first seven concern TCP or the address of the
+/// service. The gateway has settings of the last two names for its own log.
 const WITHOUT_EFFECT_ON_CLIENTS: [&str; 9] = [
     "CONTEXT_LISTEN",
     "CONTEXT_GRPC_LISTEN",

@@ -49,7 +49,7 @@ fn row(setting: &Setting) -> [String; 3] {
     [setting.name.clone(), value, origin]
 }
 
-/// The same for programs. A key is `***` here too: with a hash, a reader of the output could try passwords.
+/// The same as JSON. A key is `***` here too: from a hash, a reader of the output could guess passwords.
 #[must_use]
 pub fn json(settings: &Settings) -> Value {
     let settings: Vec<Value> = settings

@@ -17,7 +17,7 @@ use super::value::{List, Listen, Url};
 /// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// No one set it.
+    /// Not set: the default applies.
     Default,
     /// The environment variable of the same name.
     Environment,

@@ -17,7 +17,7 @@ use super::body::json;
 use super::query::Query;
 use crate::app::App;
 use crate::authenticate::Credentials;
-use crate::changes::Waiting;
+use crate::changes::LongPoll;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::transport::Transport;
@@ -69,14 +69,14 @@ pub async fn changes_since(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let waiting = Waiting {
+    let poll = LongPoll {
         app: &app,
         ctx: &ctx,
         credentials: Credentials::of(&headers),
         transport: Transport::Rest,
         deadline: None,
     };
-    let reply = waiting.list_changes(request).await?;
+    let reply = poll.list_changes(request).await?;
     json(&ctx, StatusCode::OK, reply)
 }
 
@@ -163,7 +163,7 @@ pub async fn watch(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/event-stream"),
     );
-    // Proxies must not hold frames back.
+    // Proxies must not delay frames.
     response.headers_mut().insert(
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),

@@ -39,8 +39,8 @@ pub struct Renaming {
 pub enum When {
     /// Always.
     Always,
-    /// When our setting of this name has this value. Many shells hold provider keys for other programs, and such a key must
-    /// not decide which provider gets the texts.
+    /// When our setting of this name has this value. Many shells hold provider keys for other programs, and such a key
+    /// must not decide which provider gets the texts.
     Named([&'static str; 2]),
     /// Like `Named`, but not when our setting in the second field sends the requests to another address. Otherwise the
     /// server at that address would get the provider's key.
