@@ -1,8 +1,8 @@
 //! The sessions of pages on a port of their own ([`page_port`](crate::page_port)).
 //!
-//! Every process of the machine can reach a loopback port, so a request needs a token. The token is never in a URL, where
-//! other processes and the browser's history could read it. The URL contains a ticket, which can be exchanged once for a
-//! token.
+//! Every process of the machine can reach a loopback port, so a request needs a token. The token is never in a URL,
+//! where other processes and the browser's history could read it. The URL contains a ticket, which can be exchanged
+//! once for a token.
 
 #![expect(clippy::disallowed_methods, reason = "measures how old a ticket is")]
 

@@ -120,8 +120,8 @@ pub async fn start_copy(
     start_on(store, config, listeners, Some(copy)).await
 }
 
-/// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that uses
-/// it.
+/// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that
+/// uses it.
 async fn listen(config: &Config) -> Result<(Option<TcpListener>, Option<TcpListener>), StartError> {
     check_settings(config).map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");

@@ -20,8 +20,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 use tower::service_fn;
 
-/// The environment variables of the key for the source, as for the gateway. There is no flag, because other users of the
-/// machine can read the command lines of processes.
+/// The environment variables of the key for the source, as for the gateway. There is no flag, because other users of
+/// the machine can read the command lines of processes.
 const KEY: &str = "CONTEXT_API_KEY";
 const KEY_FILE: &str = "CONTEXT_API_KEY_FILE";
 

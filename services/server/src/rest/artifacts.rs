@@ -104,9 +104,9 @@ pub async fn list_artifacts(
 
 /// Search artifacts
 ///
-/// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%`
-/// and `_` have no special function. With `mode=ranked` it returns those that match the query best by their words and by
-/// meaning, best first.
+/// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%` and `_` have no
+/// special function. With `mode=ranked` it returns those that match the query best by their words and by meaning, best
+/// first.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/search",
@@ -362,8 +362,8 @@ pub async fn move_artifacts(
 
 /// Delete artifacts by path
 ///
-/// Deletes the artifact at `path`, and every artifact below it, with all their versions. Either all are deleted or none.
-/// This cannot be undone.
+/// Deletes the artifact at `path`, and every artifact below it, with all their versions. Either all are deleted or
+/// none. This cannot be undone.
 #[utoipa::path(
     post,
     path = "/v1/artifacts/delete",

@@ -101,8 +101,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Follow changes
 ///
 /// Sends changes as they are committed, as Server-Sent Events. The event is the name of the frame (`opened`, `entry`,
-/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`), its id the cursor. At least every 15 seconds there is
-/// a frame. Browsers read it with fetch, because EventSource cannot send an Authorization header.
+/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`), its id the cursor. At least every 15 seconds there
+/// is a frame. Browsers read it with fetch, because EventSource cannot send an Authorization header.
 #[utoipa::path(
     get,
     path = "/v1/watch",
