@@ -11,7 +11,7 @@ use context_test_support::Home;
 use crate::process::{program, run};
 use crate::semantic::harness::model;
 
-/// Read from the source of mcp-context-server, not from the table of the service.
+/// Taken from the source of mcp-context-server, not from the table of the service.
 const LIST: &str = include_str!("predecessor/names.txt");
 
 /// The lines of the list: the name, the kind, and for a renamed setting the words of its case (see [`renamed`]).
@@ -80,7 +80,7 @@ fn the_service_does_with_each_of_the_133_names_what_the_list_says() {
             renamed(name, &case);
             continue;
         }
-        // The one value of this schema that needs no warning. The others can have any value.
+        // POSTGRESQL_SCHEMA has no warning only with `public`. The other settings can have any value.
         let value = if name == "POSTGRESQL_SCHEMA" {
             "public"
         } else {
