@@ -38,7 +38,7 @@ pub const STOP_UNUSED_ROUTE: &str = "/internal/stop-unused";
 
 /// The bytes of a nonce.
 const NONCE_BYTES: usize = 32;
-/// The largest request.
+/// The largest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;
 /// How long `stop_unused` waits for clients that are disconnecting.
 const LEAVING: Duration = Duration::from_millis(200);

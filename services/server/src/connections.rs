@@ -178,8 +178,8 @@ impl Connections {
         }
     }
 
-    /// Starts draining if at most one connection is open. A connection that opens at the same time either counts, or
-    /// finds a service that is draining.
+    /// Starts draining if at most one connection is open. A connection that opens at the same time is either
+    /// counted or finds a service that is draining.
     #[must_use]
     pub fn drain_if_alone(&self) -> bool {
         let mut is_alone = false;

@@ -83,7 +83,7 @@ mod tests {
             "Context.example".to_owned(),
             "other.example:8080".to_owned(),
         ]);
-        for known in [
+        for allowed in [
             "localhost",
             "LOCALHOST:7420",
             "app.localhost:1",
@@ -95,9 +95,9 @@ mod tests {
             "context.example:7420",
             "other.example:8080",
         ] {
-            assert!(hosts.allows_name(known), "{known}");
+            assert!(hosts.allows_name(allowed), "{allowed}");
         }
-        for unknown in [
+        for refused in [
             "evil.example",
             "localhost.evil.example:7420",
             "other.example:8081",
@@ -105,7 +105,7 @@ mod tests {
             "",
             "notlocalhost",
         ] {
-            assert!(!hosts.allows_name(unknown), "{unknown}");
+            assert!(!hosts.allows_name(refused), "{refused}");
         }
     }
 }

@@ -37,7 +37,7 @@ const MAX_TICKETS: usize = 16;
 const MAX_TOKENS: usize = 64;
 /// The random bytes of a ticket or token.
 const SECRET_BYTES: usize = 32;
-/// The largest request for a token.
+/// The largest request for a token, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;
 
 /// The SHA-256 of a ticket or token. The time of a comparison of hashes reveals nothing about the secret.

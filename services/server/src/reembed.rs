@@ -136,7 +136,7 @@ pub async fn reembed(State(switch): State<ModelSwitch>, request: Request) -> Res
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        match read_json(request, MAX_REQUEST_BYTES).await? {
+        match read_json::<ReembedRequest>(request, MAX_REQUEST_BYTES).await? {
             ReembedRequest::Begin { flags } => switch.begin(flags)?,
             ReembedRequest::Progress => {}
         }

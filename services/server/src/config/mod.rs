@@ -121,8 +121,8 @@ impl Config {
         Duration::from_secs(self.load.request_timeout_seconds)
     }
 
-    /// Whether the `Host` of a request must be a known name. Otherwise, without authentication, a web page could reach
-    /// the service by pointing its own host name at an address of this service.
+    /// Whether the `Host` of a request must be an allowed name. Otherwise, without authentication, a web page could
+    /// reach the service by pointing its own host name at an address of this service.
     #[must_use]
     pub fn checks_host(&self) -> bool {
         self.network.auth == Auth::Off

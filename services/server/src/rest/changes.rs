@@ -100,9 +100,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Follow changes
 ///
-/// Sends changes as they are committed, as Server-Sent Events. The event is the name of the frame (`opened`, `entry`,
-/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`), its id the cursor. At least every 15 seconds there
-/// is a frame. Browsers read it with fetch, because EventSource cannot send an Authorization header.
+/// Sends changes as they are committed, as Server-Sent Events. The event name is the kind of frame (`opened`, `entry`,
+/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`); the event id is the cursor. A frame is sent at least
+/// every 15 seconds. Browsers read the stream with fetch, because EventSource cannot send an Authorization header.
 #[utoipa::path(
     get,
     path = "/v1/watch",
