@@ -36,7 +36,7 @@ pub const SETTINGS_ROUTE: &str = "/internal/settings";
 /// The route that asks a service without clients to stop. Only the Unix socket serves it.
 pub const STOP_UNUSED_ROUTE: &str = "/internal/stop-unused";
 
-/// The bytes of a nonce.
+/// Length of a nonce in bytes.
 const NONCE_BYTES: usize = 32;
 /// The largest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;
@@ -46,7 +46,7 @@ const LEAVING: Duration = Duration::from_millis(200);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the running service may take until it accepts no more connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Differences that the warning for the agent names.
+/// Maximum number of differences that the warning for the agent names.
 const MAX_NAMED: usize = 10;
 
 /// The state of the two routes.

@@ -60,7 +60,7 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<Option<(Self::Io, Option<IpAddr>)>> {
         let (stream, address) = Self::accept(self).await?;
-        // Without it, small replies would be delayed.
+        // Without TCP_NODELAY, small replies would be delayed.
         let _ = stream.set_nodelay(true);
         Ok(Some((stream, Some(address.ip()))))
     }
@@ -260,7 +260,7 @@ impl Connections {
                         address,
                         connection,
                     };
-                    // Before the next accept, so that this connection is counted before any later one.
+                    // Created before the next accept, so that this connection is counted before any later one.
                     let open = Open::new(self);
                     let served =
                         serve_connection(io, Arc::new(origin), builder.clone(), router.clone());

@@ -494,8 +494,8 @@ async fn texts_of_service(socket: &Path) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Reports the language of the stored texts and whether the embedding model reads it. A provider over HTTP is not
-/// judged.
+/// Reports the language of the stored texts and whether the embedding model reads it. Reports nothing for a provider
+/// over HTTP.
 fn language_of(config: &Config, texts: &[String], found: &mut Examination) {
     let model = match models::choose(config) {
         Ok(models::Choice::Local(directory)) => Some(directory.name().to_owned()),

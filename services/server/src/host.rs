@@ -37,7 +37,7 @@ impl AllowedHosts {
                 self.allows_name(authority) && self.allows_name(host)
             }
             (Some(name), None) | (None, Some(Ok(name))) => self.allows_name(name),
-            // HTTP/1.0; no browser uses it.
+            // Only HTTP/1.0 allows a request without a host, and no browser uses HTTP/1.0.
             (None, None) => true,
         }
     }

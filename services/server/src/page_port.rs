@@ -59,7 +59,7 @@ struct Page {
 }
 
 impl PagePort {
-    /// A closed port. Open, it serves `router`.
+    /// A closed port. Once opened, it serves `router`.
     pub fn new(
         connections: &Connections,
         own: Option<SocketAddr>,

@@ -31,11 +31,11 @@ const SESSION_ROUTE: &str = "/ui/session";
 
 /// How long a ticket is valid: the browser may have to start.
 const TICKET_LIFETIME: Duration = Duration::from_secs(300);
-/// Valid tickets. A further one replaces the oldest.
+/// Maximum number of valid tickets. A further one replaces the oldest.
 const MAX_TICKETS: usize = 16;
-/// Valid tokens. A further one replaces the oldest.
+/// Maximum number of valid tokens. A further one replaces the oldest.
 const MAX_TOKENS: usize = 64;
-/// The random bytes of a ticket or token.
+/// Number of random bytes in a ticket or token.
 const SECRET_BYTES: usize = 32;
 /// The largest request for a token, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;

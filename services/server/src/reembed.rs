@@ -204,7 +204,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
         .map_err(|error| error.to_string())?;
     let outcome = async {
-        // Before the model: whether token vectors are stored depends on the reranker.
+        // The reranker first: it decides whether the model stores token vectors.
         rerankers::install(&engine, config).await?;
         run(&engine, config, |Reembedding { embedded, entries }| {
             bar.show(embedded, entries)

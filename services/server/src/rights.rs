@@ -1,7 +1,7 @@
 //! Detects when the caller of a stream loses its rights.
 //!
 //! One task for each key or token checks it four times a second, for all its streams together. An idle stream therefore
-//! wakes for nothing but its bookmarks. Without authentication there is no such task.
+//! wakes only for its bookmarks. Without authentication there is no such task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,9 +20,9 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 pub struct Rights {
     /// `None` if authentication is off.
     authenticator: Option<Arc<Authenticator>>,
-    /// Ends the checks.
+    /// Cancelled: the checks end.
     drain: CancellationToken,
-    /// By the value of the `Authorization` header.
+    /// Senders by the value of the `Authorization` header.
     signals: Mutex<HashMap<String, watch::Sender<()>>>,
 }
 

@@ -142,7 +142,7 @@ async fn start_on(
         .map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
     let mut in_background = Background::default();
-    // Before the models: whether token vectors are stored depends on the reranker.
+    // The reranker first: it decides whether the model stores token vectors.
     rerankers::install(&engine, config)
         .await
         .map_err(StartError::Settings)?;

@@ -158,7 +158,7 @@ struct Stream {
 
 impl Stream {
     async fn run(mut self, opened: WatchEvent) {
-        // Reserved, so that the last frame has room in the queue even when the reader takes nothing.
+        // Reserves a place in the queue for the last frame, in case the reader takes nothing more.
         let Ok(last) = self.sender.clone().reserve_owned().await else {
             return;
         };
@@ -324,7 +324,7 @@ impl Stream {
         let sender = self.sender.clone();
         let permit = self.while_reader_keeps_up(sender.reserve()).await?;
         let permit = permit.map_err(|_| Ended::Left)?;
-        // After the wait for the reader, during which the rights may have ended.
+        // Checked only now, because the rights may have ended during the wait for the reader.
         self.check_rights().await?;
         permit.send(Queued {
             event: Ok(event),

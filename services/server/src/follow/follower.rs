@@ -134,7 +134,7 @@ impl Follower {
                     );
                 }
                 (Frame::Entry(entry), Some(snapshot)) => {
-                    // It goes to a file first, so that no reader sees half of a snapshot.
+                    // Written to a file first, so that no reader sees half of a snapshot.
                     let context = entry.context.map(Entry::try_from).transpose()?;
                     let artifact = entry.artifact.map(Artifact::try_from).transpose()?;
                     if let Some(copied) = self.complete(context, artifact, 0).await? {
@@ -256,7 +256,7 @@ impl Follower {
         let have = if artifact.version < have { 0 } else { have };
         let earlier =
             (have + 1..artifact.version).map(|number| self.source.version(&artifact.id, number));
-        // Several at once, because the source disconnects a reader that takes no frame for 30 seconds.
+        // Fetched several at once, because the source disconnects a reader that takes no frame for 30 seconds.
         let earlier: Vec<Option<CopiedVersion>> = futures::stream::iter(earlier)
             .buffered(VERSIONS_AT_ONCE)
             .try_collect()
@@ -291,7 +291,7 @@ impl Follower {
             return Ok(());
         };
         if self.position.borrow().as_ref() == Some(&position) {
-            // A bookmark without anything new.
+            // The batch has only a bookmark at the position of the copy.
             return Ok(());
         }
         self.store
