@@ -71,7 +71,7 @@ export interface Session {
 
 let opened: Session | undefined;
 
-/** That session; undefined on any other page. */
+/** The session of this page; undefined on a page that was opened in another way. */
 export const session = (): Session | undefined => opened;
 
 /** Exchanges the ticket in the page's URL, if there is one, for a session. */
