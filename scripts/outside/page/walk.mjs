@@ -638,13 +638,13 @@ async function surviveAnOutage() {
   page.expected.push("ERR_");
   reachable = false;
   proxy.closeAllConnections();
-  await page.getByText("The service does not answer. Trying again…").waitFor();
+  await page.getByText("The service does not respond. Trying again…").waitFor();
   await accessible(page, "an outage");
   await page.screenshot({ path: join(pictures, "outage-light.png") });
   await rest.post("v1/contexts", { thread_id: "live", source: "agent", text: "Stored during the outage." });
   reachable = true;
   await page.getByText("Stored during the outage.").waitFor({ timeout: 30 * SECONDS });
-  await page.getByText("The service does not answer.").waitFor({ state: "detached" });
+  await page.getByText("The service does not respond.").waitFor({ state: "detached" });
   await page.done();
   step("below a path, an outage is said in one line and is over by itself");
 }

@@ -22,9 +22,9 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::config::{Backend, Config};
+use crate::json_body::read_json;
 use crate::open::try_open;
 use crate::origin::Origin;
-use crate::posted::posted;
 use crate::problem::Problem;
 use crate::rest;
 use crate::start_error::StartError;
@@ -46,7 +46,7 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        let command = posted(request, MAX_COMMAND_BYTES).await?;
+        let command = read_json(request, MAX_COMMAND_BYTES).await?;
         app.engine.access.administer(command).await
     };
     match run.await {
@@ -64,7 +64,7 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
     let store = loop {
         if let Ok(stream) = UnixStream::connect(config.socket()).await {
             let command = serde_json::to_string(&command).map_err(|e| e.to_string())?;
-            return ask(stream, ADMIN_ROUTE, &command).await;
+            return post_json(stream, ADMIN_ROUTE, &command).await;
         }
         match open(config).await {
             Ok(store) => break store,
@@ -103,7 +103,11 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> 
 ///
 /// # Errors
 /// A sentence to print.
-pub(crate) async fn ask(mut stream: UnixStream, route: &str, body: &str) -> Result<String, String> {
+pub(crate) async fn post_json(
+    mut stream: UnixStream,
+    route: &str,
+    body: &str,
+) -> Result<String, String> {
     let request = format!(
         "POST {route} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()

@@ -46,8 +46,8 @@ struct Waiter {
 }
 
 impl Admission {
-    /// `slots` slots with a queue of length `queue`. With `shared`, one caller gets at most half of
-    /// each.
+    /// Allows `slots` operations at once and `queue` waiting ones. With `shared`, one caller gets at most
+    /// half of each.
     #[must_use]
     pub fn new(slots: usize, queue: usize, shared: bool) -> Arc<Self> {
         let share = |of: usize| if shared { of.div_ceil(2) } else { of };
@@ -66,7 +66,7 @@ impl Admission {
         })
     }
 
-    /// Waits for a slot. Dropping it frees it.
+    /// Waits for a slot. Dropping the slot frees it.
     ///
     /// # Errors
     /// `OVERLOADED` if the queue, or the caller's share of it, is full.
@@ -212,7 +212,7 @@ impl Drop for Slot {
     }
 }
 
-/// A place in the queue. Dropping it removes it, however the wait ends.
+/// An entry of the queue. Dropping it removes it, however the wait ends.
 struct QueueEntry<'a> {
     admission: &'a Arc<Admission>,
     /// `None` once the slot was granted.
@@ -343,7 +343,7 @@ mod tests {
         );
         assert!(
             admission.enter(owner("b")).now_or_never().is_none(),
-            "the other half is another caller's"
+            "the other half is for other callers"
         );
     }
 }

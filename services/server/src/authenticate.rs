@@ -64,8 +64,8 @@ impl Credentials {
         self.0.as_deref()
     }
 
-    /// The caller of this operation with the rights that its credentials have now. A call looks the key up in memory;
-    /// the database is read at most twice a second.
+    /// The caller of this operation with the rights that its credentials have now. The key is found in memory; the
+    /// database is read at most twice a second.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` if they are no longer valid; `SCOPE_MISSING`; the error that prevented the check.

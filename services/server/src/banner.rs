@@ -11,9 +11,9 @@ use context_model::ApiKey;
 
 use crate::config::{Backend, Config};
 
-/// Where a service listens.
+/// What the start of a service reports: its addresses, its database and its keys.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct StartReport {
     /// Address for gRPC and REST; `None` if only the socket is served.
     pub address: Option<SocketAddr>,
     /// Address for gRPC only.
@@ -72,12 +72,12 @@ impl std::fmt::Display for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Server(place) => write!(f, "postgresql://{place}"),
+            Self::Server(target) => write!(f, "postgresql://{target}"),
         }
     }
 }
 
-impl Places {
+impl StartReport {
     /// The lines of the banner.
     #[must_use]
     pub fn banner(&self) -> String {

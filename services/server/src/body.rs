@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::admission::Slot;
-use crate::connection::{Exchange, KnownCaller};
+use crate::connection::{AuthenticatedRequest, Exchange};
 use crate::memory::Lease;
 
 /// A body must deliver [`WINDOW_BYTES`] in each window of this length, or end.
@@ -121,7 +121,7 @@ impl HttpBody for CountedBody {
 /// Resources of a request and its reply, held until the reply is sent or dropped.
 #[derive(Clone)]
 pub struct Held {
-    _parts: Arc<(Arc<Lease>, Option<Slot>, Option<KnownCaller>)>,
+    _parts: Arc<(Arc<Lease>, Option<Slot>, Option<AuthenticatedRequest>)>,
 }
 
 impl Held {
@@ -135,7 +135,7 @@ impl Held {
 
     /// The memory and, if there is one, the connection of an authenticated caller.
     #[must_use]
-    pub fn guarded(lease: Arc<Lease>, caller: Option<KnownCaller>) -> Self {
+    pub fn guarded(lease: Arc<Lease>, caller: Option<AuthenticatedRequest>) -> Self {
         Self {
             _parts: Arc::new((lease, None, caller)),
         }

@@ -1,9 +1,9 @@
-//! Lists of changes that wait for the next one.
+//! Long polling: lists of changes that wait for the next change.
 //!
 //! A list that waits holds no slot and no database connection: each of its reads is an operation of its own. So the
 //! time limit of an operation does not end the wait.
 
-#![expect(clippy::disallowed_methods, reason = "how long a list may wait")]
+#![expect(clippy::disallowed_methods, reason = "measures how long a list waits")]
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::authenticate::Credentials;
 use crate::request_context::RequestContext;
 use crate::transport::Transport;
 
-/// The longest part of a caller's deadline that is left for the reply.
+/// The part of a caller's deadline that is left for sending the reply: a tenth of it, at most this long.
 const REPLY_RESERVE: Duration = Duration::from_secs(1);
 /// Pause before a list that was woken asks for a slot again.
 const OVERLOAD_PAUSE: Duration = Duration::from_millis(50);
 
-/// A request that may wait.
-pub struct Waiting<'a> {
+/// A request for changes that may wait.
+pub struct LongPoll<'a> {
     /// The shared state.
     pub app: &'a App,
     /// The caller when the request arrived.
@@ -36,7 +36,7 @@ pub struct Waiting<'a> {
     pub deadline: Option<Duration>,
 }
 
-impl Waiting<'_> {
+impl LongPoll<'_> {
     /// Lists changes. If there is none, waits for the next one that passes the filters, for `wait_ms` at most.
     ///
     /// # Errors
@@ -55,10 +55,10 @@ impl Waiting<'_> {
             .and_then(|wait| u64::try_from(wait).ok())
             .map_or(Duration::ZERO, Duration::from_millis)
             .min(MAX_WAIT);
-        let most = deadline.map_or(wait, |deadline| {
+        let longest = deadline.map_or(wait, |deadline| {
             deadline - (deadline / 10).min(REPLY_RESERVE)
         });
-        let until = started + wait.min(most);
+        let until = started + wait.min(longest);
         let mut caller = ctx.caller().clone();
         let mut subscription =
             (!wait.is_zero()).then(|| app.engine.changes.subscribe(&caller.owner));
@@ -84,16 +84,16 @@ impl Waiting<'_> {
                 }
                 reply => reply?,
             };
-            let is_of_now = request.cursor.as_deref() == Some("now");
+            let is_from_now = request.cursor.as_deref() == Some("now");
             let Some(subscription) = subscription
                 .as_mut()
-                .filter(|_| reply.changes.is_empty() && !is_of_now && Instant::now() < until)
+                .filter(|_| reply.changes.is_empty() && !is_from_now && Instant::now() < until)
             else {
                 return Ok(reply);
             };
             let mut has_ended = false;
             if !reply.has_more {
-                let _waits = Waits::new(&app.metrics.waiting_lists);
+                let _waits = WaitingGuard::new(&app.metrics.waiting_lists);
                 tokio::select! {
                     () = subscription.changed() => has_waited = true,
                     () = tokio::time::sleep_until(until) => has_ended = true,
@@ -110,16 +110,16 @@ impl Waiting<'_> {
 }
 
 /// Counts a list while it waits.
-struct Waits<'a>(&'a Gauge);
+struct WaitingGuard<'a>(&'a Gauge);
 
-impl<'a> Waits<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -23,7 +23,7 @@ pub struct Cli {
     pub config: Config,
 }
 
-/// The model of this name.
+/// Parses the name of a model that `fetch-model` can download.
 fn fetchable(name: &str) -> Result<Fetchable, String> {
     let names = MODELS.map(|model| model.name);
     Fetchable::named(name).ok_or_else(|| format!("it must be one of {}", names.join(", ")))
@@ -89,7 +89,7 @@ pub enum Command {
     /// Copy all data from one database into an empty one. The source may also be a database of
     /// mcp-context-server
     MigrateData(MigrateData),
-    /// Keep a copy of one owner of another service in step, and serve it for reading. The key for that
+    /// Maintain a copy of the data of one owner of another service, and serve it for reading. The key for that
     /// service comes from the environment: CONTEXT_API_KEY, or CONTEXT_API_KEY_FILE, a file with the key
     Follow(Follow),
     /// Verify all stored data and name what is damaged. A service may be running meanwhile. Exit

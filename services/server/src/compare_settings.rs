@@ -22,12 +22,12 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{POLL, ask};
+use crate::admin::{POLL, post_json};
 use crate::check_settings::check_settings;
-use crate::config::{Config, Difference, Predecessor, Settings, Stated, compare};
+use crate::config::{Config, Difference, Predecessor, ReportedSetting, Settings, compare};
 use crate::connections::Connections;
+use crate::json_body::read_json;
 use crate::origin::Origin;
-use crate::posted::posted;
 use crate::problem::Problem;
 use crate::rest;
 
@@ -36,20 +36,20 @@ pub const SETTINGS_ROUTE: &str = "/internal/settings";
 /// The route that asks a service without clients to stop. Only the Unix socket serves it.
 pub const STOP_UNUSED_ROUTE: &str = "/internal/stop-unused";
 
-/// The bytes of a nonce.
+/// Length of a nonce in bytes.
 const NONCE_BYTES: usize = 32;
-/// The largest request.
+/// The largest request, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;
-/// How long a client that is leaving may take until it no longer counts.
+/// How long `stop_unused` waits for clients that are disconnecting.
 const LEAVING: Duration = Duration::from_millis(200);
 /// How long the running service may take to respond.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the running service may take until it accepts no connection.
+/// How long the running service may take until it accepts no more connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Differences that the warning for the agent names.
+/// Maximum number of differences that the warning for the agent names.
 const MAX_NAMED: usize = 10;
 
-/// What the routes read.
+/// The state of the two routes.
 pub struct Served {
     /// The service's settings.
     pub settings: Settings,
@@ -61,38 +61,38 @@ pub struct Served {
     pub stop: CancellationToken,
 }
 
-/// A question for the running service.
+/// A request for the settings of the running service.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct SettingsRequest {
     /// The key of the HMACs, in hexadecimal.
     nonce: String,
 }
 
-/// The running service's settings.
+/// The settings of the running service.
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct SettingsResponse {
     auto_started: bool,
     /// Whether there are connections besides that of this request.
     other_clients: bool,
-    settings: Vec<Stated>,
+    settings: Vec<ReportedSetting>,
 }
 
 /// Responds with the settings of this service.
-pub async fn tell(State(served): State<Arc<Served>>, request: Request) -> Response {
+pub async fn report_settings(State(served): State<Arc<Served>>, request: Request) -> Response {
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
     let key = async {
-        let Question { nonce } = posted(request, MAX_REQUEST_BYTES).await?;
+        let SettingsRequest { nonce } = read_json(request, MAX_REQUEST_BYTES).await?;
         key_of(&nonce)
             .ok_or_else(|| Error::invalid("nonce", "`nonce` must have 64 hexadecimal digits"))
     };
     match key.await {
-        Ok(key) => axum::Json(Answer {
+        Ok(key) => axum::Json(SettingsResponse {
             auto_started: served.auto_started,
             other_clients: *served.connections.watch().borrow() > 1,
-            settings: served.settings.stated(&key),
+            settings: served.settings.reported(&key),
         })
         .into_response(),
         Err(error) => Problem::from(error).into_response(),
@@ -130,10 +130,10 @@ fn key_of(nonce: &str) -> Option<hmac::Key> {
     Some(hmac::Key::new(hmac::HMAC_SHA256, &bytes?))
 }
 
-/// How to compare.
+/// Options of the comparison.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
-    /// Only what was set for this process, also when a gateway started the service.
+pub struct CompareOptions {
+    /// Compare only what is set for this process, even if a gateway started the service.
     pub explicit_only: bool,
     /// Ask a service that a gateway started and no client uses to stop if settings differ.
     pub may_stop: bool,
@@ -144,26 +144,30 @@ pub struct How {
 pub struct Comparison {
     /// The running service. `None` if there is none.
     service: Option<Service>,
-    /// Whether it stops because of the differences.
+    /// Whether the service is stopping because of the differences.
     stopped: bool,
     differences: Vec<Difference>,
     /// Lines for the log.
     log: Vec<String>,
-    /// What to tell the agent; `None` if there is nothing.
+    /// The warning for the agent, if there is one.
     warning: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Service {
-    /// Its process, as the system names it to this process.
+    /// Its process id, as seen from this process.
     pid: Option<i32>,
     auto_started: bool,
     other_clients: bool,
 }
 
-/// Compares the settings of this process with those of the service on its socket. Without a service, or with one that
-/// does not tell its settings, there are no differences.
-pub async fn compare_running(config: &Config, predecessor: &Predecessor, how: How) -> Comparison {
+/// Compares the settings of this process with those of the service on its socket. There are no differences without a
+/// service, or if the service does not report its settings.
+pub async fn compare_running(
+    config: &Config,
+    predecessor: &Predecessor,
+    options: CompareOptions,
+) -> Comparison {
     let Ok(stream) = UnixStream::connect(config.socket()).await else {
         return Comparison::default();
     };
@@ -176,23 +180,23 @@ pub async fn compare_running(config: &Config, predecessor: &Predecessor, how: Ho
         }),
         ..Comparison::default()
     };
-    let Some((key, answer)) = question(stream).await else {
+    let Some((key, response)) = request_settings(stream).await else {
         return found;
     };
-    let explicit_only = how.explicit_only || !answer.auto_started;
-    found.differences = compare(&config.settings, &answer.settings, &key, explicit_only);
+    let explicit_only = options.explicit_only || !response.auto_started;
+    found.differences = compare(&config.settings, &response.settings, &key, explicit_only);
     found.service = Some(Service {
         pid,
-        auto_started: answer.auto_started,
-        other_clients: answer.other_clients,
+        auto_started: response.auto_started,
+        other_clients: response.other_clients,
     });
     if found.differences.is_empty() {
         return found;
     }
     let problem = problem(config, predecessor);
-    let is_ours_to_stop = answer.auto_started && !how.explicit_only;
-    found.stopped = is_ours_to_stop && how.may_stop && problem.is_none() && stop(config).await;
-    found.describe(problem, is_ours_to_stop);
+    let may_be_stopped = response.auto_started && !options.explicit_only;
+    found.stopped = may_be_stopped && options.may_stop && problem.is_none() && stop(config).await;
+    found.describe(problem, may_be_stopped);
     found
 }
 
@@ -204,27 +208,25 @@ fn problem(config: &Config, predecessor: &Predecessor) -> Option<String> {
     checked.err()
 }
 
-/// Asks the service for its settings.
-async fn question(stream: UnixStream) -> Option<(hmac::Key, Answer)> {
+/// Requests the settings of the service. `None` if it does not report them.
+async fn request_settings(stream: UnixStream) -> Option<(hmac::Key, SettingsResponse)> {
     let mut nonce = [0; NONCE_BYTES];
     SystemRandom::new().fill(&mut nonce).ok()?;
     let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
     let key = key_of(&nonce)?;
-    let body = serde_json::to_string(&Question { nonce }).ok()?;
-    let response = ask(stream, SETTINGS_ROUTE, &body);
-    let answer = tokio::time::timeout(RESPONSE_TIMEOUT, response)
-        .await
-        .ok()?;
-    Some((key, serde_json::from_str(&answer.ok()?).ok()?))
+    let body = serde_json::to_string(&SettingsRequest { nonce }).ok()?;
+    let reply = post_json(stream, SETTINGS_ROUTE, &body);
+    let response = tokio::time::timeout(RESPONSE_TIMEOUT, reply).await.ok()?;
+    Some((key, serde_json::from_str(&response.ok()?).ok()?))
 }
 
-/// Asks the service to stop. Returns whether it does; then it accepts no connection any more.
+/// Requests the service to stop. Returns whether it does; if so, it accepts no more connections.
 async fn stop(config: &Config) -> bool {
     let socket = config.socket();
     let Ok(stream) = UnixStream::connect(&socket).await else {
         return true;
     };
-    let response = ask(stream, STOP_UNUSED_ROUTE, "");
+    let response = post_json(stream, STOP_UNUSED_ROUTE, "");
     let Ok(Ok(_)) = tokio::time::timeout(RESPONSE_TIMEOUT, response).await else {
         return false;
     };
@@ -237,7 +239,7 @@ async fn stop(config: &Config) -> bool {
 
 impl Comparison {
     /// Writes the lines for the log and the warning.
-    fn describe(&mut self, problem: Option<String>, is_ours_to_stop: bool) {
+    fn describe(&mut self, problem: Option<String>, may_be_stopped: bool) {
         let listed: Vec<String> = self.differences.iter().map(ToString::to_string).collect();
         let lines = listed.iter().map(|line| format!("  {line}"));
         if self.stopped {
@@ -252,7 +254,7 @@ impl Comparison {
                 ),
                 "correct the settings of this gateway and start it again",
             ),
-            None if is_ours_to_stop => (
+            None if may_be_stopped => (
                 "another gateway started the context service of this database with other settings. They stay in effect, because other \
                  clients use it"
                     .to_owned(),
@@ -303,8 +305,8 @@ mod tests {
             differences: (0..12)
                 .map(|number| Difference {
                     name: format!("SETTING_{number}"),
-                    here: Some("x".repeat(500)),
-                    there: None,
+                    own: Some("x".repeat(500)),
+                    of_service: None,
                 })
                 .collect(),
             ..Comparison::default()

@@ -33,7 +33,7 @@ pub struct Connection {
     /// Requests whose replies are not completely sent.
     active: AtomicUsize,
     /// How many of them have an authenticated caller.
-    known: AtomicUsize,
+    authenticated: AtomicUsize,
     has_sent_request: AtomicBool,
     /// Pieces of replies that wait for the peer.
     offered: AtomicUsize,
@@ -58,7 +58,7 @@ impl Connection {
         Arc::new(Self {
             opened: Instant::now(),
             active: AtomicUsize::new(0),
-            known: AtomicUsize::new(0),
+            authenticated: AtomicUsize::new(0),
             has_sent_request: AtomicBool::new(false),
             offered: AtomicUsize::new(0),
             touched: AtomicU64::new(0),
@@ -79,17 +79,17 @@ impl Connection {
         }
     }
 
-    /// Marks a request as one of an authenticated caller, until the result is dropped.
+    /// Counts a request of an authenticated caller as in flight, until the result is dropped.
     #[must_use]
-    pub fn known_caller(self: &Arc<Self>) -> KnownCaller {
-        self.known.fetch_add(1, Ordering::Relaxed);
-        KnownCaller(self.clone())
+    pub fn authenticated_request(self: &Arc<Self>) -> AuthenticatedRequest {
+        self.authenticated.fetch_add(1, Ordering::Relaxed);
+        AuthenticatedRequest(self.clone())
     }
 
-    /// How expendable the connection is: whether it is idle, and for how long the peer has neither
-    /// sent nor received anything. `None` while a request of an authenticated caller is in flight.
+    /// How expendable the connection is: whether it is idle, and how long ago the peer last sent or
+    /// received something. `None` while a request of an authenticated caller is in flight.
     fn expendable(&self) -> Option<(bool, Duration)> {
-        (self.known.load(Ordering::Relaxed) == 0)
+        (self.authenticated.load(Ordering::Relaxed) == 0)
             .then(|| (self.idle().is_some(), self.untouched_for()))
     }
 
@@ -155,7 +155,7 @@ impl Exchange {
         let Some(connection) = &self.connection else {
             return;
         };
-        // The peer's time starts now; until now it had nothing to receive.
+        // The timeout of the peer starts now: so far it had nothing to receive.
         if connection.offered.fetch_add(1, Ordering::Relaxed) == 0 {
             connection.touch();
         }
@@ -182,11 +182,11 @@ impl Drop for Exchange {
 
 /// A request of an authenticated caller that is in flight.
 #[derive(Debug)]
-pub struct KnownCaller(Arc<Connection>);
+pub struct AuthenticatedRequest(Arc<Connection>);
 
-impl Drop for KnownCaller {
+impl Drop for AuthenticatedRequest {
     fn drop(&mut self) {
-        self.0.known.fetch_sub(1, Ordering::Relaxed);
+        self.0.authenticated.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -333,14 +333,17 @@ mod tests {
         let registry = Registry::new(2);
         let (first, second) = (connection(), connection());
         let exchanges = [first.begin(), second.begin()];
-        let callers = [first.known_caller(), second.known_caller()];
+        let callers = [
+            first.authenticated_request(),
+            second.authenticated_request(),
+        ];
         let _first = registry.admit(address("192.0.2.1"), first.clone()).unwrap();
         let _second = registry
             .admit(address("192.0.2.1"), second.clone())
             .unwrap();
         assert!(
             registry.admit(address("192.0.2.1"), connection()).is_none(),
-            "both are in work"
+            "both have a request in flight"
         );
         let _other = registry.admit(address("192.0.2.2"), connection()).unwrap();
         drop((exchanges, callers));
@@ -363,8 +366,11 @@ mod tests {
         assert!(registry.make_room());
         assert!(old.cut.is_cancelled() && !new.cut.is_cancelled());
         let _busy = new.begin();
-        let caller = new.known_caller();
-        assert!(!registry.make_room(), "its caller is known");
+        let caller = new.authenticated_request();
+        assert!(
+            !registry.make_room(),
+            "its request has an authenticated caller"
+        );
         drop(caller);
         assert!(
             registry.make_room(),

@@ -60,7 +60,7 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<Option<(Self::Io, Option<IpAddr>)>> {
         let (stream, address) = Self::accept(self).await?;
-        // Without it, small replies would be delayed.
+        // Without TCP_NODELAY, small replies would be delayed.
         let _ = stream.set_nodelay(true);
         Ok(Some((stream, Some(address.ip()))))
     }
@@ -141,8 +141,8 @@ impl Connections {
         self.open.subscribe()
     }
 
-    /// Connections of one more listener, which can be drained and counted alone. They are drained and cut with these,
-    /// too.
+    /// Connections of one more listener, which can be drained and counted alone. Draining or cutting these connections
+    /// applies to them too.
     #[must_use]
     pub fn of_one_listener(&self) -> Self {
         Self {
@@ -178,8 +178,8 @@ impl Connections {
         }
     }
 
-    /// Starts draining if at most one connection is open. A connection that opens at the same time either counts, or
-    /// finds a service that is draining.
+    /// Starts draining if at most one connection is open. A connection that opens at the same time is either
+    /// counted or finds a service that is draining.
     #[must_use]
     pub fn drain_if_alone(&self) -> bool {
         let mut is_alone = false;
@@ -260,7 +260,7 @@ impl Connections {
                         address,
                         connection,
                     };
-                    // Before the next accept, so that a connection counts for everyone who connects after it.
+                    // Created before the next accept, so that this connection is counted before any later one.
                     let open = Open::new(self);
                     let served =
                         serve_connection(io, Arc::new(origin), builder.clone(), router.clone());

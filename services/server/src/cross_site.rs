@@ -78,7 +78,7 @@ impl CrossSite {
 mod tests {
     use super::*;
 
-    const HERE: (&str, &str) = ("host", "localhost:7420");
+    const HOST: (&str, &str) = ("host", "localhost:7420");
 
     /// Method, headers, and whether the request is accepted.
     type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
@@ -88,33 +88,33 @@ mod tests {
         let check = CrossSite::new(&["https://app.example".to_owned()]);
         let table: [Row; 22] = [
             // Requests that do not come from a browser.
-            ("POST", &[HERE], true),
+            ("POST", &[HOST], true),
             ("POST", &[], true),
-            ("DELETE", &[HERE], true),
+            ("DELETE", &[HOST], true),
             // Sec-Fetch-Site decides.
-            ("POST", &[HERE, ("sec-fetch-site", "cross-site")], false),
-            ("POST", &[HERE, ("sec-fetch-site", "same-site")], false),
-            ("DELETE", &[HERE, ("sec-fetch-site", "cross-site")], false),
-            ("PATCH", &[HERE, ("sec-fetch-site", "same-site")], false),
+            ("POST", &[HOST, ("sec-fetch-site", "cross-site")], false),
+            ("POST", &[HOST, ("sec-fetch-site", "same-site")], false),
+            ("DELETE", &[HOST, ("sec-fetch-site", "cross-site")], false),
+            ("PATCH", &[HOST, ("sec-fetch-site", "same-site")], false),
             (
                 "POST",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "same-origin"),
                     ("origin", "http://localhost:7420"),
                 ],
                 true,
             ),
-            ("POST", &[HERE, ("sec-fetch-site", "none")], true),
+            ("POST", &[HOST, ("sec-fetch-site", "none")], true),
             (
                 "POST",
-                &[HERE, ("sec-fetch-site", "of-a-kind-to-come")],
+                &[HOST, ("sec-fetch-site", "of-a-kind-to-come")],
                 false,
             ),
             (
                 "POST",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "same-origin"),
                     ("sec-fetch-site", "cross-site"),
                 ],
@@ -125,7 +125,7 @@ mod tests {
             (
                 "POST",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "same-origin"),
                     ("origin", "https://context.example"),
                 ],
@@ -134,34 +134,34 @@ mod tests {
             (
                 "POST",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "cross-site"),
                     ("origin", "http://localhost:7420"),
                 ],
                 false,
             ),
             // Without Sec-Fetch-Site the origin decides.
-            ("POST", &[HERE, ("origin", "http://localhost:7420")], true),
-            ("POST", &[HERE, ("origin", "http://LOCALHOST:7420")], true),
-            ("POST", &[HERE, ("origin", "http://localhost:7421")], false),
-            ("POST", &[HERE, ("origin", "https://evil.example")], false),
-            ("POST", &[HERE, ("origin", "null")], false),
+            ("POST", &[HOST, ("origin", "http://localhost:7420")], true),
+            ("POST", &[HOST, ("origin", "http://LOCALHOST:7420")], true),
+            ("POST", &[HOST, ("origin", "http://localhost:7421")], false),
+            ("POST", &[HOST, ("origin", "https://evil.example")], false),
+            ("POST", &[HOST, ("origin", "null")], false),
             ("POST", &[("origin", "https://evil.example")], false),
             // Allowed origins, and safe methods.
             (
                 "POST",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "cross-site"),
                     ("origin", "https://app.example"),
                 ],
                 true,
             ),
-            ("GET", &[HERE, ("sec-fetch-site", "cross-site")], true),
+            ("GET", &[HOST, ("sec-fetch-site", "cross-site")], true),
             (
                 "OPTIONS",
                 &[
-                    HERE,
+                    HOST,
                     ("sec-fetch-site", "cross-site"),
                     ("origin", "https://evil.example"),
                 ],

@@ -12,7 +12,7 @@ use context_store_sqlite::{OpenError, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
-use crate::admin::ask;
+use crate::admin::post_json;
 use crate::check_settings::check_settings;
 use crate::config::{Backend, Config, Predecessor};
 use crate::languages;
@@ -20,13 +20,13 @@ use crate::models;
 use crate::rerankers::{self, Choice};
 use crate::summaries;
 
-/// With less free space the disk counts as full.
+/// With less free space than this, the disk counts as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
 
 /// How long a summary may take.
-const SUMMARY_TIME: Duration = Duration::from_secs(30);
+const SUMMARY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much of a service's reply is read, in bytes.
+/// Maximum number of bytes that are read of a reply.
 const MAX_REPLY_BYTES: u64 = 256 * 1024;
 
 /// The outcome of the checks.
@@ -48,7 +48,7 @@ impl Examination {
         );
     }
 
-    /// A line about something that works, but perhaps not as the user expects.
+    /// Adds a line about something that works, but perhaps not as the user expects.
     fn warning(&mut self, subject: &str, finding: impl std::fmt::Display) {
         let _ = writeln!(self.report, "! {subject:<10} {finding}");
     }
@@ -71,22 +71,22 @@ pub async fn examine(config: &Config, predecessor: &Predecessor) -> Examination 
     if let Some(sentence) = predecessor.not_needed() {
         found.line(true, "settings", sentence);
     }
-    let answers = service(config, &mut found).await;
+    let is_running = service(config, &mut found).await;
     certificates(&mut found);
     let embedder = embeddings(config, &mut found).await;
-    if answers && embedder.is_some() {
+    if is_running && embedder.is_some() {
         unused_model(&config.socket(), &mut found).await;
     }
     reranking(config, &mut found).await;
     summarizing(config, &mut found).await;
     match config.storage.storage_backend {
         Backend::Sqlite => {
-            database(config, answers, embedder, &mut found).await;
+            sqlite_database(config, is_running, embedder, &mut found).await;
             disk(&config.storage.db_path, &mut found);
         }
-        Backend::Postgresql => server(config, &mut found).await,
+        Backend::Postgresql => postgres_database(config, &mut found).await,
     }
-    if !answers {
+    if !is_running {
         ports(config, &mut found).await;
     }
     found
@@ -200,8 +200,8 @@ async fn refused_rows(socket: &Path, found: &mut Examination) {
     }
 }
 
-/// Reports why the running service makes no semantic searches, although these settings have a working model. With
-/// authentication on, only a caller with a key could find out.
+/// Reports why the running service has no semantic search, although these settings have a working model. With
+/// authentication on, nothing is reported, because the request has no key.
 async fn unused_model(socket: &Path, found: &mut Examination) {
     let statistics = get(socket, "/v1/statistics");
     let Ok(Ok((200, body))) = tokio::time::timeout(Duration::from_secs(3), statistics).await else {
@@ -253,7 +253,7 @@ async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
-/// Checks whether semantic search can work, and returns its model. It may be off.
+/// Checks whether semantic search can work, and returns its model; `None` if it is off or cannot work.
 async fn embeddings(config: &Config, found: &mut Examination) -> Option<Arc<dyn Embedder>> {
     // The settings check has reported an error.
     let choice = models::choose(config).ok()?;
@@ -359,7 +359,7 @@ async fn summarizing(config: &Config, found: &mut Examination) {
     };
     let (model, provider) = (summarizer.model(), summarizer.provider());
     let text = "Ann met Bob at the station.";
-    match tokio::time::timeout(SUMMARY_TIME, summarizer.summarize(text)).await {
+    match tokio::time::timeout(SUMMARY_TIMEOUT, summarizer.summarize(text)).await {
         Ok(Ok(_)) => found.line(
             true,
             "summaries",
@@ -375,15 +375,15 @@ async fn summarizing(config: &Config, found: &mut Examination) {
             "summaries",
             format_args!(
                 "`{model}` of {provider} did not respond within {} s",
-                SUMMARY_TIME.as_secs()
+                SUMMARY_TIMEOUT.as_secs()
             ),
         ),
     }
 }
 
-async fn database(
+async fn sqlite_database(
     config: &Config,
-    answers: bool,
+    is_running: bool,
     embedder: Option<Arc<dyn Embedder>>,
     found: &mut Examination,
 ) {
@@ -411,7 +411,7 @@ async fn database(
             language_of(config, &texts.unwrap_or_default(), found);
             store.close().await;
         }
-        Ok(Err(OpenError::Held { holder, .. })) if answers => {
+        Ok(Err(OpenError::Held { holder, .. })) if is_running => {
             found.line(
                 true,
                 "database",
@@ -424,7 +424,7 @@ async fn database(
     }
 }
 
-/// Checks that the vectors in the database are of this model. Only for a database that no service uses.
+/// Checks that the vectors in the database were made by this model. Only for a database that no service uses.
 ///
 /// # Errors
 /// Why there is no semantic search with this model.
@@ -440,7 +440,7 @@ async fn stored_vectors(
     models::adopt(&engine, embedder).await
 }
 
-async fn server(config: &Config, found: &mut Examination) {
+async fn postgres_database(config: &Config, found: &mut Examination) {
     // The settings check has reported what is wrong.
     let Ok(postgres) = config.postgres() else {
         return;
@@ -474,12 +474,12 @@ async fn server(config: &Config, found: &mut Examination) {
     }
 }
 
-/// The beginnings of the newest texts, from the running service. None when it requires a key.
+/// The beginnings of the newest texts, from the running service. Empty if the service requires a key.
 async fn texts_of_service(socket: &Path) -> Vec<String> {
     let body = format!("{{\"limit\": {}}}", languages::SAMPLE);
     let reply = async {
         let stream = UnixStream::connect(socket).await.ok()?;
-        ask(stream, "/v1/contexts/search", &body).await.ok()
+        post_json(stream, "/v1/contexts/search", &body).await.ok()
     };
     let reply = tokio::time::timeout(Duration::from_secs(3), reply).await;
     let reply: Option<serde_json::Value> = reply
@@ -494,8 +494,8 @@ async fn texts_of_service(socket: &Path) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Reports the language of the stored texts and whether the embedding model reads it. A provider over HTTP is not
-/// judged.
+/// Reports the language of the stored texts and whether the embedding model reads it. Reports nothing for a provider
+/// over HTTP.
 fn language_of(config: &Config, texts: &[String], found: &mut Examination) {
     let model = match models::choose(config) {
         Ok(models::Choice::Local(directory)) => Some(directory.name().to_owned()),

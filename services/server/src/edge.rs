@@ -172,7 +172,7 @@ async fn admit(
     request.extensions_mut().insert(ctx);
     Ok(Held::guarded(
         lease,
-        origin.map(|origin| origin.connection.known_caller()),
+        origin.map(|origin| origin.connection.authenticated_request()),
     ))
 }
 

@@ -164,8 +164,8 @@ pub(crate) fn log(error: &Error) {
     let reason = error.reason.as_str();
     let (_, status) = codes(error.reason);
     match error.reason {
-        // Warnings without causes: nothing is wrong with the service. Under load they come by the
-        // thousand, and the metrics count them.
+        // Warnings without causes: nothing is wrong with the service. Under load there are thousands of
+        // them, and the metrics count them.
         Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
         Reason::ProviderUnavailable
         | Reason::IssuerUnavailable

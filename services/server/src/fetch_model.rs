@@ -9,8 +9,8 @@ use crate::models::{cache_directory, choose_fetched};
 /// The width of the progress bar in characters.
 const BAR: u64 = 40;
 
-/// Downloads a model into the cache, with a progress bar on a terminal, and makes it the one that services use. Returns
-/// the final sentence to print.
+/// Downloads a model into the cache, with a progress bar on a terminal. Services that start from then on use it.
+/// Returns the final sentence to print.
 ///
 /// # Errors
 /// A sentence that says what went wrong.

@@ -33,14 +33,16 @@ impl AllowedHosts {
         }
         match (authority, host.map(|host| host.to_str())) {
             (_, Some(Err(_))) => false,
-            (Some(authority), Some(Ok(host))) => self.knows(authority) && self.knows(host),
-            (Some(name), None) | (None, Some(Ok(name))) => self.knows(name),
-            // HTTP/1.0; no browser uses it.
+            (Some(authority), Some(Ok(host))) => {
+                self.allows_name(authority) && self.allows_name(host)
+            }
+            (Some(name), None) | (None, Some(Ok(name))) => self.allows_name(name),
+            // Only HTTP/1.0 allows a request without a host, and no browser uses HTTP/1.0.
             (None, None) => true,
         }
     }
 
-    fn knows(&self, host: &str) -> bool {
+    fn allows_name(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
         // A page cannot be served from an address that belongs to this machine.
@@ -52,7 +54,10 @@ impl AllowedHosts {
         is_address
             || name == "localhost"
             || name.ends_with(".localhost")
-            || self.0.iter().any(|known| *known == host || known == name)
+            || self
+                .0
+                .iter()
+                .any(|allowed| *allowed == host || allowed == name)
     }
 }
 
@@ -78,7 +83,7 @@ mod tests {
             "Context.example".to_owned(),
             "other.example:8080".to_owned(),
         ]);
-        for known in [
+        for allowed in [
             "localhost",
             "LOCALHOST:7420",
             "app.localhost:1",
@@ -90,9 +95,9 @@ mod tests {
             "context.example:7420",
             "other.example:8080",
         ] {
-            assert!(hosts.knows(known), "{known}");
+            assert!(hosts.allows_name(allowed), "{allowed}");
         }
-        for unknown in [
+        for refused in [
             "evil.example",
             "localhost.evil.example:7420",
             "other.example:8081",
@@ -100,7 +105,7 @@ mod tests {
             "",
             "notlocalhost",
         ] {
-            assert!(!hosts.knows(unknown), "{unknown}");
+            assert!(!hosts.allows_name(refused), "{refused}");
         }
     }
 }

@@ -7,16 +7,16 @@ use context_providers::fetch::{ALL_MINILM_L6_V2, BGE_SMALL_EN_V1_5, MULTILINGUAL
 use context_store::{Memory, Page, Read, RowSelection, Store, StoreError};
 use context_text::guess_language;
 
-/// Number of entries that are read, the newest of an owner.
+/// Number of entries that are read: the newest of an owner.
 pub const SAMPLE: u32 = 100;
 
 /// Number of characters that are read of each text.
 const CHARS: u32 = 300;
 
-/// Bytes of a sample at most: characters of four bytes.
+/// Maximum size of a sample in bytes, with four bytes for each character.
 const MAX_SAMPLE_BYTES: u64 = SAMPLE as u64 * CHARS as u64 * 4;
 
-/// The beginnings of the newest texts of the owner that has the most.
+/// The beginnings of the newest texts of the owner that has the most entries.
 ///
 /// # Errors
 /// The store's errors.
@@ -48,26 +48,26 @@ pub async fn sample(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(found.entries.into_iter().map(|entry| entry.text).collect())
 }
 
-/// The languages of the texts, and what to do about the embedding model, in one sentence. The first value is whether
+/// One sentence about the languages of the texts, and what to do about the embedding model. The first value is whether
 /// the model fits. `model` is the name of the model inside the service, or `None` without an embedding model. Returns
-/// `None` when the texts do not show their language.
+/// `None` if no language is recognised.
 #[must_use]
 pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for language in texts.iter().filter_map(|text| guess_language(text)) {
         *counts.entry(language).or_default() += 1;
     }
-    let known: usize = counts.values().sum();
+    let recognised: usize = counts.values().sum();
     let others = counts
         .iter()
         .filter(|(language, _)| **language != "English");
     let other = others.max_by_key(|(_, count)| **count);
     // A tenth: a model of one language hides these entries from semantic search.
-    let needs_more = other.filter(|(_, count)| **count * 10 >= known);
+    let needs_more = other.filter(|(_, count)| **count * 10 >= recognised);
     let multilingual = MULTILINGUAL_E5_SMALL.name;
     let Some((language, count)) = needs_more else {
         let advice = match model {
-            _ if known == 0 => return None,
+            _ if recognised == 0 => return None,
             None => format!(
                 "; `context-service fetch-model` adds semantic search for it ({} is better and slower)",
                 BGE_SMALL_EN_V1_5.name
@@ -76,7 +76,11 @@ pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
         };
         return Some((true, format!("the stored texts look English{advice}")));
     };
-    let part = if count * 2 > known { "most" } else { "some" };
+    let part = if count * 2 > recognised {
+        "most"
+    } else {
+        "some"
+    };
     let finding = format!("{part} of the stored texts look {language}");
     let is_english = [ALL_MINILM_L6_V2.name, BGE_SMALL_EN_V1_5.name];
     Some(match model {

@@ -10,7 +10,7 @@
 //! let arguments = ["context-service", "--listen=127.0.0.1:0", "--db-path=/tmp/example.db"].map(Into::into);
 //! let cli: Cli = config::read(arguments, &|_| None).map_err(|error| error.text)?;
 //! if let Started::Running(service) = start(&cli.config).await? {
-//!     println!("{}", service.places().banner());
+//!     println!("{}", service.start_report().banner());
 //!     service.run().await;
 //! }
 //! # Ok(())
@@ -38,6 +38,7 @@ mod fetch_model;
 pub mod follow;
 mod grpc;
 mod host;
+mod json_body;
 mod languages;
 pub mod logging;
 mod memory;
@@ -49,7 +50,6 @@ mod open_files;
 mod origin;
 mod page_port;
 mod page_session;
-mod posted;
 mod problem;
 mod program;
 mod reembed;
@@ -69,7 +69,7 @@ mod watch;
 mod write_context;
 mod write_timeout;
 
-pub use banner::{Database, Places};
+pub use banner::{Database, StartReport};
 pub use doctor::examine;
 pub use error_codes::{codes, errors_page};
 pub use program::main;

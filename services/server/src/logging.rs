@@ -22,20 +22,20 @@ tokio::task_local! {
     static REQUEST: LoggedRequest;
 }
 
-/// What the log says about a request.
+/// The request that the current task handles, as the log shows it.
 struct LoggedRequest {
     id: HeaderValue,
     caller: RefCell<Option<Arc<Caller>>>,
-    caller_is_known: Cell<bool>,
+    is_authenticated: Cell<bool>,
     reason: Cell<Option<Reason>>,
 }
 
 /// What the layers below the edge recorded about a request.
 #[derive(Debug, Default)]
-pub struct Noted {
-    /// Whether the service knows who sent the request. With authentication off it knows every caller.
-    pub caller_is_known: bool,
-    /// The caller's credentials; `None` if authentication is off.
+pub struct RequestFacts {
+    /// Whether the request passed authentication. With authentication off, every request does.
+    pub is_authenticated: bool,
+    /// The id of the caller's key; `None` if authentication is off.
     pub key_id: Option<String>,
     /// Why the request failed.
     pub reason: Option<Reason>,
@@ -46,7 +46,7 @@ pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -
     let request = LoggedRequest {
         id,
         caller: RefCell::default(),
-        caller_is_known: Cell::new(false),
+        is_authenticated: Cell::new(false),
         reason: Cell::new(None),
     };
     REQUEST.scope(request, handling).await
@@ -55,7 +55,7 @@ pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -
 /// Records the caller of the request that the current task handles; `None` if authentication is off.
 pub fn note_caller(caller: Option<&Arc<Caller>>) {
     let _ = REQUEST.try_with(|request| {
-        request.caller_is_known.set(true);
+        request.is_authenticated.set(true);
         request.caller.replace(caller.cloned());
     });
 }
@@ -67,9 +67,9 @@ pub fn note_reason(reason: Reason) {
 
 /// What was recorded about the request that the current task handles.
 #[must_use]
-pub fn noted() -> Noted {
-    let read = |request: &LoggedRequest| Noted {
-        caller_is_known: request.caller_is_known.get(),
+pub fn request_facts() -> RequestFacts {
+    let read = |request: &LoggedRequest| RequestFacts {
+        is_authenticated: request.is_authenticated.get(),
         key_id: request
             .caller
             .borrow()

@@ -12,7 +12,7 @@ use context_store_sqlite::{SqliteSource, SqliteTarget};
 use crate::cli::MigrateData;
 use crate::config::Config;
 
-/// Cells of the progress bar.
+/// The width of the progress bar in characters.
 const BAR: u64 = 40;
 
 /// Copies all data, with a progress bar on a terminal. Returns a table of what both databases now
@@ -154,18 +154,18 @@ impl Observer for Progress {
     fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64) {
         let cells = if self.terminal { BAR } else { 10 };
         let filled = (done * cells / total.max(1)).min(cells);
-        let does = match phase {
+        let verb = match phase {
             Phase::Copy => "copying",
             Phase::Verify => "comparing",
             Phase::Examine => "checking",
         };
-        // If stderr is closed, there is no one to tell.
+        // If stderr is closed, progress cannot be shown, and the work continues.
         if self.terminal {
             if self.last != Some((phase, table, filled)) {
                 let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
                 let _ = write!(
                     std::io::stderr(),
-                    "\r{does:<9} {table:<17} [{bar:<40}] {done} of {total} rows"
+                    "\r{verb:<9} {table:<17} [{bar:<40}] {done} of {total} rows"
                 );
                 self.last = Some((phase, table, filled));
             }
@@ -175,7 +175,7 @@ impl Observer for Progress {
         {
             let _ = writeln!(
                 std::io::stderr(),
-                "{does} {}% ({done} of {total} rows)",
+                "{verb} {}% ({done} of {total} rows)",
                 filled * 10
             );
             self.last = Some((phase, table, filled));

@@ -74,7 +74,7 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
     choose_with(config, &cache_directory())
 }
 
-/// As [`choose`], with this directory of downloaded models.
+/// Like [`choose`], with this directory of downloaded models.
 fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
     let models = &config.models;
     let off = |reason: &str| Ok(Choice::Off(reason.to_owned()));
@@ -108,8 +108,8 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
                     fetchable.map_or_else(|| last_fetched(cache), |model| cache.join(model.name));
                 // With auto any other name means a model of Ollama. With local it renames the model in the cache.
                 let directory = ModelDirectory::new(path, name.filter(|_| !is_auto));
-                let is_there = directory.is_complete();
-                // What the user wrote takes precedence over a file that happens to be there.
+                let is_downloaded = directory.is_complete();
+                // Explicit settings take precedence over a downloaded model.
                 let names_ollama = models.ollama_host.is_some()
                     || name.is_some() && fetchable.is_none()
                     || models
@@ -117,9 +117,9 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
                         .is_some_and(|dimensions| dimensions != DIMENSIONS);
                 let needs_model =
                     name.is_some() || config.search.enable_semantic_search == Switch::True;
-                if is_auto && (names_ollama || needs_model && !is_there) {
+                if is_auto && (names_ollama || needs_model && !is_downloaded) {
                     remote(config, Dialect::Ollama)
-                } else if is_there {
+                } else if is_downloaded {
                     Ok(Choice::Local(directory))
                 } else {
                     off(
@@ -131,7 +131,7 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
         },
     }?;
     match &choice {
-        Choice::Off(reason) => demanded(config, reason).map(|()| choice),
+        Choice::Off(reason) => check_not_required(config, reason).map(|()| choice),
         Choice::Local(_) | Choice::Remote(_) => Ok(choice),
     }
 }
@@ -185,7 +185,7 @@ pub fn unwritable_cache(config: &Config) -> Option<String> {
     })
 }
 
-/// The settings, with the values that were found on this machine.
+/// Adds values that were found on this machine to the settings.
 #[must_use]
 pub fn with_found(config: &Config, mut settings: Settings) -> Settings {
     if let Ok(Choice::Local(directory)) = choose(config) {
@@ -351,7 +351,7 @@ pub fn shortened_chunks(config: &Config, embedder: &dyn Embedder) -> Option<Stri
 }
 
 /// Checks that no setting requires an embedding model.
-fn demanded(config: &Config, reason: &str) -> Result<(), String> {
+fn check_not_required(config: &Config, reason: &str) -> Result<(), String> {
     let search = &config.search;
     let need = |setting: &str| {
         Err(format!(
@@ -408,7 +408,7 @@ pub async fn load(
     }
 }
 
-/// Gives the engine its embedding model. If it is unusable, semantic search stays off, and the log
+/// Gives the engine its embedding model. If the model is unusable, semantic search stays off, and the log
 /// and the statistics say why. The returned task retries an unavailable provider in the background;
 /// the service starts without waiting for it.
 ///

@@ -1,4 +1,4 @@
-//! Opens the database. If a service that a gateway started holds it, takes it over.
+//! Opens the database. Takes it over from a service that a gateway started.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,16 +24,16 @@ const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Intervals between attempts to open the database. A service that a gateway started tries less
 /// often, so that one started by hand gets the database first.
 const POLL_BY_HAND: Duration = Duration::from_millis(10);
-const POLL_STARTED: Duration = Duration::from_millis(100);
+const POLL_AUTO_STARTED: Duration = Duration::from_millis(100);
 
 /// The route that asks a service started by a gateway to stop. Only the Unix socket serves it.
 pub const DRAIN_ROUTE: &str = "/internal/drain";
 
 /// The outcome of opening the database.
 pub enum Opened {
-    /// This service has it.
+    /// This service has opened the database.
     Store(Arc<dyn Store>),
-    /// Another service has it. The gateway that started this one will find that service.
+    /// Another service holds the database. The gateway that started this one will find that service.
     ServedByAnother,
 }
 
@@ -48,9 +48,9 @@ pub async fn open(config: &Config) -> Result<Opened, StartError> {
     }
 }
 
-/// Several services may share the database, but only one can have the socket. If a service started
-/// by a gateway has it, that one is asked to stop. If a gateway started this service, the other
-/// service is sufficient.
+/// Several services may share the database, but only one can have the socket. If a gateway started
+/// this service and another one has the socket, that one is sufficient. Otherwise, if a gateway
+/// started the other one, it is requested to stop.
 async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
     let socket = config.socket();
     if UnixStream::connect(&socket).await.is_ok() {
@@ -76,8 +76,9 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
     )))
 }
 
-/// A database held by a service that a gateway started is taken over. If a gateway started this
-/// service, the other service is sufficient.
+/// Only one service can hold the database. If a gateway started this service and another one holds the
+/// database, that one is sufficient. Otherwise, if a gateway started the other one, the database is taken
+/// over from it.
 async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
     let deadline = Instant::now() + TAKEOVER_TIMEOUT;
     let socket = config.socket();
@@ -97,7 +98,7 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
             if UnixStream::connect(&socket).await.is_ok() {
                 return Ok(Opened::ServedByAnother);
             }
-            tokio::time::sleep(POLL_STARTED).await;
+            tokio::time::sleep(POLL_AUTO_STARTED).await;
             continue;
         }
         if holder.started != Some(Started::Automatically) {
@@ -125,11 +126,11 @@ pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
         })
 }
 
-/// Asks over the socket or, if there is no response, by a signal to the process that holds the
-/// lock.
+/// Requests a service to stop: over its socket or, if it does not respond, by a signal to the process
+/// that holds the lock.
 async fn ask_to_drain(socket: &Path, holder: Holder) {
-    let answered = tokio::time::timeout(Duration::from_secs(2), post_drain(socket)).await;
-    if matches!(answered, Ok(Ok(true))) {
+    let response = tokio::time::timeout(Duration::from_secs(2), post_drain(socket)).await;
+    if matches!(response, Ok(Ok(true))) {
         tracing::info!("Asked the service started by a gateway to stop");
         return;
     }

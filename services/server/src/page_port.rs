@@ -1,7 +1,7 @@
-//! A port for the page of a service that has none.
+//! Opens a port for the page if the service has no port.
 //!
 //! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Any caller that can
-//! reach the socket may request the page. Then the service listens on a loopback port until no page is open any more.
+//! reach the socket may request the page. The service then listens on a loopback port until no page is open.
 
 #![expect(
     clippy::disallowed_methods,
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::admin::ask;
+use crate::admin::post_json;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::origin::Origin;
@@ -52,14 +52,14 @@ struct Open {
     requested: Instant,
 }
 
-/// The page's URL. Its fragment may have a ticket.
+/// The page's URL. Its fragment may contain a ticket.
 #[derive(Serialize, Deserialize)]
 struct Page {
     url: String,
 }
 
 impl PagePort {
-    /// A closed port. Open, it serves `router`.
+    /// A closed port. Once opened, it serves `router`.
     pub fn new(
         connections: &Connections,
         own: Option<SocketAddr>,
@@ -168,7 +168,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
             socket.display()
         )
     })?;
-    let reply = ask(stream, OPEN_PAGE_ROUTE, "{}").await?;
+    let reply = post_json(stream, OPEN_PAGE_ROUTE, "{}").await?;
     serde_json::from_str(&reply)
         .map(|Page { url }| url)
         .map_err(|_| "the service that serves this database is too old to open its page".to_owned())
@@ -184,7 +184,7 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listener.port())
 }
 
-/// Shows a URL in the person's browser. Returns whether there is one: over SSH there is none.
+/// Opens a URL in the user's browser. Returns whether there is a browser: over SSH there is none.
 #[must_use]
 pub fn show(url: &str) -> bool {
     let has_display = cfg!(target_os = "macos")

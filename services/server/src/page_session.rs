@@ -1,7 +1,8 @@
 //! The sessions of pages on a port of their own ([`page_port`](crate::page_port)).
 //!
-//! Every process of the machine can reach a loopback port, so a request needs a token. The token is never in a URL, where
-//! other processes and the browser's history would have it. The URL has a ticket, which is good for one token.
+//! Every process of the machine can reach a loopback port, so a request needs a token. The token is never in a URL,
+//! where other processes and the browser's history could read it. The URL contains a ticket, which can be exchanged
+//! once for a token.
 
 #![expect(clippy::disallowed_methods, reason = "measures how old a ticket is")]
 
@@ -21,8 +22,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::banner::Places;
-use crate::posted::posted;
+use crate::banner::StartReport;
+use crate::json_body::read_json;
 use crate::problem::Problem;
 
 /// The route at which a page exchanges its ticket for a token.
@@ -30,19 +31,19 @@ const SESSION_ROUTE: &str = "/ui/session";
 
 /// How long a ticket is valid: the browser may have to start.
 const TICKET_LIFETIME: Duration = Duration::from_secs(300);
-/// Valid tickets. A further one replaces the oldest.
+/// Maximum number of valid tickets. A further one replaces the oldest.
 const MAX_TICKETS: usize = 16;
-/// Valid tokens. A further one replaces the oldest.
+/// Maximum number of valid tokens. A further one replaces the oldest.
 const MAX_TOKENS: usize = 64;
-/// The random bytes of a ticket or token.
+/// Number of random bytes in a ticket or token.
 const SECRET_BYTES: usize = 32;
-/// The largest request for a token.
+/// The largest request for a token, in bytes.
 const MAX_REQUEST_BYTES: usize = 1024;
 
-/// The SHA-256 of a ticket or token. Comparing it tells nothing about the secret by the time it takes.
+/// The SHA-256 of a ticket or token. The time of a comparison of hashes reveals nothing about the secret.
 type Hash = Vec<u8>;
 
-/// The valid tickets and tokens, and what the page tells about the service.
+/// The valid tickets and tokens, and what a page learns about the service.
 pub struct PageSessions {
     valid: Mutex<Valid>,
     socket: PathBuf,
@@ -75,11 +76,11 @@ struct Session<'s> {
 impl PageSessions {
     /// No sessions yet.
     #[must_use]
-    pub fn new(places: &Places) -> Self {
+    pub fn new(report: &StartReport) -> Self {
         Self {
             valid: Mutex::default(),
-            socket: places.socket.clone(),
-            gateway_environment: places.gateway_environment(),
+            socket: report.socket.clone(),
+            gateway_environment: report.gateway_environment(),
         }
     }
 
@@ -108,12 +109,12 @@ impl PageSessions {
         valid
             .tickets
             .retain(|(_, made)| made.elapsed() < TICKET_LIFETIME);
-        let place = valid
+        let index = valid
             .tickets
             .iter()
             .position(|(ticket, _)| *ticket == given)
             .ok_or_else(closed)?;
-        valid.tickets.remove(place);
+        valid.tickets.remove(index);
         if valid.tokens.len() == MAX_TOKENS {
             valid.tokens.pop_front();
         }
@@ -155,7 +156,7 @@ impl PageSessions {
 
 async fn begin(State(sessions): State<Arc<PageSessions>>, request: Request) -> Response {
     let exchange = async {
-        let Exchange { ticket } = posted(request, MAX_REQUEST_BYTES).await?;
+        let Exchange { ticket } = read_json(request, MAX_REQUEST_BYTES).await?;
         sessions.exchange(&ticket)
     };
     match exchange.await {

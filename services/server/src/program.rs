@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::command as administer;
 use crate::cli::{Cli, Command, Follow, PrintConfig};
-use crate::compare_settings::{How, compare_running};
+use crate::compare_settings::{CompareOptions, compare_running};
 use crate::config::{Config, Predecessor};
 use crate::doctor::{examine, ready};
 use crate::error_codes::errors_page;
@@ -80,12 +80,12 @@ pub fn main() -> ExitCode {
             explicit,
             ..
         })) => {
-            let how = How {
+            let options = CompareOptions {
                 explicit_only: explicit,
                 may_stop: stop_unused,
             };
             with_runtime(async {
-                let found = compare_running(&cli.config, &predecessor, how).await;
+                let found = compare_running(&cli.config, &predecessor, options).await;
                 match serde_json::to_string(&found) {
                     Ok(text) => print(&format!("{text}\n")),
                     Err(_) => ExitCode::FAILURE,
@@ -211,7 +211,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    eprint!("{}", running.places().banner());
+    eprint!("{}", running.start_report().banner());
     // The default of LOG_LEVEL hides warnings.
     if !predecessor.warnings().is_empty() && !tracing::enabled!(tracing::Level::WARN) {
         eprintln!(
@@ -225,7 +225,7 @@ async fn serve(config: &Config, predecessor: &Predecessor) -> ExitCode {
     }
 }
 
-/// Serves a copy of another service, and keeps it in step.
+/// Follows another service, and serves the copy.
 async fn serve_copy(
     config: &Config,
     predecessor: &Predecessor,
@@ -252,7 +252,7 @@ async fn serve_copy(
         Ok(following) => following,
         Err(sentence) => return failed(sentence),
     };
-    eprint!("{}", following.running().places().banner());
+    eprint!("{}", following.running().start_report().banner());
     let stop = following.running().stop();
     tokio::select! {
         ended = following.run() => ended.map_or_else(failed, |()| ExitCode::SUCCESS),

@@ -17,15 +17,15 @@ use context_model::Error;
 use context_providers::Embedder;
 use context_store_sqlite::OpenError;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use crate::admin::{self, ask};
+use crate::admin::{self, post_json};
 use crate::app::App;
 use crate::cli::Cli;
 use crate::config::{self, Config};
+use crate::json_body::read_json;
 use crate::models::{self, Choice};
 use crate::origin::Origin;
 use crate::problem::Problem;
@@ -42,13 +42,13 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Interval at which a command asks the service for its progress.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Cells of the progress bar.
+/// The width of the progress bar in characters.
 const BAR: i64 = 40;
 
 /// A command's request to a service.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Ask {
+enum ReembedRequest {
     /// Switch to the model of these flags, or continue a switch to it.
     Begin { flags: Vec<String> },
     /// Return the progress. The running service may be of an earlier version, in which this is called `look`.
@@ -72,12 +72,12 @@ enum Status {
 
 /// The switch of a service to another model.
 #[derive(Clone)]
-pub struct Moves {
+pub struct ModelSwitch {
     app: Arc<App>,
     status: Arc<Mutex<Status>>,
 }
 
-impl Moves {
+impl ModelSwitch {
     /// No switch is running yet.
     pub fn new(app: Arc<App>) -> Self {
         Self {
@@ -115,13 +115,13 @@ impl Moves {
             entries: 0,
         };
         drop(status);
-        let moves = self.clone();
+        let switch = self.clone();
         tokio::spawn(async move {
             let progress = |Reembedding { embedded, entries }| {
-                moves.set(Status::Running { embedded, entries })
+                switch.set(Status::Running { embedded, entries })
             };
-            let outcome = run(&moves.app.engine, &config, progress).await;
-            moves.set(match outcome {
+            let outcome = run(&switch.app.engine, &config, progress).await;
+            switch.set(match outcome {
                 Ok(sentence) => Status::Done { sentence },
                 Err(sentence) => Status::Failed { sentence },
             });
@@ -131,22 +131,16 @@ impl Moves {
 }
 
 /// Responds to a command with the progress.
-pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
+pub async fn reembed(State(switch): State<ModelSwitch>, request: Request) -> Response {
     if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES)
-            .collect()
-            .await;
-        let body = body
-            .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
-            .to_bytes();
-        match context_model::decode_slice::<Ask>(&body)? {
-            Ask::Begin { flags } => moves.begin(flags)?,
-            Ask::Progress => {}
+        match read_json::<ReembedRequest>(request, MAX_REQUEST_BYTES).await? {
+            ReembedRequest::Begin { flags } => switch.begin(flags)?,
+            ReembedRequest::Progress => {}
         }
-        Ok::<Status, Error>(moves.status())
+        Ok::<Status, Error>(switch.status())
     };
     match run.await {
         Ok(status) => (StatusCode::OK, axum::Json(status)).into_response(),
@@ -196,7 +190,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
     let bar = Bar::default();
     let store = loop {
         if let Ok(stream) = UnixStream::connect(config.socket()).await {
-            return at_the_service(config, stream, models::flags(config, &choice), &bar).await;
+            return through_service(config, stream, models::flags(config, &choice), &bar).await;
         }
         match admin::open(config).await {
             Ok(store) => break store,
@@ -210,7 +204,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
         .map_err(|error| error.to_string())?;
     let outcome = async {
-        // Before the model: whether token vectors are stored depends on the reranker.
+        // The reranker first: it decides whether the model stores token vectors.
         rerankers::install(&engine, config).await?;
         run(&engine, config, |Reembedding { embedded, entries }| {
             bar.show(embedded, entries)
@@ -224,20 +218,20 @@ pub async fn command(config: &Config) -> Result<String, String> {
 }
 
 /// Asks a running service to do the switch, and shows its progress.
-async fn at_the_service(
+async fn through_service(
     config: &Config,
     stream: UnixStream,
     flags: Vec<String>,
     bar: &Bar,
 ) -> Result<String, String> {
     let mut stream = stream;
-    let mut request = Ask::Begin { flags };
+    let mut request = ReembedRequest::Begin { flags };
     loop {
         let body = serde_json::to_string(&request).map_err(|error| error.to_string())?;
-        let answer = ask(stream, REEMBED_ROUTE, &body)
+        let reply = post_json(stream, REEMBED_ROUTE, &body)
             .await
             .inspect_err(|_| bar.end())?;
-        match serde_json::from_str(&answer)
+        match serde_json::from_str(&reply)
             .map_err(|error| format!("the service's response cannot be read: {error}"))?
         {
             Status::Running { embedded, entries } => bar.show(embedded, entries),
@@ -258,7 +252,7 @@ async fn at_the_service(
                 );
             }
         }
-        request = Ask::Progress;
+        request = ReembedRequest::Progress;
         tokio::time::sleep(POLL).await;
         stream = UnixStream::connect(config.socket()).await.map_err(|error| {
             bar.end();
@@ -267,7 +261,7 @@ async fn at_the_service(
     }
 }
 
-/// A progress bar on a terminal; nothing elsewhere.
+/// A progress bar, if stderr is a terminal.
 #[derive(Default)]
 struct Bar {
     shown: Mutex<Option<(i64, i64)>>,
@@ -281,7 +275,7 @@ impl Bar {
         }
         let filled = embedded.min(entries) * BAR / entries.max(1);
         let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
-        // If stderr is closed, there is no one to tell.
+        // If stderr is closed, progress cannot be shown, and the work continues.
         let _ = write!(
             std::io::stderr(),
             "\r[{bar:<40}] {embedded} of {entries} entries"

@@ -1,5 +1,5 @@
-//! What is known about a request before its body is read: the caller and the memory lease. The edge determines them, and
-//! handlers extract them.
+//! The caller and the memory lease of a request. The edge determines them before the body is read, and handlers extract
+//! them.
 
 use std::sync::Arc;
 

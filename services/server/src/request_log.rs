@@ -1,5 +1,5 @@
-//! One line in the log for each request, at INFO. It has no text, no query and no secret: the route is the template of
-//! the path, and only the id of a key is named.
+//! One line in the log for each request, at INFO. It contains no text, no query and no secret: it names the template of
+//! the path, and of a key only the id.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,9 +19,9 @@ use crate::error_codes::codes;
 use crate::logging;
 use crate::transport::Transport;
 
-/// Lines in each [`PERIOD`] about requests whose caller is unknown. Anyone who reaches the service can send such
-/// requests. Without a limit they could fill the disk that holds the log.
-const UNKNOWN_LINES: u32 = 100;
+/// Maximum number of lines in each [`PERIOD`] about unauthenticated requests. Anyone who reaches the service can send
+/// such requests. Without a limit they could fill the disk that holds the log.
+const MAX_UNAUTHENTICATED_LINES: u32 = 100;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// gRPC's header for the status of a call. It is absent from the head of the reply of a call that succeeded.
@@ -30,11 +30,11 @@ const GRPC_STATUS: &str = "grpc-status";
 /// The request log of one service.
 #[derive(Debug, Default)]
 pub struct RequestLog {
-    unknown: Mutex<Window>,
+    unauthenticated: Mutex<Window>,
 }
 
 impl RequestLog {
-    /// The line of a request that arrived now; `None` if the log does not contain such lines.
+    /// Starts the line of a request that arrived now; `None` if INFO lines are not logged.
     pub fn begin(
         self: &Arc<Self>,
         request: &Request,
@@ -79,19 +79,19 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let request = logging::noted();
-        if !request.caller_is_known {
-            let mut unknown = self
+        let request = logging::request_facts();
+        if !request.is_authenticated {
+            let mut window = self
                 .log
-                .unknown
+                .unauthenticated
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let counted = unknown.count(Instant::now());
-            drop(unknown);
+            let counted = window.count(Instant::now());
+            drop(window);
             if counted.left_out_before > 0 {
                 tracing::info!(
                     requests = counted.left_out_before,
-                    "Left out the lines of requests without a known caller: there were more than {UNKNOWN_LINES} in a second"
+                    "Left out the lines of unauthenticated requests: there were more than {MAX_UNAUTHENTICATED_LINES} in a second"
                 );
             }
             if !counted.is_logged {
@@ -129,7 +129,7 @@ fn status_of(reason: Reason, transport: Transport) -> u16 {
     }
 }
 
-/// The name of a standard method. The name of any other could be of any length.
+/// The name of a standard method. All others share one name, because theirs could have any length.
 fn method_name(method: &Method) -> &'static str {
     let standard = [
         (&Method::GET, "GET"),
@@ -142,7 +142,7 @@ fn method_name(method: &Method) -> &'static str {
         (&Method::TRACE, "TRACE"),
         (&Method::CONNECT, "CONNECT"),
     ];
-    let found = standard.into_iter().find(|(known, _)| *known == method);
+    let found = standard.into_iter().find(|(one, _)| *one == method);
     found.map_or("other", |(_, name)| name)
 }
 
@@ -204,7 +204,7 @@ impl Window {
                 ..Self::default()
             };
         }
-        let is_logged = self.lines < UNKNOWN_LINES;
+        let is_logged = self.lines < MAX_UNAUTHENTICATED_LINES;
         if is_logged {
             self.lines += 1;
         } else {
@@ -225,14 +225,14 @@ mod tests {
     fn a_flood_without_a_known_caller_gets_a_bounded_number_of_lines_and_their_count() {
         let mut window = Window::default();
         let start = Instant::now();
-        let flood = 3 * u64::from(UNKNOWN_LINES);
+        let flood = 3 * u64::from(MAX_UNAUTHENTICATED_LINES);
         let logged = (0..flood).filter(|_| window.count(start).is_logged).count();
-        assert_eq!(logged, UNKNOWN_LINES as usize);
+        assert_eq!(logged, MAX_UNAUTHENTICATED_LINES as usize);
         assert_eq!(
             window.count(start + PERIOD),
             Counted {
                 is_logged: true,
-                left_out_before: flood - u64::from(UNKNOWN_LINES),
+                left_out_before: flood - u64::from(MAX_UNAUTHENTICATED_LINES),
             }
         );
         assert_eq!(window.count(start + PERIOD * 2).left_out_before, 0);

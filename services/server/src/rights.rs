@@ -1,7 +1,7 @@
-//! Notices when callers with streams lose their rights.
+//! Detects when the caller of a stream loses its rights.
 //!
 //! One task for each key or token checks it four times a second, for all its streams together. An idle stream therefore
-//! wakes for nothing but its bookmarks. Without authentication there is no such task.
+//! wakes only for its bookmarks. Without authentication there is no such task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 pub struct Rights {
     /// `None` if authentication is off.
     authenticator: Option<Arc<Authenticator>>,
-    /// Ends the checks.
+    /// Cancelled: the checks end.
     drain: CancellationToken,
-    /// By the value of the `Authorization` header.
-    doubts: Mutex<HashMap<String, watch::Sender<()>>>,
+    /// Senders by the value of the `Authorization` header.
+    signals: Mutex<HashMap<String, watch::Sender<()>>>,
 }
 
-/// Tells a stream that its caller may have lost its rights.
-pub struct Doubt(Option<watch::Receiver<()>>);
+/// Tells a stream to check its caller's rights again, because a check failed.
+pub struct RecheckSignal(Option<watch::Receiver<()>>);
 
 impl Rights {
     /// Checks keys and tokens with this authenticator, until `drain` is cancelled.
@@ -36,18 +36,18 @@ impl Rights {
         Arc::new(Self {
             authenticator,
             drain,
-            doubts: Mutex::default(),
+            signals: Mutex::default(),
         })
     }
 
     /// Checks the key or token in this `Authorization` header until the result is dropped.
     #[must_use]
-    pub fn watch(self: &Arc<Self>, header: Option<&str>) -> Doubt {
+    pub fn watch(self: &Arc<Self>, header: Option<&str>) -> RecheckSignal {
         let (Some(authenticator), Some(header)) = (&self.authenticator, header) else {
-            return Doubt(None);
+            return RecheckSignal(None);
         };
-        let mut doubts = self.lock();
-        let doubt = doubts.entry(header.to_owned()).or_insert_with(|| {
+        let mut signals = self.lock();
+        let signal = signals.entry(header.to_owned()).or_insert_with(|| {
             let check = Self::check(
                 Arc::clone(self),
                 Arc::clone(authenticator),
@@ -56,7 +56,7 @@ impl Rights {
             tokio::spawn(check);
             watch::Sender::default()
         });
-        Doubt(Some(doubt.subscribe()))
+        RecheckSignal(Some(signal.subscribe()))
     }
 
     /// Checks one key or token as long as it has streams.
@@ -68,21 +68,21 @@ impl Rights {
                 _ = ticks.tick() => {}
                 () = self.drain.cancelled() => return,
             }
-            let holds = authenticator
+            let is_valid = authenticator
                 .authenticate(&header)
                 .await
                 .and_then(|holder| holder.caller.require(Operation::Watch))
                 .is_ok();
-            let mut doubts = self.lock();
-            match doubts.get(&header) {
-                Some(doubt) if doubt.receiver_count() > 0 => {
-                    // Each stream then checks by itself. The reason may be a database that is not available.
-                    if !holds {
-                        doubt.send_replace(());
+            let mut signals = self.lock();
+            match signals.get(&header) {
+                Some(signal) if signal.receiver_count() > 0 => {
+                    // Each stream then checks by itself: the check may also fail because the database is unavailable.
+                    if !is_valid {
+                        signal.send_replace(());
                     }
                 }
                 _ => {
-                    doubts.remove(&header);
+                    signals.remove(&header);
                     return;
                 }
             }
@@ -90,18 +90,18 @@ impl Rights {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<()>>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Doubt {
-    /// Waits until the caller may have lost its rights.
-    pub async fn arises(&mut self) {
-        let is_told = match &mut self.0 {
-            Some(doubt) => doubt.changed().await.is_ok(),
+impl RecheckSignal {
+    /// Waits for the next signal. Never returns without authentication.
+    pub async fn received(&mut self) {
+        let is_received = match &mut self.0 {
+            Some(signal) => signal.changed().await.is_ok(),
             None => false,
         };
-        if !is_told {
+        if !is_received {
             std::future::pending().await
         }
     }

@@ -22,9 +22,11 @@ use tower_http::cors::CorsLayer;
 
 use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
-use crate::banner::{Database, LISTED_KEYS, Places, key_line};
+use crate::banner::{Database, LISTED_KEYS, StartReport, key_line};
 use crate::check_settings::check_settings;
-use crate::compare_settings::{SETTINGS_ROUTE, STOP_UNUSED_ROUTE, Served, stop_unused, tell};
+use crate::compare_settings::{
+    SETTINGS_ROUTE, STOP_UNUSED_ROUTE, Served, report_settings, stop_unused,
+};
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::cross_site::CrossSite;
@@ -39,7 +41,7 @@ use crate::origin::Origin;
 use crate::page_port::{OPEN_PAGE_ROUTE, PagePort, open_page};
 use crate::page_session::PageSessions;
 use crate::problem::Problem;
-use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
+use crate::reembed::{ModelSwitch, REEMBED_ROUTE, reembed};
 use crate::rerankers;
 use crate::rest;
 use crate::socket::Socket;
@@ -63,7 +65,7 @@ pub enum Started {
 
 /// A running service.
 pub struct Running {
-    places: Places,
+    report: StartReport,
     engine: Arc<Engine>,
     /// Background work: late embeddings, checksums, connecting to providers.
     in_background: Background,
@@ -118,8 +120,8 @@ pub async fn start_copy(
     start_on(store, config, listeners, Some(copy)).await
 }
 
-/// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that uses
-/// it.
+/// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that
+/// uses it.
 async fn listen(config: &Config) -> Result<(Option<TcpListener>, Option<TcpListener>), StartError> {
     check_settings(config).map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
@@ -140,7 +142,7 @@ async fn start_on(
         .map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
     let mut in_background = Background::default();
-    // Before the models: whether token vectors are stored depends on the reranker.
+    // The reranker first: it decides whether the model stores token vectors.
     rerankers::install(&engine, config)
         .await
         .map_err(StartError::Settings)?;
@@ -210,7 +212,7 @@ async fn start_on(
         app.clone(),
         open_files::connection_limits(&config.load, listeners),
     );
-    let places = Places {
+    let report = StartReport {
         address: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         grpc_address: grpc_tcp
             .as_ref()
@@ -229,12 +231,12 @@ async fn start_on(
         &connections,
         config,
         &app,
-        (&places, drain),
+        (&report, drain),
         grpc,
         (tcp, grpc_tcp, unix),
     );
     Ok(Running {
-        places,
+        report,
         engine,
         in_background,
         health,
@@ -269,7 +271,7 @@ fn serve(
     connections: &Connections,
     config: &Config,
     app: &Arc<App>,
-    (places, drain): (&Places, Drain),
+    (report, drain): (&StartReport, Drain),
     grpc: Router,
     (tcp, grpc_tcp, unix): (Option<TcpListener>, Option<TcpListener>, UnixListener),
 ) {
@@ -299,20 +301,23 @@ fn serve(
         Problem::from(defect(panic.as_ref())).into_response()
     });
     let rest = rest::router().with_state(app.clone());
-    let sessions = Arc::new(PageSessions::new(places));
+    let sessions = Arc::new(PageSessions::new(report));
     let page = sessions.routes(rest.clone()).layer(catch_panic);
     // With authentication the page asks for a key.
     let required = app.authenticator.is_none().then(|| sessions.clone());
     let page = finish(page, &Some(AllowedHosts::new(&[])), required);
-    let page_port = PagePort::new(connections, places.address, sessions, page);
+    let page_port = PagePort::new(connections, report.address, sessions, page);
     let rest = rest
         .route(OPEN_PAGE_ROUTE, post(open_page).with_state(page_port))
         .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
         .route(
             REEMBED_ROUTE,
-            post(reembed).with_state(Moves::new(app.clone())),
+            post(reembed).with_state(ModelSwitch::new(app.clone())),
         )
-        .route(SETTINGS_ROUTE, post(tell).with_state(served.clone()))
+        .route(
+            SETTINGS_ROUTE,
+            post(report_settings).with_state(served.clone()),
+        )
         .route(STOP_UNUSED_ROUTE, post(stop_unused).with_state(served))
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
         .layer(catch_panic);
@@ -328,10 +333,10 @@ fn serve(
 
 /// Adds the layers that every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
-    let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES)
+    let compressible = SizeAbove::new(MIN_COMPRESSED_BYTES)
         .and(NotForContentType::GRPC)
         .and(NotForContentType::IMAGES)
-        // A compressor would hold frames back.
+        // A compressor would delay frames.
         .and(NotForContentType::SSE);
     router
         .fallback(unknown)
@@ -343,7 +348,7 @@ fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
             CompressionLayer::new()
                 .gzip(true)
                 .quality(CompressionLevel::Fastest)
-                .compress_when(worth_it),
+                .compress_when(compressible),
         )
         .layer(cors(&config.network.cors_origins.0))
 }
@@ -420,16 +425,16 @@ async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
 }
 
 impl Running {
-    /// Where the service listens.
+    /// What the start reports: addresses, database and keys.
     #[must_use]
-    pub const fn places(&self) -> &Places {
-        &self.places
+    pub const fn start_report(&self) -> &StartReport {
+        &self.report
     }
 
     /// The address of gRPC and REST, if it listens on TCP.
     #[must_use]
     pub const fn address(&self) -> Option<SocketAddr> {
-        self.places.address
+        self.report.address
     }
 
     /// The path of the Unix socket.

@@ -21,7 +21,7 @@ pub struct Socket {
 pub enum BindError {
     /// Another service responds on it.
     #[error("another service responds on the socket {}; stop it, or set CONTEXT_SOCKET to another path", .0.display())]
-    Answered(PathBuf),
+    InUse(PathBuf),
     /// A file that is not a socket has this path.
     #[error("{} exists and is not a socket; remove it, or set CONTEXT_SOCKET to another path", .0.display())]
     NotASocket(PathBuf),
@@ -127,7 +127,7 @@ async fn remove_stale(path: &Path) -> Result<(), BindError> {
             std::fs::remove_file(path).map_err(failed)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(_) => Err(BindError::Answered(path.to_owned())),
+        Ok(_) => Err(BindError::InUse(path.to_owned())),
         Err(error) => Err(failed(error)),
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         let (socket, listener) = Socket::bind(&path).await.unwrap();
         assert!(matches!(
             Socket::bind(&path).await,
-            Err(BindError::Answered(_))
+            Err(BindError::InUse(_))
         ));
         // A killed process closes its listener and leaves the file.
         drop(listener);

@@ -27,16 +27,16 @@ pub async fn verify(config: &Config) -> ExitCode {
         }
         Err(Refusal::Other(sentence)) => return unknown(&sentence),
     };
-    let mut shown = Shown {
+    let mut printer = Printer {
         progress: Progress::new(),
         findings: 0,
     };
-    shown.note(&format!(
+    printer.note(&format!(
         "Checking {}; a service may keep running meanwhile",
         source.shown()
     ));
-    let examined = examine(source.as_mut(), &mut shown).await;
-    shown.progress.end_line();
+    let examined = examine(source.as_mut(), &mut printer).await;
+    printer.progress.end_line();
     match examined {
         Ok(examination) => {
             let _ = writeln!(std::io::stdout(), "{}", sentence(examination));
@@ -47,7 +47,7 @@ pub async fn verify(config: &Config) -> ExitCode {
             }
         }
         // The reported damage may be the cause of this error.
-        Err(error) if shown.findings > 0 => {
+        Err(error) if printer.findings > 0 => {
             let _ = writeln!(
                 std::io::stdout(),
                 "damaged: the rest cannot be read: {error}"
@@ -115,13 +115,13 @@ fn sentence(examination: Examination) -> String {
     sentence
 }
 
-/// Progress on standard error, findings on standard output.
-struct Shown {
+/// Prints progress to standard error and findings to standard output.
+struct Printer {
     progress: Progress,
     findings: u64,
 }
 
-impl Observer for Shown {
+impl Observer for Printer {
     fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64) {
         self.progress.progress(phase, table, done, total);
     }
@@ -131,7 +131,7 @@ impl Observer for Shown {
     }
 }
 
-impl Examiner for Shown {
+impl Examiner for Printer {
     fn found(&mut self, finding: &Finding) {
         let Finding { owner, what, field } = finding;
         self.findings += 1;

@@ -2,11 +2,11 @@
 //!
 //! A stream reads the next changes when its reader has taken the earlier ones, so it follows the reader's pace with
 //! little memory. It holds no slot and no database connection while it waits: each of its reads is an operation of its
-//! own. The caller's rights are checked before each frame, and by [`rights`](crate::rights) while there is none.
+//! own. The caller's rights are checked before each frame, and by [`rights`](crate::rights) while no frame is due.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "when rights were checked, and bookmarks are due"
+    reason = "measures when rights were checked and when bookmarks are due"
 )]
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::authenticate::Credentials;
 use crate::memory::{Lease, Payer};
 use crate::request_context::RequestContext;
-use crate::rights::Doubt;
+use crate::rights::RecheckSignal;
 use crate::transport::Transport;
 
 /// Number of frames that may wait for the connection.
@@ -39,10 +39,11 @@ const RIGHTS_FRESH: Duration = Duration::from_millis(250);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(15);
 /// A reader that takes nothing for this long is too slow.
 const SLOW_CONSUMER: Duration = Duration::from_secs(30);
-/// How long a stream tries again while the database is not available, and the pause between two attempts.
+/// How long a stream retries while the database is unavailable.
 const RETRY_FOR: Duration = Duration::from_secs(10);
 /// How long a stream waits for memory. The streams of slow readers end within this time and return theirs.
 const WAIT_FOR_MEMORY: Duration = SLOW_CONSUMER.saturating_add(RETRY_FOR);
+/// The pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// A frame, or the error that ends the stream, on its way to the connection.
@@ -80,7 +81,7 @@ pub async fn open(
     let (watch, opened) = app
         .call(&ctx, Operation::Watch, transport, None, opening)
         .await?;
-    let doubt = app.rights.watch(credentials.header());
+    let recheck = app.rights.watch(credentials.header());
     let (sender, frames) = mpsc::channel(QUEUE);
     let stream = Stream {
         app: app.clone(),
@@ -89,7 +90,7 @@ pub async fn open(
         credentials,
         transport,
         checked: Some(Instant::now()),
-        doubt,
+        recheck,
         last_frame: Instant::now(),
         owes_bookmark: false,
         watch,
@@ -120,7 +121,7 @@ fn too_many() -> Error {
 struct Read {
     events: Vec<WatchEvent>,
     has_more: bool,
-    /// What the frames hold.
+    /// Counts the memory of the frames.
     memory: Arc<Lease>,
 }
 
@@ -142,8 +143,8 @@ struct Stream {
     /// The caller with its rights at the time of the last check.
     caller: Caller,
     checked: Option<Instant>,
-    /// Arises when the rights must be checked again at once.
-    doubt: Doubt,
+    /// Signals that the rights must be checked again at once.
+    recheck: RecheckSignal,
     /// When the last frame was sent. Changes that the filter leaves out do not delay the next bookmark.
     last_frame: Instant,
     /// Whether a bookmark follows the next read.
@@ -157,7 +158,7 @@ struct Stream {
 
 impl Stream {
     async fn run(mut self, opened: WatchEvent) {
-        // A place for the last frame, also when the reader takes nothing.
+        // Reserves a place in the queue for the last frame, in case the reader takes nothing more.
         let Ok(last) = self.sender.clone().reserve_owned().await else {
             return;
         };
@@ -189,7 +190,9 @@ impl Stream {
     async fn follow(&mut self, opened: WatchEvent) -> std::result::Result<Never, Ended> {
         self.send(opened, None).await?;
         loop {
-            let turn = self.when_taken(self.steps.clone().acquire_owned()).await?;
+            let turn = self
+                .while_reader_keeps_up(self.steps.clone().acquire_owned())
+                .await?;
             self.subscription.begin_read();
             let Read {
                 events,
@@ -216,7 +219,7 @@ impl Stream {
         }
     }
 
-    /// The next frames. Tries again for a while when the database is not available.
+    /// Reads the next frames. Retries for up to [`retry_for`] while the database is unavailable or overloaded.
     async fn read(&mut self) -> std::result::Result<Read, Ended> {
         let started = Instant::now();
         loop {
@@ -238,7 +241,7 @@ impl Stream {
             self.caller.memory = Memory::UNCOUNTED;
             let error = match step {
                 Ok(context_engine::Step { events, has_more }) => {
-                    // The read also counted what it loaded and gave up again.
+                    // The lease also counted data that the read loaded and discarded.
                     let held = events.iter().map(|event| event.frame.text_bytes()).sum();
                     lease.shrink(lease.bytes().saturating_sub(held));
                     return Ok(Read {
@@ -287,14 +290,14 @@ impl Stream {
         }
     }
 
-    /// Waits for the next change. Meanwhile it sends bookmarks, and ends when the rights do.
+    /// Waits for the next change. Sends bookmarks meanwhile, and fails when the caller loses its rights.
     async fn wait(&mut self) -> std::result::Result<(), Ended> {
         loop {
             tokio::select! {
                 () = self.subscription.changed() => return Ok(()),
                 () = self.app.drain.cancelled() => return Err(draining()),
                 () = self.sender.closed() => return Err(Ended::Left),
-                () = self.doubt.arises() => {
+                () = self.recheck.received() => {
                     self.checked = None;
                     self.check_rights().await?;
                 }
@@ -319,11 +322,11 @@ impl Stream {
         step: Option<Arc<Step>>,
     ) -> std::result::Result<(), Ended> {
         let sender = self.sender.clone();
-        let place = self.when_taken(sender.reserve()).await?;
-        let place = place.map_err(|_| Ended::Left)?;
-        // After the wait for the reader, during which the rights may have ended.
+        let permit = self.while_reader_keeps_up(sender.reserve()).await?;
+        let permit = permit.map_err(|_| Ended::Left)?;
+        // Checked only now, because the rights may have ended during the wait for the reader.
         self.check_rights().await?;
-        place.send(Queued {
+        permit.send(Queued {
             event: Ok(event),
             _step: step,
         });
@@ -331,8 +334,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for something that is there as soon as the reader takes frames.
-    async fn when_taken<T>(&self, room: impl Future<Output = T>) -> std::result::Result<T, Ended> {
+    /// Waits for `room`, which becomes available when the reader takes frames. A reader that takes none for
+    /// [`SLOW_CONSUMER`] ends the stream.
+    async fn while_reader_keeps_up<T>(
+        &self,
+        room: impl Future<Output = T>,
+    ) -> std::result::Result<T, Ended> {
         tokio::select! {
             room = tokio::time::timeout(SLOW_CONSUMER, room) => room.map_err(|_| {
                 Ended::With(WatchFrame::Resync {
@@ -345,8 +352,8 @@ impl Stream {
         }
     }
 
-    /// Checks the caller's rights, unless they were checked a moment ago. Tries again for a while when the check is not
-    /// possible.
+    /// Checks the caller's rights, unless they were checked within [`RIGHTS_FRESH`]. Retries for up to [`RETRY_FOR`] when
+    /// the check is not possible.
     async fn check_rights(&mut self) -> std::result::Result<(), Ended> {
         let started = Instant::now();
         while self.checked.is_none_or(|at| at.elapsed() >= RIGHTS_FRESH) {
@@ -373,7 +380,7 @@ impl Stream {
     }
 }
 
-/// How long a read that failed for this reason is tried again.
+/// How long a read that failed for this reason is retried.
 fn retry_for(reason: Reason) -> Duration {
     match reason {
         Reason::Overloaded => WAIT_FOR_MEMORY,

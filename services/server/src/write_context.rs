@@ -1,4 +1,4 @@
-//! Reads what a write request has in its headers, which are HTTP headers in REST and metadata in gRPC.
+//! Reads the headers of a write request: HTTP headers in REST, metadata in gRPC.
 
 use context_engine::WriteContext;
 use context_model::{Error, Result};
@@ -7,7 +7,7 @@ use http::HeaderMap;
 /// The header of the Internet-Draft draft-ietf-httpapi-idempotency-key-header.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Returns what the headers say about a write: the idempotency key, if there is one.
+/// Reads the headers of a write: the idempotency key, if there is one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

@@ -20,7 +20,7 @@ await build({
   bundle: true,
   minify: true,
   format: "esm",
-  // The versions that have everything the page uses: container queries, :has, `inert`.
+  // The oldest versions with everything that the page uses: container queries, :has, `inert`.
   target: ["chrome111", "firefox121", "safari16.4"],
   jsx: "automatic",
   jsxImportSource: "preact",

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::{Setting, Settings};
 
-/// Settings that do not change what a client on the Unix socket gets. The first seven concern TCP, or say where the
-/// service is found. The gateway has settings of the last two names for its own log.
-const OF_THE_PROCESS: [&str; 9] = [
+/// Settings that have no effect on clients of the Unix socket. The first seven concern TCP or the address of the
+/// service. The gateway has settings of the last two names for its own log.
+const WITHOUT_EFFECT_ON_CLIENTS: [&str; 9] = [
     "CONTEXT_LISTEN",
     "CONTEXT_GRPC_LISTEN",
     "CONTEXT_SOCKET",
@@ -21,17 +21,17 @@ const OF_THE_PROCESS: [&str; 9] = [
     "LOG_FORMAT",
 ];
 
-/// Settings with this prefix have an effect only while another setting has this value.
-const ONLY_WITH: [(&str, [&str; 2]); 4] = [
+/// Prefixes of settings that have an effect only while another setting has this value.
+const CONDITIONAL: [(&str, [&str; 2]); 4] = [
     ("DB_PATH", ["STORAGE_BACKEND", "sqlite"]),
     ("SQLITE_", ["STORAGE_BACKEND", "sqlite"]),
     ("POSTGRESQL_", ["STORAGE_BACKEND", "postgresql"]),
     ("OIDC_", ["AUTH", "oidc"]),
 ];
 
-/// A setting of one process as another process gets it.
+/// A setting as one process reports it to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stated {
+pub struct ReportedSetting {
     /// The name of its environment variable.
     pub name: String,
     /// The value as it may be printed.
@@ -46,27 +46,41 @@ pub struct Difference {
     /// The name of its environment variable.
     pub name: String,
     /// The value of this process, as it may be printed.
-    pub here: Option<String>,
+    #[serde(rename = "here")]
+    pub own: Option<String>,
     /// The value of the service, as it may be printed.
-    pub there: Option<String>,
+    #[serde(rename = "there")]
+    pub of_service: Option<String>,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, here, there } = self;
-        match (there.as_deref(), here.as_deref()) {
-            (there, here) if there == here => write!(f, "{name} differs (the value is not shown)"),
-            (Some(there), Some(here)) => {
-                let (there, here) = (cut(there), cut(here));
-                write!(f, "{name} is `{there}` in the service and `{here}` here")
+        let Self {
+            name,
+            own,
+            of_service,
+        } = self;
+        match (of_service.as_deref(), own.as_deref()) {
+            (of_service, own) if of_service == own => {
+                write!(f, "{name} differs (the value is not shown)")
             }
-            (Some(there), None) => {
-                let there = cut(there);
-                write!(f, "{name} is `{there}` in the service and not set here")
+            (Some(of_service), Some(own)) => {
+                let (of_service, own) = (cut(of_service), cut(own));
+                write!(
+                    f,
+                    "{name} is `{of_service}` in the service and `{own}` here"
+                )
             }
-            (None, here) => {
-                let here = cut(here.unwrap_or_default());
-                write!(f, "{name} is not set in the service and `{here}` here")
+            (Some(of_service), None) => {
+                let of_service = cut(of_service);
+                write!(
+                    f,
+                    "{name} is `{of_service}` in the service and not set here"
+                )
+            }
+            (None, own) => {
+                let own = cut(own.unwrap_or_default());
+                write!(f, "{name} is not set in the service and `{own}` here")
             }
         }
     }
@@ -82,15 +96,15 @@ fn cut(value: &str) -> String {
 }
 
 impl Settings {
-    /// The settings for a process that compares them with its own under the same key.
+    /// The settings for another process, which compares them with its own. Secrets are hashed with this key.
     #[must_use]
-    pub fn stated(&self, key: &hmac::Key) -> Vec<Stated> {
-        self.iter().map(|setting| setting.stated(key)).collect()
+    pub fn reported(&self, key: &hmac::Key) -> Vec<ReportedSetting> {
+        self.iter().map(|setting| setting.reported(key)).collect()
     }
 }
 
 impl Setting {
-    fn stated(&self, key: &hmac::Key) -> Stated {
+    fn reported(&self, key: &hmac::Key) -> ReportedSetting {
         let hmac = self.secret().map(|secret| {
             let mut context = hmac::Context::with_key(key);
             // The name is hashed too, so that equal keys of two providers do not look equal.
@@ -103,7 +117,7 @@ impl Setting {
                 .map(|byte| format!("{byte:02x}"))
                 .collect()
         });
-        Stated {
+        ReportedSetting {
             name: self.name.clone(),
             value: self.shown().map(str::to_owned),
             hmac,
@@ -111,41 +125,41 @@ impl Setting {
     }
 }
 
-/// The settings that have an effect on clients and differ between this process (`here`) and the service (`there`). With
-/// `explicit_only`, settings that are not set here are left out.
+/// The settings that have an effect on clients and differ between this process (`own`) and the service. With
+/// `explicit_only`, settings that are not set for this process are left out.
 #[must_use]
 pub fn compare(
-    here: &Settings,
-    there: &[Stated],
+    own: &Settings,
+    of_service: &[ReportedSetting],
     key: &hmac::Key,
     explicit_only: bool,
 ) -> Vec<Difference> {
-    let of_service = |name: &str| there.iter().find(|stated| stated.name == name);
+    let in_service = |name: &str| of_service.iter().find(|setting| setting.name == name);
     let is = |name: &str, value: &str| {
-        let here = here.get(name).and_then(Setting::shown);
-        let there = of_service(name).and_then(|stated| stated.value.as_deref());
-        here == Some(value) || there == Some(value)
+        let own = own.get(name).and_then(Setting::shown);
+        let other = in_service(name).and_then(|setting| setting.value.as_deref());
+        own == Some(value) || other == Some(value)
     };
     let matters = |setting: &&Setting| {
         let name = setting.name.as_str();
-        let mut conditions = ONLY_WITH
+        let mut conditions = CONDITIONAL
             .iter()
             .filter(|(prefix, _)| name.starts_with(prefix));
-        !OF_THE_PROCESS.contains(&name)
+        !WITHOUT_EFFECT_ON_CLIENTS.contains(&name)
             && conditions.all(|(_, [setting, value])| is(setting, value))
             && (setting.source.is_explicit() || !explicit_only)
     };
     let difference = |setting: &Setting| {
         // A service of another version may not know the setting.
-        let there = of_service(&setting.name)?;
-        let here = setting.stated(key);
-        (here != *there).then(|| Difference {
-            name: here.name,
-            here: here.value,
-            there: there.value.clone(),
+        let other = in_service(&setting.name)?;
+        let own = setting.reported(key);
+        (own != *other).then(|| Difference {
+            name: own.name,
+            own: own.value,
+            of_service: other.value.clone(),
         })
     };
-    here.iter().filter(matters).filter_map(difference).collect()
+    own.iter().filter(matters).filter_map(difference).collect()
 }
 
 #[cfg(test)]
@@ -167,8 +181,8 @@ mod tests {
         hmac::Key::new(hmac::HMAC_SHA256, &[7; 32])
     }
 
-    fn sentences(here: &Settings, there: &Settings, explicit_only: bool) -> Vec<String> {
-        let found = compare(here, &there.stated(&key()), &key(), explicit_only);
+    fn sentences(own: &Settings, of_service: &Settings, explicit_only: bool) -> Vec<String> {
+        let found = compare(own, &of_service.reported(&key()), &key(), explicit_only);
         found.iter().map(ToString::to_string).collect()
     }
 
@@ -198,42 +212,42 @@ mod tests {
 
     #[test]
     fn all_settings_of_either_side_count_or_only_those_that_are_set_here() {
-        let here = settings(&[("ENABLE_FTS", "false")], &[]);
-        let there = settings(&[("SUMMARY_MODEL", "m"), ("LOG_LEVEL", "info")], &[]);
+        let own = settings(&[("ENABLE_FTS", "false")], &[]);
+        let of_service = settings(&[("SUMMARY_MODEL", "m"), ("LOG_LEVEL", "info")], &[]);
         assert_eq!(
-            sentences(&here, &there, false),
+            sentences(&own, &of_service, false),
             [
                 "ENABLE_FTS is `auto` in the service and `false` here",
                 "SUMMARY_MODEL is `m` in the service and not set here",
             ]
         );
         assert_eq!(
-            sentences(&here, &there, true),
+            sentences(&own, &of_service, true),
             ["ENABLE_FTS is `auto` in the service and `false` here"]
         );
         assert_eq!(
-            sentences(&there, &here, true),
+            sentences(&of_service, &own, true),
             ["SUMMARY_MODEL is not set in the service and `m` here"]
         );
     }
 
     #[test]
     fn a_secret_differs_without_being_stated() {
-        let here = settings(
+        let own = settings(
             &[
                 ("EMBEDDING_API_KEY", "canary-1"),
                 ("OLLAMA_HOST", "http://u:canary-2@h:1"),
             ],
             &[],
         );
-        let there = settings(
+        let of_service = settings(
             &[
                 ("EMBEDDING_API_KEY", "canary-3"),
                 ("OLLAMA_HOST", "http://u:canary-4@h:1"),
             ],
             &[],
         );
-        let found = sentences(&here, &there, false);
+        let found = sentences(&own, &of_service, false);
         assert_eq!(
             found,
             [
@@ -241,11 +255,11 @@ mod tests {
                 "EMBEDDING_API_KEY differs (the value is not shown)",
             ]
         );
-        let stated = format!("{:?}{:?}", here.stated(&key()), there);
-        assert!(!stated.contains("canary"), "{stated}");
+        let shown = format!("{:?}{:?}", own.reported(&key()), of_service);
+        assert!(!shown.contains("canary"), "{shown}");
         let other_key = hmac::Key::new(hmac::HMAC_SHA256, &[8; 32]);
-        assert_ne!(here.stated(&key()), here.stated(&other_key));
-        assert!(sentences(&here, &here.clone(), false).is_empty());
+        assert_ne!(own.reported(&key()), own.reported(&other_key));
+        assert!(sentences(&own, &own.clone(), false).is_empty());
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Config {
         }
     }
 
-    /// The settings of the embedded database.
+    /// The settings of the SQLite database.
     #[must_use]
     pub fn sqlite(&self) -> context_store_sqlite::Config {
         let storage = &self.storage;
@@ -92,7 +92,7 @@ impl Config {
         config
     }
 
-    /// The settings of the server database.
+    /// The settings of the PostgreSQL database.
     ///
     /// # Errors
     /// What is wrong with the connection string. The message does not repeat it.

@@ -25,7 +25,7 @@ pub fn table(settings: &Settings) -> String {
 
 /// A heading and its aligned rows; `None` without rows.
 fn block(heading: &str, rows: &[[String; 3]]) -> Option<String> {
-    // One long value must not move the last column out of sight.
+    // One long value must not push the last column off the screen.
     const MAX_VALUE_WIDTH: usize = 40;
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let (name_width, value_width) = (width(0)?, width(1)?.min(MAX_VALUE_WIDTH));
@@ -49,7 +49,7 @@ fn row(setting: &Setting) -> [String; 3] {
     [setting.name.clone(), value, origin]
 }
 
-/// The same for programs. A key is `***` here too: with a hash, a reader of the output could try passwords.
+/// The same as JSON. A key is `***` here too: from a hash, a reader of the output could guess passwords.
 #[must_use]
 pub fn json(settings: &Settings) -> Value {
     let settings: Vec<Value> = settings

@@ -21,7 +21,7 @@ mod settings;
 mod storage;
 mod value;
 
-pub use comparison::{Difference, Stated, compare};
+pub use comparison::{Difference, ReportedSetting, compare};
 pub use docs::configuration_page;
 pub use limits::LimitSettings;
 pub use listing::{json, table};
@@ -31,7 +31,7 @@ pub use models::{EmbeddingProvider, Models, OnFailure, SummaryProvider};
 pub use network::{Auth, Network};
 pub use oidc::Oidc;
 pub use postgres::Postgres;
-pub use predecessor::{Here, NAMES, Predecessor, migration_table, read_translated};
+pub use predecessor::{Handling, NAMES, Predecessor, migration_table, read_translated};
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use settings::{Setting, Settings, Source};
@@ -121,8 +121,8 @@ impl Config {
         Duration::from_secs(self.load.request_timeout_seconds)
     }
 
-    /// Whether the `Host` of a request must be a known name. Otherwise, without authentication, a web page could reach
-    /// the service by pointing its own host name at an address of this service.
+    /// Whether the `Host` of a request must be an allowed name. Otherwise, without authentication, a web page could
+    /// reach the service by pointing its own host name at an address of this service.
     #[must_use]
     pub fn checks_host(&self) -> bool {
         self.network.auth == Auth::Off

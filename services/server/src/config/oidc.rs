@@ -78,13 +78,13 @@ pub struct Oidc {
     #[arg(long, env = "OIDC_OWNER_PREFIX", value_name = "TEXT", value_parser = owner_prefix, global = true)]
     pub oidc_owner_prefix: Option<String>,
 
-    /// As which client the issuer knows this service. With it the page at / signs people in with the issuer.
+    /// The client id of this service at the issuer. With it, people sign in to the page at / through the issuer.
     ///
     /// It needs OIDC_REDIRECT_URL and the issuer's discovery document, so OIDC_JWKS_URL must not be set.
     #[arg(long, env = "OIDC_CLIENT_ID", value_name = "ID", global = true)]
     pub oidc_client_id: Option<String>,
 
-    /// The secret of the client, if the issuer gave it one.
+    /// The client secret, if the issuer gave one.
     #[arg(
         long,
         env = "OIDC_CLIENT_SECRET",
@@ -169,7 +169,7 @@ impl Oidc {
         })
     }
 
-    /// The client as which people sign in; `None` without OIDC_CLIENT_ID.
+    /// The client for signing in to the page; `None` without OIDC_CLIENT_ID.
     fn client(&self) -> Result<Option<Client>, String> {
         let Some(id) = self
             .oidc_client_id

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use clap::{CommandFactory, FromArgMatches};
 use context_model::{expand_variables, shown_url};
 
-pub use names::{Here, NAMES};
+pub use names::{Handling, NAMES};
 
 use names::{Conversion, Renaming, When};
 
@@ -21,7 +21,7 @@ use super::settings::Settings;
 use super::value::boolean;
 use super::{Auth, Config, EmbeddingProvider};
 
-/// The settings of mcp-context-server in the environment, and what to tell the user about them.
+/// The settings of mcp-context-server in the environment, and the warnings about them.
 #[derive(Debug, Default)]
 pub struct Predecessor {
     values: Vec<Value>,
@@ -40,7 +40,8 @@ struct Value {
     value: String,
 }
 
-/// As [`read`](super::read), with the settings of mcp-context-server, and where each setting came from.
+/// Like [`read`](super::read), but also reads the settings of mcp-context-server, and returns where each setting came
+/// from.
 ///
 /// # Errors
 /// As [`read`](super::read). A malformed value of a renamed setting is an error too.
@@ -49,7 +50,7 @@ pub fn read_translated<C: CommandFactory + FromArgMatches>(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(C, Settings, Predecessor), ReadError> {
     let translated = Predecessor::read(env);
-    // A malformed value is reported only after this, so that `--help` works in spite of it.
+    // A malformed renamed value is reported only after this, so that `--help` still works.
     let (config, mut settings) = read_settings(arguments, &|name| {
         let value = translated.as_ref().ok().and_then(|found| found.value(name));
         value.map(str::to_owned).or_else(|| env(name))
@@ -79,14 +80,14 @@ impl Predecessor {
             (!value.is_empty()).then_some(value)
         };
         let mut found = Self::default();
-        for (name, here) in NAMES {
+        for (name, handling) in NAMES {
             let Some(value) = get(name) else { continue };
-            match here {
-                Here::Same(_) | Here::Changed(_) | Here::Gateway(_) => {}
-                Here::NotNeeded(_) => found.not_needed.push(name),
-                Here::Security(_) if name == "MCP_AUTH_PROVIDER" && value == "none" => {}
-                Here::Security(_) => found.security.push(name),
-                Here::Renamed(_, renamings) => {
+            match handling {
+                Handling::Same(_) | Handling::Changed(_) | Handling::Gateway(_) => {}
+                Handling::NotNeeded(_) => found.not_needed.push(name),
+                Handling::Security(_) if name == "MCP_AUTH_PROVIDER" && value == "none" => {}
+                Handling::Security(_) => found.security.push(name),
+                Handling::Renamed(_, renamings) => {
                     for renaming in renamings {
                         found.rename(name, &value, renaming, &get)?;
                     }
@@ -226,7 +227,7 @@ impl Predecessor {
         &self.warnings
     }
 
-    /// A clause about the names without effect.
+    /// A clause that lists the names without effect; `None` if none is set.
     #[must_use]
     pub fn not_needed(&self) -> Option<String> {
         (!self.not_needed.is_empty()).then(|| {
@@ -280,14 +281,14 @@ fn is_named([setting, value]: [&str; 2], get: &dyn Fn(&str) -> Option<String>) -
     }
 }
 
-/// Whether two values are the same, however numbers and booleans are written.
+/// Whether two values are equal. Numbers and booleans may be spelled differently.
 fn same(one: &str, other: &str) -> bool {
     one == other
         || plain(one).is_some_and(|number| Some(number) == plain(other))
         || boolean(one).is_ok_and(|value| Ok(value) == boolean(other))
 }
 
-/// The value for the setting of ours, with a remark if it was limited; `None` if the value needs no setting here.
+/// The value for our setting, with a remark if it was limited; `None` if the value needs no setting of ours.
 fn convert(
     conversion: Conversion,
     value: &str,
@@ -348,15 +349,15 @@ fn malformed(name: &str, value: &str, conversion: Conversion, why: &str) -> Stri
 /// The table of `docs/migrating.md`.
 #[must_use]
 pub fn migration_table() -> String {
-    let mut table = String::from("| name there | here | what it does |\n|---|---|---|\n");
-    for (name, here) in NAMES {
-        let (kind, text) = match here {
-            Here::Same(text) => ("same", text),
-            Here::Renamed(text, _) => ("renamed", text),
-            Here::Changed(text) => ("changed", text),
-            Here::NotNeeded(text) => ("not needed", text),
-            Here::Security(text) => ("security", text),
-            Here::Gateway(text) => ("gateway", text),
+    let mut table = String::from("| setting | kind | what this service does |\n|---|---|---|\n");
+    for (name, handling) in NAMES {
+        let (kind, text) = match handling {
+            Handling::Same(text) => ("same", text),
+            Handling::Renamed(text, _) => ("renamed", text),
+            Handling::Changed(text) => ("changed", text),
+            Handling::NotNeeded(text) => ("not needed", text),
+            Handling::Security(text) => ("security", text),
+            Handling::Gateway(text) => ("gateway", text),
         };
         let text = if text.is_empty() { "–" } else { text };
         let _ = writeln!(table, "| `{name}` | {kind} | {text} |");

@@ -29,7 +29,7 @@ pub fn read<C: CommandFactory + FromArgMatches>(
     read_settings(arguments, env).map(|(command, _)| command)
 }
 
-/// As [`read`], and where each setting came from.
+/// Like [`read`], but also returns where each setting came from.
 ///
 /// # Errors
 /// As [`read`].
@@ -58,7 +58,7 @@ pub(super) fn read_settings<C: CommandFactory + FromArgMatches>(
     }));
     line.extend(flags.iter().skip(1).cloned());
     // clap's message may repeat a value, and the value of any setting may be an address with a password.
-    let secretive: Vec<String> = line
+    let sensitive: Vec<String> = line
         .iter()
         .filter_map(|argument| argument.to_str())
         .filter_map(address)
@@ -70,14 +70,14 @@ pub(super) fn read_settings<C: CommandFactory + FromArgMatches>(
             ErrorKind::DisplayHelp => help::<C>(&line).unwrap_or(error),
             _ => error,
         };
-        refusal(&error, &named, &secretive)
+        refusal(&error, &named, &sensitive)
     })?;
-    // On the whole line the environment looks like flags.
+    // In `line` the environment variables look like flags, so the real flags are parsed once more by themselves.
     let flags = command.try_get_matches_from_mut(flags).ok();
     let settings = Settings::read(&named, &matches, flags.as_ref());
     C::from_arg_matches_mut(&mut matches)
         .map(|command| (command, settings))
-        .map_err(|error| refusal(&error, &named, &secretive))
+        .map_err(|error| refusal(&error, &named, &sensitive))
 }
 
 /// The help that this command line requests. That of a subcommand has only its own options.
@@ -98,14 +98,14 @@ fn help<C: CommandFactory>(line: &[OsString]) -> Option<clap::Error> {
         .err()
 }
 
-/// A command whose settings are hidden already: those of its subcommands are clap's copies of them.
+/// Adds the advice to a command and its subcommands. Their settings are copies that clap makes of the hidden ones.
 fn without_settings(command: Command, advice: &str) -> Command {
     command
         .after_help(advice.to_owned())
         .mut_subcommands(|command| without_settings(command, advice))
 }
 
-/// Keeps clap from reading the variable itself, unexpanded. The help text still names it.
+/// Stops clap from reading the variable itself, which would not expand it. The help text still names the variable.
 fn without_env(arg: Arg) -> Arg {
     let Some(name) = arg
         .get_env()
@@ -132,7 +132,7 @@ fn address(argument: &str) -> Option<&str> {
     (value.contains('@') || value.contains("://")).then_some(value)
 }
 
-fn refusal(error: &clap::Error, command: &Command, secretive: &[String]) -> ReadError {
+fn refusal(error: &clap::Error, command: &Command, sensitive: &[String]) -> ReadError {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
@@ -150,7 +150,7 @@ fn refusal(error: &clap::Error, command: &Command, secretive: &[String]) -> Read
         };
     }
     let text = about_a_value(error, command).unwrap_or_else(|| error.render().to_string());
-    let text = secretive.iter().fold(text, |text, value| {
+    let text = sensitive.iter().fold(text, |text, value| {
         text.replace(value, &context_model::shown_url(value))
     });
     ReadError { text, exit_code: 2 }

@@ -17,7 +17,7 @@ use super::value::{List, Listen, Url};
 /// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// No one set it.
+    /// Not set: the default applies.
     Default,
     /// The environment variable of the same name.
     Environment,
@@ -87,15 +87,16 @@ impl Setting {
 pub struct Settings(Vec<Setting>);
 
 impl fmt::Debug for Settings {
-    /// Prints only the number of settings, because values can be secrets. [`Setting::shown`] returns what may be printed.
+    /// Prints only the number of settings, because values can be secrets. [`Setting::shown`] returns what may be
+    /// printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Settings").field(&self.0.len()).finish()
     }
 }
 
 impl Settings {
-    /// Collects the settings that were read. `all` has the values of the environment and of flags, `flags` only those of
-    /// flags.
+    /// Collects the settings that were read. `all` has the values of the environment and of flags, `flags` only those
+    /// of flags.
     pub(super) fn read(command: &Command, all: &ArgMatches, flags: Option<&ArgMatches>) -> Self {
         let named = command
             .get_arguments()

@@ -1,17 +1,17 @@
-//! Changes that are written to the copy together.
+//! Collects changes that are written to the copy together.
 
 use std::collections::HashMap;
 
 use context_model::ImageInput;
 use context_store::{Change, Copied, CopiedArtifact, CopyPosition};
 
-/// A batch is written at the end of a commit when it has so many changes, or bytes of text and images.
+/// A batch is written at the end of a commit once it has this many changes, or this many bytes of text and images.
 const CHANGES: usize = 1000;
 const BYTES: usize = 4 * 1024 * 1024;
-/// A batch with so many times more is written inside of a commit.
+/// A batch that is this many times larger is written even in the middle of a commit.
 const HUGE: usize = 10;
 
-/// Changes since the last write. What a change carries is the state at the time of sending, so the last one of each entry
+/// Changes since the last write. A change carries the state at the time of sending, so the last change of each entry
 /// and artifact is enough.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -24,7 +24,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds what became of an entry or artifact.
+    /// Adds the new state of an entry or artifact, or its deletion.
     pub fn add(&mut self, copied: Copied) {
         let (key, bytes) = match &copied {
             Copied::Entry(entry) => (
@@ -49,7 +49,7 @@ impl Batch {
         self.latest.insert(key, copied);
     }
 
-    /// What the batch has of this artifact so far. Taken out, because it is added again.
+    /// Removes and returns the state of this artifact. The caller merges it with a later change and adds the result.
     pub fn take_artifact(&mut self, id: &str) -> Option<CopiedArtifact> {
         match self.latest.remove(id) {
             Some(Copied::Artifact(copied)) => Some(*copied),
@@ -57,7 +57,7 @@ impl Batch {
         }
     }
 
-    /// Adds a change itself.
+    /// Adds a row for the copy's feed of changes.
     pub fn record(&mut self, change: Change) {
         self.changes.push(change);
     }
@@ -68,13 +68,14 @@ impl Batch {
         self.is_whole = is_whole;
     }
 
-    /// Whether it should be written. `is_last`: no further change has arrived yet.
+    /// Whether the batch should be written now. `is_last`: no further change has arrived yet.
     pub fn is_due(&self, is_last: bool) -> bool {
         let is_full = |times| self.count >= CHANGES * times || self.bytes >= BYTES * times;
         self.position.is_some() && (self.is_whole && (is_last || is_full(1)) || is_full(HUGE))
     }
 
-    /// What became of each entry and artifact, the changes themselves, and the position after them.
+    /// Empties the batch. Returns the states of entries and artifacts, the rows of the feed, and the position after
+    /// them; `None` without a position.
     pub fn take(&mut self) -> Option<(Vec<Copied>, Vec<Change>, CopyPosition)> {
         let Self {
             latest,
@@ -106,7 +107,7 @@ mod tests {
         let mut batch = Batch::default();
         batch.add(Copied::EntryGone(0));
         batch.reached(position(1), false);
-        assert!(!batch.is_due(true), "the commit goes on");
+        assert!(!batch.is_due(true), "the commit continues");
         batch.reached(position(2), true);
         assert!(batch.is_due(true));
         assert!(!batch.is_due(false), "more has arrived");

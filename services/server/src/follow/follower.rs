@@ -1,4 +1,4 @@
-//! Keeps a copy in step. This is the reference for clients that follow changes; docs/sync.md explains each step.
+//! Maintains a copy by following changes. This is the reference for such clients; docs/sync.md explains each step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use super::batch::Batch;
 use super::source::{Source, current_version};
 use crate::metrics::CopyMetrics;
 
-/// There is a frame at least every 15 seconds. After this long without one the connection is lost.
+/// The source sends a frame at least every 15 seconds. After this long without one, the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(45);
-/// How often the source is asked for its revision, which says how far behind the copy is.
+/// Interval at which the source's revision is fetched, which shows how far behind the copy is.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
 
 /// How many versions of an artifact are fetched at once.
@@ -40,24 +40,24 @@ pub struct Follower {
     pub owner: OwnerId,
     /// The service that it follows.
     pub source: Source,
-    /// How far it is, for operators.
+    /// Metrics that show how far behind the copy is.
     pub metrics: CopyMetrics,
-    /// Up to where the copy has everything. `None` before the first snapshot.
+    /// The position up to which the copy is complete. `None` before the first snapshot.
     pub position: watch::Sender<Option<CopyPosition>>,
 }
 
 /// How a stream ended.
 enum Ended {
-    /// The last cursor continues.
+    /// The next stream continues from the last cursor.
     Cut(String),
-    /// The cursor is of no use any more. Everything has to be read again.
+    /// The cursor is no longer usable. The next stream begins with a snapshot.
     Resync(String),
-    /// Following again cannot succeed before an operator acts.
+    /// No further stream can succeed before an operator acts.
     Stopped(String),
 }
 
 impl Follower {
-    /// Follows until that cannot go on. Returns why, as a sentence.
+    /// Follows the source until that is no longer possible. Returns the reason as a sentence.
     pub async fn run(self) -> String {
         tokio::select! {
             why = self.follow() => why,
@@ -65,7 +65,7 @@ impl Follower {
         }
     }
 
-    /// Opens one stream after the other.
+    /// Opens one stream after another. Returns why no further one can succeed.
     async fn follow(&self) -> String {
         let mut pauses = pauses();
         // Whether the next stream begins with a snapshot. The stored cursor stays until the snapshot is complete.
@@ -74,7 +74,7 @@ impl Follower {
             let before = self.position.borrow().clone();
             let ended = match self.stream(is_new).await {
                 Ok(ended) => ended,
-                Err(error) => of_error(error),
+                Err(error) => ended_by(error),
             };
             let has_advanced = *self.position.borrow() != before;
             is_new = self.position.borrow().is_none() || (is_new && !has_advanced);
@@ -105,11 +105,11 @@ impl Follower {
         let mut frames = self.source.watch(cursor.as_deref()).await?;
         let mut snapshot = match cursor {
             Some(_) => None,
-            None => Some(Snapshot::beside(&self.database).map_err(local)?),
+            None => Some(Snapshot::beside(&self.database).map_err(file_error)?),
         };
         let mut batch = Batch::default();
         loop {
-            // What has arrived is written together, and not later than the stream pauses.
+            // Changes that have arrived are written together, at the latest when the stream pauses.
             let frame = match frames.message().now_or_never() {
                 Some(frame) => frame.map_err(|status| error_from_status(&status))?,
                 None => {
@@ -134,11 +134,11 @@ impl Follower {
                     );
                 }
                 (Frame::Entry(entry), Some(snapshot)) => {
-                    // It goes to a file first, so that no reader sees half of a snapshot.
+                    // Written to a file first, so that no reader sees half of a snapshot.
                     let context = entry.context.map(Entry::try_from).transpose()?;
                     let artifact = entry.artifact.map(Artifact::try_from).transpose()?;
-                    if let Some(copied) = self.whole(context, artifact, 0).await? {
-                        snapshot.push(&copied).map_err(local)?;
+                    if let Some(copied) = self.complete(context, artifact, 0).await? {
+                        snapshot.push(&copied).map_err(file_error)?;
                     }
                 }
                 (Frame::SnapshotEnd(pb::SnapshotEnd { revision }), _) => {
@@ -152,7 +152,7 @@ impl Follower {
                                 SystemClock.now(),
                             )
                             .await
-                            .map_err(of_store)?;
+                            .map_err(copy_error)?;
                         self.reached(position);
                     }
                 }
@@ -190,7 +190,7 @@ impl Follower {
         }
     }
 
-    /// Adds a change to a batch. One without a body says that the entry or artifact is gone.
+    /// Adds a change to a batch. A change without a body means that the entry or artifact is gone.
     async fn add(&self, batch: &mut Batch, change: Change) -> Result<()> {
         if let Some(row) = row(&change) {
             batch.record(row);
@@ -204,17 +204,17 @@ impl Follower {
         } = change;
         let copied = if entity == "artifact" {
             let pending = batch.take_artifact(&id);
-            let known = match (&artifact, &pending) {
+            let have = match (&artifact, &pending) {
                 (None, _) => 0,
                 (Some(_), Some(pending)) => pending.artifact.version,
-                (Some(_), None) => self.known_version(&id).await?,
+                (Some(_), None) => self.copied_version(&id).await?,
             };
-            match (self.whole(None, artifact, known).await?, pending) {
+            match (self.complete(None, artifact, have).await?, pending) {
                 (Some(Copied::Artifact(mut copied)), Some(pending)) => {
                     if copied
                         .versions
                         .first()
-                        .is_none_or(|first| first.version > known)
+                        .is_none_or(|first| first.version > have)
                     {
                         copied.versions.splice(0..0, pending.versions);
                     }
@@ -227,19 +227,19 @@ impl Follower {
             let number = id
                 .parse()
                 .map_err(|_| Error::internal(StoreError::Corrupt("an id of the source".into())))?;
-            let copied = self.whole(context, None, 0).await?;
+            let copied = self.complete(context, None, 0).await?;
             copied.unwrap_or(Copied::EntryGone(number))
         };
         batch.add(copied);
         Ok(())
     }
 
-    /// An entry with its images, or an artifact with its versions after `known`. `None` if it is gone.
-    async fn whole(
+    /// An entry with its images, or an artifact with its versions after version `have`. `None` if it is gone.
+    async fn complete(
         &self,
         entry: Option<Entry>,
         artifact: Option<Artifact>,
-        known: i64,
+        have: i64,
     ) -> Result<Option<Copied>> {
         if let Some(entry) = entry {
             // Frames have no images. The entry is fetched as a whole, because it may have changed meanwhile.
@@ -252,31 +252,31 @@ impl Follower {
         let Some(artifact) = artifact else {
             return Ok(None);
         };
-        // A lower version than the known one means that an older copy of the source's database was put back.
-        let known = if artifact.version < known { 0 } else { known };
+        // A version below `have` means that the source's database was replaced by an older backup.
+        let have = if artifact.version < have { 0 } else { have };
         let earlier =
-            (known + 1..artifact.version).map(|number| self.source.version(&artifact.id, number));
-        // Several at once, because the source gives up a reader that takes no frame for 30 seconds.
+            (have + 1..artifact.version).map(|number| self.source.version(&artifact.id, number));
+        // Fetched several at once, because the source disconnects a reader that takes no frame for 30 seconds.
         let earlier: Vec<Option<CopiedVersion>> = futures::stream::iter(earlier)
             .buffered(VERSIONS_AT_ONCE)
             .try_collect()
             .await?;
         let mut versions: Vec<CopiedVersion> = earlier.into_iter().flatten().collect();
-        if artifact.version > known {
+        if artifact.version > have {
             versions.push(current_version(&artifact));
         }
         let copied = CopiedArtifact { artifact, versions };
         Ok(Some(Copied::Artifact(Box::new(copied))))
     }
 
-    /// The version that the copy has of an artifact, or 0.
-    async fn known_version(&self, id: &str) -> Result<i64> {
+    /// The version of an artifact in the copy; 0 if the copy lacks it.
+    async fn copied_version(&self, id: &str) -> Result<i64> {
         let id = ArtifactId::parse(id)?;
         let found = self
             .store
             .artifact_versions(&self.owner, id, Vec::new(), Read::default())
             .await
-            .map_err(of_store)?;
+            .map_err(copy_error)?;
         Ok(match found.value {
             VersionLookup::NoArtifact => 0,
             VersionLookup::Artifact {
@@ -291,7 +291,7 @@ impl Follower {
             return Ok(());
         };
         if self.position.borrow().as_ref() == Some(&position) {
-            // A bookmark without anything new.
+            // The batch has only a bookmark at the position of the copy.
             return Ok(());
         }
         self.store
@@ -303,7 +303,7 @@ impl Follower {
                 SystemClock.now(),
             )
             .await
-            .map_err(of_store)?;
+            .map_err(copy_error)?;
         self.reached(position);
         Ok(())
     }
@@ -335,8 +335,8 @@ impl Follower {
     }
 }
 
-/// A change as the database keeps it: a search leaves out what changed while it ran. `None` for `left`, which does not
-/// say what it concerns.
+/// A change as a row of the database. Searches of the copy use these rows to leave out entries that changed while they
+/// ran. `None` for `left`, which does not say what was changed.
 fn row(change: &Change) -> Option<Row> {
     let kind = match change.operation.as_str() {
         "created" => ChangeKind::Create,
@@ -387,8 +387,8 @@ fn pauses() -> ExponentialBackoff {
         .build()
 }
 
-/// What an error of the source or of the copy means for the next stream.
-fn of_error(error: Error) -> Ended {
+/// How a stream ends after an error of the source or of the copy.
+fn ended_by(error: Error) -> Ended {
     match error.reason {
         Reason::ResyncRequired | Reason::CursorCompacted => Ended::Resync(error.message),
         Reason::CursorInvalid => Ended::Stopped(format!(
@@ -405,13 +405,13 @@ fn of_error(error: Error) -> Ended {
     }
 }
 
-/// An error of the copy's database. It is tried again: there may be space on the disk later.
-fn of_store(error: StoreError) -> Error {
+/// Logs and converts an error of the copy's database. Writing is retried: the disk may have space later.
+fn copy_error(error: StoreError) -> Error {
     let error = error.into_error("changes");
     tracing::error!(error = %error, "The copy could not be written; will retry");
     Error::new(Reason::Internal, format!("the copy: {}", error.message))
 }
 
-fn local(error: std::io::Error) -> Error {
-    of_store(StoreError::Internal(error.into()))
+fn file_error(error: std::io::Error) -> Error {
+    copy_error(StoreError::Internal(error.into()))
 }

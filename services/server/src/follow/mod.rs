@@ -1,4 +1,4 @@
-//! `context-service follow`: a copy of one owner of another service, kept in step through the public API alone.
+//! `context-service follow`: maintains a copy of one owner of another service, through the public API alone.
 
 mod batch;
 mod follower;
@@ -23,13 +23,13 @@ use crate::serve::{Running, start_copy};
 use follower::Follower;
 use source::Source;
 
-/// A service that serves a copy and keeps it in step.
+/// A service that follows another one and serves the copy.
 pub struct Following {
     running: Running,
     follower: JoinHandle<String>,
 }
 
-/// Opens the copy, and serves it as soon as it is complete once.
+/// Opens the copy, and serves it once its first snapshot is complete.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -98,7 +98,7 @@ impl Following {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// Why following cannot go on, as a sentence. The service has stopped then.
+    /// A sentence that says why following cannot continue. The service has stopped by then.
     pub async fn run(self) -> Result<(), String> {
         let Self {
             running,
@@ -125,7 +125,7 @@ fn ended(why: Result<String, tokio::task::JoinError>) -> String {
     why.unwrap_or_else(|error| format!("following ended: {error}"))
 }
 
-/// The file of `sqlite:///PATH`.
+/// The file that `sqlite:///PATH` names.
 fn file(to: &str) -> Result<PathBuf, String> {
     match to.trim().strip_prefix("sqlite://") {
         Some(path) if !path.is_empty() => Ok(context_model::local::absolute(

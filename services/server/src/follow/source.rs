@@ -20,12 +20,12 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 use tower::service_fn;
 
-/// The environment variables of the key for the source, as for the gateway. There is no flag, because other users of the
-/// machine can read the command lines of processes.
+/// The environment variables of the key for the source, as for the gateway. There is no flag, because other users of
+/// the machine can read the command lines of processes.
 const KEY: &str = "CONTEXT_API_KEY";
 const KEY_FILE: &str = "CONTEXT_API_KEY_FILE";
 
-/// How often a request is repeated while the source is overloaded.
+/// Maximum number of retries of a request while the source is overloaded.
 const RETRIES: usize = 6;
 
 /// Where the key for the source comes from.
@@ -43,7 +43,7 @@ impl Key {
     /// The key of these environment variables.
     ///
     /// # Errors
-    /// A sentence for the operator. It has no key.
+    /// A sentence for the operator. It does not contain the key.
     pub fn read(env: &dyn Fn(&str) -> Option<String>) -> std::result::Result<Self, String> {
         let value = |name| {
             let value = expand_variables(&env(name).unwrap_or_default(), env);
@@ -88,7 +88,7 @@ fn bearer(key: &str) -> std::result::Result<AsciiMetadataValue, String> {
     Ok(value)
 }
 
-/// A connection to the source, which is opened when it is used and opened again when it is lost.
+/// A connection to the source. It is opened at its first use, and again when it is lost.
 #[derive(Debug, Clone)]
 pub struct Source {
     shown: String,
@@ -126,7 +126,7 @@ impl Source {
         }
         let endpoint = endpoint
             .connect_timeout(Duration::from_secs(5))
-            // A source that vanished is noticed in half a minute.
+            // A vanished source is detected within half a minute.
             .http2_keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(10))
             .keep_alive_while_idle(true);
@@ -226,7 +226,7 @@ impl Source {
                     tracing::warn!(
                         artifact,
                         number,
-                        "A version is damaged at the source; the copy goes without it"
+                        "A version is damaged at the source; the copy omits it"
                     );
                     Ok(None)
                 }
@@ -256,7 +256,7 @@ pub fn current_version(artifact: &Artifact) -> CopiedVersion {
     }
 }
 
-/// Repeats a request that the source had no room for. A snapshot would have to start again otherwise.
+/// Retries a request that the overloaded source refused. Otherwise a snapshot would have to start again.
 async fn retried<T, F: Future<Output = Result<T>>>(request: impl FnMut() -> F) -> Result<T> {
     let pauses = ExponentialBuilder::new()
         .with_jitter()

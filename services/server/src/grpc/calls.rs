@@ -21,14 +21,14 @@ const MIN_COMPRESSED_BYTES: usize = 1024;
 /// The reply of a method.
 pub type Reply<T> = Result<Response<T>, Status>;
 
-/// Runs the operations of one application.
+/// Runs the operations of one service.
 #[derive(Clone)]
 pub struct Calls {
     app: Arc<App>,
 }
 
 impl Calls {
-    /// Creates the calls of this application.
+    /// Runs operations on this shared state.
     #[must_use]
     pub const fn new(app: Arc<App>) -> Self {
         Self { app }
@@ -102,7 +102,7 @@ impl Calls {
     }
 }
 
-/// Returns what the metadata of a write request says: the idempotency key, if there is one.
+/// Reads the metadata of a write request: the idempotency key, if there is one.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a malformed idempotency key.

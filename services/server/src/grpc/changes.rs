@@ -55,7 +55,7 @@ impl ChangeService for Changes {
         request: Request<pb::ListChangesRequest>,
     ) -> Reply<pb::ListChangesResponse> {
         let ctx = RequestContext::of(request.extensions()).map_err(|error| status(&error))?;
-        let waiting = changes::Waiting {
+        let poll = changes::LongPoll {
             app: self.calls.app(),
             ctx: &ctx,
             credentials: Credentials::of(request.metadata().as_ref()),
@@ -64,7 +64,7 @@ impl ChangeService for Changes {
         };
         let reply = async {
             let request: ListChangesRequest = request.into_inner().try_into()?;
-            waiting.list_changes(request).await
+            poll.list_changes(request).await
         };
         let reply = reply.await.map_err(|error: Error| status(&error))?;
         Calls::reply(&ctx, reply)

@@ -428,11 +428,11 @@ mod tests {
             ..UNARY
         };
         let text = vec![b'x'; 3 * MIB];
-        let read_it = |data: Vec<u8>, lease| {
+        let read_gzip = |data: Vec<u8>, lease| {
             read(pieces(framed(1, &gzip(&data)), 1000), rules.clone(), lease)
         };
-        assert!(read_it(text.clone(), lease().1).await.unwrap() == framed(0, &text));
-        let (reason, message) = read_it(vec![0; 17 * MIB], lease().1).await.unwrap_err();
+        assert!(read_gzip(text.clone(), lease().1).await.unwrap() == framed(0, &text));
+        let (reason, message) = read_gzip(vec![0; 17 * MIB], lease().1).await.unwrap_err();
         assert_eq!(
             (reason, message.contains("unpacked")),
             (Reason::RequestTooLarge, true),
@@ -441,7 +441,7 @@ mod tests {
         let (_, small) = lease();
         small.grow(55 * MIB).unwrap();
         assert_eq!(
-            read_it(vec![0; 15 * MIB], small).await.unwrap_err().0,
+            read_gzip(vec![0; 15 * MIB], small).await.unwrap_err().0,
             Reason::Overloaded
         );
         let broken = read(Body::from(framed(1, b"no gzip")), rules, lease().1)

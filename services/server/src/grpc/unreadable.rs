@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::error_codes;
 
-/// Replaces the status of a message that the codec could not read by `INVALID_ARGUMENT`.
+/// Replaces the status for a message that the codec could not read with `INVALID_ARGUMENT`.
 ///
 /// tonic reports INTERNAL in this case, which would trigger alerts for a client's mistake. Errors
 /// from operations carry details; an INTERNAL without details comes from the codec, before the

@@ -104,9 +104,9 @@ pub async fn list_artifacts(
 
 /// Search artifacts
 ///
-/// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%`
-/// and `_` have no special function. With `mode=ranked` it returns those that match the query best by their words and by
-/// meaning, best first.
+/// Returns artifacts whose title or content contains the query, ignoring case, newest first. `%` and `_` have no
+/// special function. With `mode=ranked` it returns those that match the query best by their words and by meaning, best
+/// first.
 #[utoipa::path(
     get,
     path = "/v1/artifacts/search",
@@ -181,7 +181,7 @@ pub async fn get_artifact(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    fetched(&ctx, &app, &headers, request).await
+    respond_with(&ctx, &app, &headers, request).await
 }
 
 /// Fetch an artifact by its path
@@ -217,11 +217,11 @@ pub async fn get_artifact_by_path(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    fetched(&ctx, &app, &headers, request).await
+    respond_with(&ctx, &app, &headers, request).await
 }
 
-/// The artifact, or 304 if the caller has this version.
-async fn fetched(
+/// Responds with the artifact, or with 304 if the caller has this version.
+async fn respond_with(
     ctx: &RequestContext,
     app: &App,
     headers: &HeaderMap,
@@ -330,8 +330,8 @@ pub async fn delete_artifact(
 
 /// Move artifacts
 ///
-/// Gives the artifact with a path, and all whose path begins with it and a `/`, another path. All are moved or none. No
-/// artifact gets a version by this.
+/// Moves the artifact at `path`, and every artifact below it, to the path `to`. Either all are moved or none. A move
+/// creates no new version.
 #[utoipa::path(
     post,
     path = "/v1/artifacts/move",
@@ -341,7 +341,7 @@ pub async fn delete_artifact(
         ("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request within 24 hours returns the first reply and changes nothing.", pattern = "^[!-~]{1,255}$")
     ),
     request_body(content = MoveArtifactsRequest, example = json!({"path": "/plans", "to": "/archive/plans"})),
-    responses((status = 200, description = "The artifacts have other paths", body = MoveArtifactsReply))
+    responses((status = 200, description = "The artifacts are moved", body = MoveArtifactsReply))
 )]
 pub async fn move_artifacts(
     ctx: RequestContext,
@@ -362,7 +362,7 @@ pub async fn move_artifacts(
 
 /// Delete artifacts by path
 ///
-/// Deletes the artifact with a path, and all whose path begins with it and a `/`, with all versions. All are deleted or
+/// Deletes the artifact at `path`, and every artifact below it, with all their versions. Either all are deleted or
 /// none. This cannot be undone.
 #[utoipa::path(
     post,

@@ -17,7 +17,7 @@ use super::body::json;
 use super::query::Query;
 use crate::app::App;
 use crate::authenticate::Credentials;
-use crate::changes::Waiting;
+use crate::changes::LongPoll;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::transport::Transport;
@@ -69,14 +69,14 @@ pub async fn changes_since(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let waiting = Waiting {
+    let poll = LongPoll {
         app: &app,
         ctx: &ctx,
         credentials: Credentials::of(&headers),
         transport: Transport::Rest,
         deadline: None,
     };
-    let reply = waiting.list_changes(request).await?;
+    let reply = poll.list_changes(request).await?;
     json(&ctx, StatusCode::OK, reply)
 }
 
@@ -100,9 +100,9 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Follow changes
 ///
-/// Sends changes as they are committed, as Server-Sent Events. The event is the name of the frame (`opened`, `entry`,
-/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`), its id the cursor. At least every 15 seconds there is
-/// a frame. Browsers read it with fetch, because EventSource cannot send an Authorization header.
+/// Sends changes as they are committed, as Server-Sent Events. The event name is the kind of frame (`opened`, `entry`,
+/// `snapshot_end`, `change`, `left`, `bookmark`, `resync`, `end`); the event id is the cursor. A frame is sent at least
+/// every 15 seconds. Browsers read the stream with fetch, because EventSource cannot send an Authorization header.
 #[utoipa::path(
     get,
     path = "/v1/watch",
@@ -163,7 +163,7 @@ pub async fn watch(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/event-stream"),
     );
-    // Proxies must not hold frames back.
+    // Proxies must not delay frames.
     response.headers_mut().insert(
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),

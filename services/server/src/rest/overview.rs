@@ -114,9 +114,9 @@ pub async fn list_tags(
 
 /// List metadata keys
 ///
-/// Lists the keys that metadata has with the number of entries that have them, most frequent first, then by
-/// name. The newest 10 000 entries are read, but no metadata of more than 4 KiB; `scanned` and `complete` say
-/// what was.
+/// Lists the keys of metadata with the number of entries that have them, most frequent first, then by
+/// name. The newest 10 000 entries are read, and metadata of more than 4 KiB is skipped; `scanned` and
+/// `complete` say whether that was all.
 #[utoipa::path(
     get,
     path = "/v1/metadata/keys",
@@ -156,8 +156,8 @@ pub async fn list_metadata_keys(
 /// List the values of a metadata key
 ///
 /// Lists the strings, numbers and booleans of a metadata key with the number of entries that have them, most
-/// frequent first. The newest 10 000 entries are read, but no metadata of more than 4 KiB; `scanned` and
-/// `complete` say what was.
+/// frequent first. The newest 10 000 entries are read, and metadata of more than 4 KiB is skipped; `scanned`
+/// and `complete` say whether that was all.
 #[utoipa::path(
     get,
     path = "/v1/metadata/values",

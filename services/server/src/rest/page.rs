@@ -1,5 +1,5 @@
-//! The page at `/`: what the service holds, for people. Its files are built from `services/server/ui` and are part of
-//! this binary.
+//! The page at `/`, which shows people what the service stores. Its files are built from `services/server/ui` and are
+//! part of this binary.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Keeps the page of another tab from reaching into this one, which may hold a key.
+/// Stops the page of another tab from accessing this one, which may hold a key.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 struct File {
@@ -66,11 +66,11 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 fn reply(file: &'static File, headers: &HeaderMap) -> Response {
-    let known = headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| {
+    let is_current = headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| {
         tags.to_str()
             .is_ok_and(|tags| tags.split(',').any(|tag| *TAG == *tag.trim()))
     });
-    let mut response = if known {
+    let mut response = if is_current {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let kind = HeaderValue::from_static(file.kind);
@@ -78,7 +78,7 @@ fn reply(file: &'static File, headers: &HeaderMap) -> Response {
     };
     let headers = response.headers_mut();
     headers.insert(header::ETAG, TAG.clone());
-    // The names stay the same from version to version, so each use asks whether they are still current.
+    // File names stay the same from version to version, so the browser must revalidate them at each use.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(
         header::CONTENT_SECURITY_POLICY,

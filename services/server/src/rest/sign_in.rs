@@ -11,7 +11,7 @@ use context_model::{Error, Reason, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::posted::posted;
+use crate::json_body::read_json;
 use crate::problem::Problem;
 
 /// Maximum size of the body that carries a code.
@@ -61,7 +61,7 @@ async fn exchanged(app: &App, request: Request) -> Result<Token> {
             "signing in is off, because AUTH is off",
         )
     })?;
-    let Exchange { code, verifier } = posted(request, MAX_REQUEST_BYTES).await?;
+    let Exchange { code, verifier } = read_json(request, MAX_REQUEST_BYTES).await?;
     let token = authenticator.sign_in(&code, &verifier).await;
     let token = token.inspect_err(|error| {
         if error.reason == Reason::Unauthenticated {

@@ -1,6 +1,6 @@
 //! Lists of changes, on both databases: cursors, filters, rights, bodies, and waiting for the next change.
 
-#![expect(clippy::disallowed_methods, reason = "how long a list waited")]
+#![expect(clippy::disallowed_methods, reason = "measures how long a list waited")]
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 use crate::service::Service;
 
-/// The longest wait of a list.
+/// The longest wait that a list allows.
 const LONG: &str = "wait_ms=25000";
 
-/// A service on each database, with these flags. PostgreSQL only if there is a server.
+/// A service on each available database, with these flags.
 pub async fn both(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     let mut services = vec![(Service::start_with(flags).await, None)];
     if let Some(database) = TestDatabase::empty().await {
@@ -272,12 +272,12 @@ async fn a_cursor_that_cannot_be_used_has_its_reason() {
             with(service.post("/v1/contexts", entry), key).send().await;
         }
         let newest = with(service.get("/v1/changes"), &mine).send().await.json();
-        let use_it = async |key: &str| -> Reply {
+        let list_with = async |key: &str| -> Reply {
             let path = format!("/v1/changes?cursor={}", cursor(&newest));
             with(service.get(&path), key).send().await
         };
-        assert_eq!(use_it(&mine).await.status, 200);
-        let foreign = use_it(&theirs).await;
+        assert_eq!(list_with(&mine).await.status, 200);
+        let foreign = list_with(&theirs).await;
         assert_eq!(
             (foreign.status.as_u16(), foreign.reason().as_str()),
             (400, "CURSOR_INVALID")
@@ -286,7 +286,7 @@ async fn a_cursor_that_cannot_be_used_has_its_reason() {
             .send()
             .await;
         assert_eq!(garbled.reason(), "CURSOR_INVALID");
-        // The owner is erased and begins again: its revisions do too.
+        // The owner is erased and created again, so its revisions start again.
         service
             .engine
             .access
@@ -300,7 +300,7 @@ async fn a_cursor_that_cannot_be_used_has_its_reason() {
         with(service.post("/v1/contexts", entry), &again)
             .send()
             .await;
-        let other = use_it(&again).await;
+        let other = list_with(&again).await;
         assert_eq!(
             (other.status.as_u16(), other.reason().as_str()),
             (410, "RESYNC_REQUIRED")
@@ -365,10 +365,10 @@ async fn a_list_waits_for_the_next_change_that_passes_its_filter() {
         let found = waiting.await.expect("the list");
         assert_eq!(shown(&found), [format!("created {id}")]);
         assert!(started.elapsed() < Duration::from_secs(10));
-        // What is there already is returned at once, also with a wait.
+        // Existing changes are returned at once, even with a wait.
         let found = changes(&service, &format!("cursor={start}&{LONG}")).await;
         assert_eq!(shown(&found).len(), 2);
-        // The end of the wait is no error.
+        // A wait that ends without a change is no error.
         let none = changes(&service, &format!("cursor={}&wait_ms=50", cursor(&found))).await;
         assert_eq!(shown(&none), [""; 0]);
         assert_eq!(cursor(&none), cursor(&found));
@@ -404,7 +404,7 @@ async fn until_waiting(service: &Service, lists: usize) {
     .await;
 }
 
-/// A waiting list holds neither a slot nor a connection of the pool: here there is one of each.
+/// A waiting list holds neither a slot nor a connection of the pool: this service has one of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_that_wait_take_nothing_from_others_and_outlast_the_time_limit() {
     let flags = [
@@ -497,16 +497,16 @@ async fn a_service_that_stops_ends_the_waits() {
     service.stopped().await;
 }
 
-/// A database, and how to keep a copy of it as it is.
-struct Kept {
+/// A database that can be copied while no service uses it.
+struct CopyableDatabase {
     flags: Vec<String>,
     file: Option<TempDir>,
     database: Option<TestDatabase>,
 }
 
-impl Kept {
+impl CopyableDatabase {
     fn on_file(directory: TempDir) -> Self {
-        let path = directory.path().join("kept.db");
+        let path = directory.path().join("copyable.db");
         Self {
             flags: vec![format!("--db-path={}", path.display())],
             file: Some(directory),
@@ -553,8 +553,8 @@ async fn stop(service: Service) {
     service.stopped().await;
 }
 
-/// The cursor at the end of a snapshot, and of the first change after revision 1 of a stream, with texts. The oldest
-/// entry is updated while the snapshot is read.
+/// Two cursors of streams with texts: that of the first change of a stream, and that at the end of a snapshot. The
+/// oldest entry is updated while the snapshot is read.
 async fn streamed(service: &Service, oldest: i64) -> Vec<String> {
     let caller = Caller::local();
     let snapshot = WatchRequest {
@@ -591,14 +591,14 @@ async fn streamed(service: &Service, oldest: i64) -> Vec<String> {
     }
 }
 
-/// A reader that is behind has seen states of later changes. When an older copy of the database is put back, these are
-/// lost, although the change of its cursor is still there.
+/// A reader that is behind has been sent states of later changes. When the database is replaced by an older copy, these
+/// states are lost, although the change of the reader's cursor still exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_who_was_shown_a_state_that_is_lost_must_read_everything_again() {
-    let mut databases = vec![Kept::on_file(
+    let mut databases = vec![CopyableDatabase::on_file(
         TempDir::new().expect("a temporary directory"),
     )];
-    databases.extend(TestDatabase::empty().await.map(Kept::on_server));
+    databases.extend(TestDatabase::empty().await.map(CopyableDatabase::on_server));
     for newer in databases {
         let service = newer.start().await;
         let entry = json!({"thread_id": "t", "source": "user", "text": "x", "tags": ["keep"]});
@@ -643,7 +643,7 @@ async fn a_reader_who_was_shown_a_state_that_is_lost_must_read_everything_again(
             }
         };
         refused().await;
-        // Other changes get the revisions of those that were lost.
+        // New changes get the revisions of the lost ones.
         for _ in 0..3 {
             reply(service.patch(&path, json!({"tags": ["third"]}))).await;
         }

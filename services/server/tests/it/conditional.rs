@@ -118,7 +118,7 @@ async fn a_retry_with_its_key_gives_the_first_reply_and_another_request_is_refus
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_that_cannot_keep_its_condition_is_refused() {
     let service = Service::start().await;
-    service.store("t", "kept").await;
+    service.store("t", "still there").await;
     assert_eq!(
         service
             .delete("/v1/contexts/1")

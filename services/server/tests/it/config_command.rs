@@ -170,11 +170,11 @@ async fn a_service_tells_its_settings_on_the_socket_only_and_its_keys_as_hashes(
     let home = Home::new();
     let service = start(&home, &[]).await;
     let nonce = "00ff".repeat(16);
-    let question = json!({ "nonce": nonce });
-    let (status, reply) = post(&home, "/internal/settings", &question.to_string());
+    let request = json!({ "nonce": nonce });
+    let (status, reply) = post(&home, "/internal/settings", &request.to_string());
     assert_eq!(status, 200, "{reply}");
-    let told: Value = serde_json::from_str(&reply).unwrap();
-    let key = told["settings"]
+    let response: Value = serde_json::from_str(&reply).unwrap();
+    let key = response["settings"]
         .as_array()
         .unwrap()
         .iter()
@@ -194,7 +194,7 @@ async fn a_service_tells_its_settings_on_the_socket_only_and_its_keys_as_hashes(
         assert_eq!(post(&home, "/internal/settings", bad).0, 400, "{bad}");
     }
     for path in ["/internal/settings", "/internal/stop-unused"] {
-        let reply = Request::post(service.address(), path, &question)
+        let reply = Request::post(service.address(), path, &request)
             .send()
             .await;
         assert_eq!(reply.status, 404, "{path}");

@@ -34,7 +34,7 @@ fn scope(operation: &str) -> Option<Scope> {
     })
 }
 
-/// The kind of resource that an operation concerns, for narrowed keys.
+/// The kind of resource of an operation, to which a key can be narrowed.
 fn resource_of(operation: &str) -> &'static str {
     if operation.contains("artifact") {
         "artifacts"
@@ -68,7 +68,7 @@ fn operations() -> Vec<(String, Call)> {
         for service in &file.service {
             for method in &service.method {
                 let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                // A bad cursor ends a stream.
+                // A bad cursor, so that the stream ends at once.
                 let body = if method.server_streaming() {
                     vec![0, 0, 0, 0, 3, 0x0a, 1, b'x']
                 } else {
@@ -237,7 +237,7 @@ async fn check_every_operation(service: &Service) {
         .expect("the first start makes a key");
 
     let unknown = format!("Bearer sk_prod_{}", "x".repeat(32));
-    // It shares the first 16 characters with an existing key, so that the whole key is compared.
+    // Differs from an existing key only in its last character, which shows that the whole key is compared.
     let near = format!(
         "{}{}",
         &good[..39],

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::process::{program, run};
 use crate::semantic::harness::model;
 
-/// An Ollama whose models return vectors with two dimensions.
+/// A server with the API of Ollama, whose models return vectors with two dimensions.
 async fn ollama(listener: TcpListener) {
     let embed = |axum::Json(request): axum::Json<Value>| async move {
         let texts = request["input"].as_array().map_or(1, Vec::len);
@@ -22,7 +22,7 @@ async fn ollama(listener: TcpListener) {
     axum::serve(listener, router).await.unwrap();
 }
 
-/// Starts an Ollama and returns its address.
+/// Starts that server and returns its address.
 async fn start_ollama() -> SocketAddr {
     let reserved = Reserved::new();
     let address = reserved.address();
@@ -175,7 +175,7 @@ async fn vectors_of_another_model_are_named_with_and_without_a_service() {
         assert!(report.contains(words), "{report}");
     }
     let process = home.start_as(with(&home, &ollama)).await;
-    context_test_support::until("the service has asked the provider", async || {
+    context_test_support::until("the service has called the provider", async || {
         let statistics = Request::get(process.address(), "/v1/statistics")
             .send()
             .await;

@@ -1,4 +1,4 @@
-//! Hosts, origins, request ids and headers.
+//! Checks of hosts and origins, request ids, and response headers.
 
 use crate::service::Service;
 

@@ -1,6 +1,9 @@
-//! `context-service follow`: a copy is equal to its source, through restarts of either, and is read-only.
+//! `context-service follow`: a copy stays equal to its source when either restarts, and is read-only.
 
-#![expect(clippy::disallowed_methods, reason = "how long it takes to catch up")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a copy takes to catch up"
+)]
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -98,8 +101,8 @@ fn items<'r>(reply: &'r Value, field: &str) -> &'r [Value] {
     reply[field].as_array().expect("a list")
 }
 
-/// All that a service shows of its owner: entries with images, threads, tags, artifacts with versions, what a search finds
-/// (each database has its own scores), and the revision.
+/// Everything that a service returns about its owner: entries with images, threads, tags, artifacts with versions, the
+/// ids that a search finds (scores differ between databases), and the revision.
 async fn everything(address: SocketAddr) -> Value {
     let newest = post(address, "/v1/contexts/search", json!({"limit": 100})).await;
     let ids = items(&newest, "results")
@@ -253,12 +256,12 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
         post(source.address, "/v1/contexts/delete", body).await;
         let body = json!({"path": "before"});
         post(source.address, "/v1/artifacts/delete", body).await;
-        let kept = ChangesConfig {
+        let retention = ChangesConfig {
             retention_days: 30,
             max_rows: 1,
         };
         tokio::select! {
-            () = source.engine.background.compact(kept, &SystemClock) => {}
+            () = source.engine.background.compact(retention, &SystemClock) => {}
             () = until("all but the last change have left the feed", async || {
                 let changes = get(source.address, "/v1/changes?cursor=now").await;
                 changes["compacted_before"] == changes["revision"]
@@ -272,7 +275,7 @@ async fn a_copy_that_was_away_for_too_long_reads_everything_again() {
     }
 }
 
-/// The changes in the copy's database let a search leave out what changed while it ran.
+/// Searches of the copy need these changes, to leave out entries that changed while they ran.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_has_the_changes_of_its_source() {
     let source = Service::start().await;
@@ -472,7 +475,7 @@ async fn a_key_that_is_revoked_ends_the_copy_with_a_sentence() {
         .expect("it is revoked");
     let ended = tokio::time::timeout(Duration::from_secs(20), copy.task).await;
     let ended = ended.expect("it ends in time").expect("without a panic");
-    let why = ended.expect_err("it cannot go on");
+    let why = ended.expect_err("it cannot continue");
     assert!(why.starts_with("the source refuses"), "{why}");
 }
 
@@ -527,7 +530,7 @@ async fn a_copy_survives_kills_of_both_and_an_older_database_of_its_source() {
         assert_equal(copy.address(), source.address()).await;
     }
 
-    // An older copy of the source's database is put back, and gets other entries with the same ids.
+    // The source's database is replaced by an older backup, and gets other entries with the same ids.
     assert!(source.terminate().await.success());
     let older = copy_home.path().join("older.db");
     std::fs::copy(source_home.database(), &older).expect("a backup");
@@ -535,10 +538,10 @@ async fn a_copy_survives_kills_of_both_and_an_older_database_of_its_source() {
     write(source.address(), "lost").await;
     assert_equal(copy.address(), source.address()).await;
     assert!(source.terminate().await.success());
-    std::fs::copy(&older, source_home.database()).expect("the backup is put back");
+    std::fs::copy(&older, source_home.database()).expect("the backup is restored");
     source = source_home.start().await;
     write(source.address(), "instead").await;
-    // Otherwise the lost state would have the same revision.
+    // Without these writes, the lost state would have the same revision.
     write(source.address(), "and more").await;
     assert_equal(copy.address(), source.address()).await;
     assert!(

@@ -120,7 +120,7 @@ async fn a_deadline_is_honoured() {
     let mut body = vec![0];
     body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend(message);
-    // Not sent with tonic's client, which would end the call at the deadline itself.
+    // Sent without tonic's client, which would itself end the call at the deadline.
     let request = service
         .request("POST", "/context.v1.ContextService/SearchContext")
         .header("content-type", "application/grpc")

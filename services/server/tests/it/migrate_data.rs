@@ -36,10 +36,7 @@ async fn killed_and_resumed(home: &Home, from: &str, to: &str, serve: &[String])
         .spawn()
         .expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
-    let line = lines
-        .next()
-        .expect("it says how far it is")
-        .expect("a line");
+    let line = lines.next().expect("it reports progress").expect("a line");
     assert!(line.starts_with("copying"), "{line}");
     child.kill().expect("it is killed");
     assert!(!child.wait().expect("it ends").success());

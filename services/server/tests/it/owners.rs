@@ -1,4 +1,4 @@
-//! No operation shows an owner anything of another owner.
+//! No operation shows an owner any data of another owner.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -351,7 +351,7 @@ async fn callers_narrowed_to_threads_never_see_anything_of_each_other() {
         .await
         .unwrap()
         .total_entries;
-    assert!(stored > 1000, "they did something: {stored}");
+    assert!(stored > 1000, "the callers stored entries: {stored}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -419,7 +419,7 @@ async fn what_others_write_moves_no_score_and_no_rank() {
 async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     let service = Service::start().await;
     let (me, them) = (caller("me"), caller("them"));
-    for who in [&me, &them] {
+    for caller in [&me, &them] {
         let request = m::StoreContextRequest {
             thread_id: "t".into(),
             source: "user".into(),
@@ -429,7 +429,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
         service
             .engine
             .contexts
-            .store_context(who, request, WriteContext::default())
+            .store_context(caller, request, WriteContext::default())
             .await
             .unwrap();
         let request = m::CreateArtifactRequest {
@@ -439,7 +439,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
         service
             .engine
             .artifacts
-            .create_artifact(who, request, WriteContext::default())
+            .create_artifact(caller, request, WriteContext::default())
             .await
             .unwrap();
     }

@@ -106,7 +106,7 @@ async fn an_unknown_file_of_the_page_is_not_found() {
     );
 }
 
-/// Where the page is: the address of its port, and the ticket.
+/// The parts of the page's URL: the address of its port, and the ticket.
 fn parts(url: &str) -> (SocketAddr, &str) {
     let (address, ticket) = url
         .strip_prefix("http://")
@@ -121,7 +121,7 @@ fn started_by_gateway(home: &Home) -> Command {
     command
 }
 
-/// What `open --print` prints.
+/// The URL that `open --print` prints.
 fn opened(home: &Home) -> String {
     let (code, url, stderr) = run(program(home).args(["open", "--print"]));
     assert_eq!(code, 0, "{stderr}");
@@ -181,7 +181,7 @@ async fn a_service_without_a_port_opens_one_for_whoever_may_use_its_socket() {
             .status,
         404
     );
-    // The page of another site, and one whose name leads here.
+    // A page of another site, and a host name that points to this address.
     let foreign = Request::post(address, "/ui/session", &json!({ "ticket": ticket }))
         .header("sec-fetch-site", "cross-site");
     assert_eq!(foreign.send().await.reason(), "CROSS_SITE");
@@ -248,15 +248,15 @@ async fn the_port_closes_without_a_page_and_then_the_service_stops() {
     };
     let socket = running.socket().to_owned();
     let service = tokio::spawn(running.run());
-    let url = ask_for_page(&socket).await;
+    let url = request_page(&socket).await;
     let (address, _) = parts(&url);
     let is_open = || std::net::TcpStream::connect(address).is_ok();
     tokio::time::pause();
     for _ in 0..25 {
         tokio::time::advance(Duration::from_secs(60)).await;
     }
-    // Asked for again, it stays open for as long again.
-    assert_eq!(parts(&ask_for_page(&socket).await).0, address);
+    // A new request keeps the port open for another 30 minutes.
+    assert_eq!(parts(&request_page(&socket).await).0, address);
     for _ in 0..29 {
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(!service.is_finished());
@@ -269,7 +269,7 @@ async fn the_port_closes_without_a_page_and_then_the_service_stops() {
     service.await.unwrap();
 }
 
-async fn ask_for_page(socket: &Path) -> String {
+async fn request_page(socket: &Path) -> String {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     stream
         .write_all(b"POST /internal/open-page HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")

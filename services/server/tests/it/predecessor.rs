@@ -5,13 +5,13 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 use context_service::cli::Cli;
-use context_service::config::{self, Config, Here, NAMES, Predecessor, migration_table};
+use context_service::config::{self, Config, Handling, NAMES, Predecessor, migration_table};
 use context_test_support::Home;
 
 use crate::process::{program, run};
 use crate::semantic::harness::model;
 
-/// Read from the source of mcp-context-server, not from the table of the service.
+/// Taken from the source of mcp-context-server, not from the table of the service.
 const LIST: &str = include_str!("predecessor/names.txt");
 
 /// The lines of the list: the name, the kind, and for a renamed setting the words of its case (see [`renamed`]).
@@ -57,14 +57,14 @@ fn the_table_has_each_of_the_133_names_and_says_of_which_kind_it_is() {
     let listed: BTreeMap<_, _> = list().map(|(name, kind, _)| (name, kind)).collect();
     let table: BTreeMap<_, _> = NAMES
         .iter()
-        .map(|(name, here)| {
-            let kind = match here {
-                Here::Same(_) => "same",
-                Here::Renamed(..) => "renamed",
-                Here::Changed(_) => "changed",
-                Here::NotNeeded(_) => "not-needed",
-                Here::Security(_) => "security",
-                Here::Gateway(_) => "gateway",
+        .map(|(name, handling)| {
+            let kind = match handling {
+                Handling::Same(_) => "same",
+                Handling::Renamed(..) => "renamed",
+                Handling::Changed(_) => "changed",
+                Handling::NotNeeded(_) => "not-needed",
+                Handling::Security(_) => "security",
+                Handling::Gateway(_) => "gateway",
             };
             (*name, kind)
         })
@@ -80,7 +80,7 @@ fn the_service_does_with_each_of_the_133_names_what_the_list_says() {
             renamed(name, &case);
             continue;
         }
-        // The one value of this schema that needs no warning. The others can have any value.
+        // POSTGRESQL_SCHEMA has no warning only with `public`. The other settings can have any value.
         let value = if name == "POSTGRESQL_SCHEMA" {
             "public"
         } else {

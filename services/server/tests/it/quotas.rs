@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// A service with these flags on each database. PostgreSQL only if there is a server.
+/// A service on each available database, with these flags.
 pub async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     let mut services = vec![(Service::start_with(flags).await, None)];
     if let Some(database) = TestDatabase::empty().await {
@@ -60,7 +60,7 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
         assert_eq!(
             changed.status,
             StatusCode::OK,
-            "what adds none is not refused"
+            "a change that adds no entry is not refused"
         );
         assert_eq!(
             service
@@ -71,7 +71,7 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
             1
         );
         // The usage is counted again within a second.
-        until("it is counted again", async || {
+        until("the usage is counted again", async || {
             let fourth = service.post("/v1/contexts", entry("fourth"));
             fourth.send().await.status == StatusCode::CREATED
         })

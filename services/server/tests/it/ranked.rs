@@ -14,7 +14,7 @@ use crate::service::Service;
 /// A reranker that changes an entry. Reranking runs after results were ranked and before they are read.
 #[derive(Default)]
 struct Changing {
-    /// The URL and the body of the change. `metadata` is replaced by the number of the change.
+    /// The URL and the body of the change. Its `metadata` is set to the number of the change.
     change: OnceLock<(String, Value)>,
     changes: AtomicU64,
     at_most: u64,
@@ -126,7 +126,7 @@ async fn a_result_that_stops_satisfying_the_filter_while_it_is_ranked_is_not_sho
             let now = service.get("/v1/statistics").send().await.json()["revision"].clone();
             assert_eq!(
                 found["revision"], now,
-                "what is shown is what the revision says: {found}"
+                "the results are those of the revision: {found}"
             );
         }
     }
@@ -142,10 +142,10 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_with_a_warning(
                 !ids(&found).contains(&changing),
                 "it is newer than the revision of the reply: {found}"
             );
-            let said = found["warnings"]
+            let warns = found["warnings"]
                 .to_string()
                 .contains("1 results changed during the search");
-            assert!(said, "{found}");
+            assert!(warns, "{found}");
             let unchanged = service.get("/v1/statistics").send().await.json()["revision"]
                 .as_i64()
                 .unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::process::{program, run};
 
-/// Occurs in everything that requests of these tests contain and that must not be logged.
+/// Part of every text that requests of these tests send and that must not be logged.
 const HIDDEN: &str = "hidden";
 
 fn logging(home: &Home, format: &str) -> Command {
@@ -228,7 +228,7 @@ async fn a_request_whose_client_left_has_a_line_too() {
                 x-request-id: left\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n";
     let mut stream = std::net::TcpStream::connect(process.address()).unwrap();
     std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
-    // The service asks for the body when it starts to read it.
+    // The service sends `100 Continue` when it starts to read the body.
     let mut begun = [0; 12];
     std::io::Read::read_exact(&mut stream, &mut begun).unwrap();
     assert_eq!(&begun, b"HTTP/1.1 100");

@@ -154,13 +154,13 @@ async fn the_doctor_says_who_reranks_and_whether_it_answers() {
         away.report
     );
     let server = tokio::spawn(cohere(provider.listen()));
-    let there = context_service::examine(&config, &Predecessor::default()).await;
+    let running = context_service::examine(&config, &Predecessor::default()).await;
     assert!(
-        there.report.contains("✔ reranking  `m` works (cohere)"),
+        running.report.contains("✔ reranking  `m` works (cohere)"),
         "{}",
-        there.report
+        running.report
     );
-    assert!(!format!("{}{config:?}", there.report).contains("key-of-the-test"));
+    assert!(!format!("{}{config:?}", running.report).contains("key-of-the-test"));
     server.abort();
     let _ = server.await;
 }

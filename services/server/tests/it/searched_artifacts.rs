@@ -8,7 +8,7 @@ use crate::process::{program, run};
 use crate::semantic::harness::{Database, named, search, with_model};
 use crate::service::Service;
 
-/// A document whose last paragraph lies far beyond the opening that a result shows.
+/// A document whose last paragraph is far beyond the opening that a result shows.
 fn document(last: &str) -> String {
     let filler = "The agenda of this week has no item that anyone remembers.\n\n".repeat(40);
     format!("# Minutes\n\n{filler}{last}")
@@ -29,8 +29,8 @@ async fn found(service: &Service, query: &str) -> Vec<Value> {
     found["results"].as_array().expect("results").clone()
 }
 
-/// Whether the results have this artifact, with its last paragraph as the evidence. The network has random weights, so
-/// the order means nothing.
+/// Whether the results contain this artifact, with its last paragraph as the snippet. The network has random weights,
+/// so the order has no significance.
 async fn finds(service: &Service, artifact: &str) -> bool {
     let results = found(service, "agents search threads for meaning").await;
     results.iter().any(|hit| {

@@ -1,5 +1,5 @@
-//! Semantic search on each available database, with a small network of random weights. Equal texts are near each other,
-//! and no model has to be downloaded.
+//! Semantic search on each available database, with a small network of random weights: equal texts have nearly equal
+//! vectors, and no model has to be downloaded.
 
 pub mod harness;
 mod long_texts;

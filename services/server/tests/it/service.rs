@@ -48,9 +48,9 @@ impl Service {
         };
         Self {
             address: running.address().expect("an address"),
-            grpc_address: running.places().grpc_address,
+            grpc_address: running.start_report().grpc_address,
             socket: running.socket().to_owned(),
-            first_key: running.places().first_key.clone(),
+            first_key: running.start_report().first_key.clone(),
             engine: running.engine().clone(),
             stop: running.stop(),
             task: tokio::spawn(running.run()),

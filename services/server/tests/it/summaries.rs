@@ -85,7 +85,7 @@ async fn summary(service: &Service, id: i64) -> String {
 
 /// Waits until an entry has this summary.
 async fn until_summarized(service: &Service, id: i64, expected: &str) {
-    until("the summary comes", async || {
+    until("the entry has the summary", async || {
         summary(service, id).await == expected
     })
     .await;

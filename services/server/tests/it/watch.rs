@@ -1,6 +1,9 @@
 //! Streams of changes over SSE and gRPC, on both databases.
 
-#![expect(clippy::disallowed_methods, reason = "how long a stream stays open")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures how long a stream stays open"
+)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +20,7 @@ use tonic::{Code, Streaming};
 use crate::changes::{both, on};
 use crate::service::{Key, Service};
 
-/// The next event, which must come soon.
+/// The next event, which must arrive within 20 seconds.
 async fn next(events: &mut Events) -> Event {
     tokio::time::timeout(Duration::from_secs(20), events.next())
         .await
@@ -25,7 +28,7 @@ async fn next(events: &mut Events) -> Event {
         .expect("the stream goes on")
 }
 
-/// The next frame, which must come soon.
+/// The next frame, which must arrive within 20 seconds.
 async fn frame(stream: &mut Streaming<WatchResponse>) -> WatchResponse {
     tokio::time::timeout(Duration::from_secs(20), stream.message())
         .await
@@ -78,7 +81,7 @@ async fn a_stream_sends_each_change_and_a_later_one_continues_after_any_of_them(
             let request = watch(&service, "cursor=now&snapshot=true&preview_chars=20");
             let mut again = request.header("last-event-id", cursor).events().await;
             assert_eq!(next(&mut again).await.data["revision"], json!(n + 1));
-            // The cursor is another one: it also names the newest state, which this stream shows.
+            // Cursors are not compared: they also name the newest state that the stream showed.
             for expected in &seen[n + 1..] {
                 let event = next(&mut again).await;
                 assert_eq!(
@@ -95,7 +98,7 @@ async fn a_stream_sends_each_change_and_a_later_one_continues_after_any_of_them(
     }
 }
 
-/// What a reader of a stream has: the text of each entry and artifact.
+/// Applies a frame to what a reader holds: the text of each entry and artifact.
 fn apply(view: &mut BTreeMap<String, String>, frame: Frame) {
     let text = |context: Option<context_proto::v1::Context>,
                 artifact: Option<context_proto::v1::Artifact>| {
@@ -118,7 +121,7 @@ fn apply(view: &mut BTreeMap<String, String>, frame: Frame) {
     }
 }
 
-/// More entries than one step reads, while others are stored, changed and deleted.
+/// There are more entries than one step reads, and others are stored, changed and deleted meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_and_the_changes_after_it_give_what_is_stored() {
     for (service, _database) in both(&[]).await {
@@ -274,7 +277,7 @@ async fn changes_that_the_filter_leaves_out_do_not_delay_bookmarks() {
     }
 }
 
-/// Streams of the key, one of them waiting for a thread.
+/// Two streams of the key, one of them limited to a thread.
 async fn two_streams(service: &Service, key: &Key) -> [Events; 2] {
     let mut streams = Vec::new();
     for query in ["cursor=now", "cursor=now&thread_id=t"] {
@@ -299,7 +302,7 @@ async fn end_within_a_second(streams: [Events; 2]) {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// Streams wait while their keys are revoked, narrowed, or expire. On PostgreSQL also by another service.
+/// The streams are idle while their keys are revoked, narrowed, or expire; on PostgreSQL through another service.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_loses_its_rights_ends_its_streams_within_a_second() {
     for (service, database) in both(&["--auth=keys"]).await {
@@ -532,7 +535,7 @@ async fn what_waits_for_slow_readers_is_bounded_and_counted() {
         held().await >= READERS * BYTES
     })
     .await;
-    // Two steps of one entry each. What a read counts beyond that is returned when it ends.
+    // Two steps of one entry each. Memory that a read counts beyond that is returned when the read ends.
     until("each stream holds two entries at most", async || {
         let held = held().await;
         (READERS * BYTES..=READERS * 2 * BYTES + BYTES).contains(&held)
@@ -545,7 +548,7 @@ async fn what_waits_for_slow_readers_is_bounded_and_counted() {
         assert!(matches!(next.frame, Some(Frame::Change(_))));
     }
     drop(streams);
-    until("nothing waits any more", async || held().await < BYTES).await;
+    until("no frame waits any more", async || held().await < BYTES).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,7 +53,7 @@ export class ApiError extends Error {
 export const UNREACHABLE = "UNREACHABLE";
 export const PAGE_CLOSED = "PAGE_CLOSED";
 
-// The key is only in this variable, so that it is gone with the tab: it is in no cookie, storage or URL.
+// The key is stored only in this variable, so that it is gone with the tab. No cookie, storage or URL contains it.
 let key: string | undefined;
 let whenRefused: (reason: string) => void = () => {};
 
@@ -61,7 +61,7 @@ export function useKey(given: string | undefined): void {
   key = given;
 }
 
-/** What a page knows that `context-gateway open` opened. Its port serves only the page; clients use the socket. */
+/** The session of a page that `context-gateway open` opened. Its port serves only the page; clients use the socket. */
 export interface Session {
   token: string;
   socket: string;
@@ -71,19 +71,19 @@ export interface Session {
 
 let opened: Session | undefined;
 
-/** The session of a page that `context-gateway open` opened. */
+/** The session of this page; undefined on a page that was opened in another way. */
 export const session = (): Session | undefined => opened;
 
-/** Begins that session. The ticket in the page's URL is good for one. */
+/** Exchanges the ticket in the page's URL, if there is one, for a session. */
 export async function begin(): Promise<void> {
   const ticket = /^#open=([0-9a-f]+)$/.exec(location.hash)?.[1];
   if (ticket === undefined) return;
-  // Before the request, so that neither a reload nor the history has a ticket that is used up.
+  // Removed before the request, so that neither a reload nor the history contains a used ticket.
   history.replaceState(null, "", location.pathname + location.search);
   opened = await call<Session>("POST", "ui/session", { body: { ticket } });
 }
 
-/** Where the issuer of tokens signs people in; null when the page can only ask for a key. */
+/** The URL at which the issuer of tokens signs people in; null when only a key can be used. */
 export const issuer = async (): Promise<string | null> => (await call<{ url: string | null }>("GET", "ui/sign-in")).url;
 
 /** The token for a code of the issuer. */
@@ -132,7 +132,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
     return await fetch(url, request);
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, UNREACHABLE, "The service does not answer.");
+    throw new ApiError(0, UNREACHABLE, "The service does not respond.");
   }
 }
 
@@ -150,18 +150,18 @@ async function replyOf<T>(response: Response): Promise<T> {
   }
   if (response.ok && reply !== undefined) return reply as T;
   const problem = (reply ?? {}) as Partial<Schemas["Problem"]>;
-  const message = problem.detail ?? `The service answered ${response.status}.`;
+  const message = problem.detail ?? `The service responded with status ${response.status}.`;
   const error = new ApiError(response.status, String(problem.reason ?? response.status), message);
   if (response.status === 401) whenRefused(error.reason);
   throw error;
 }
 
-/** Signs out, as a refused request does. */
+/** Signs out, as after a refused request. */
 export function refuse(): void {
   whenRefused("UNAUTHENTICATED");
 }
 
-/** The events of a stream, as they arrive. It uses fetch, because EventSource cannot send a key. */
+/** Yields the events of a stream as they arrive. It uses fetch, because EventSource cannot send a key. */
 async function* events(path: string, options: Options): AsyncGenerator<StreamEvent> {
   const response = await send("GET", path, { ...options, headers: { accept: "text/event-stream" } });
   if (!response.ok || response.body === null) {
@@ -289,7 +289,7 @@ export const api = {
     return response.text();
   },
 
-  /** Calls that cannot change anything, because they lack required parameters. Their errors show what a key may do. */
+  /** Calls that change nothing, because required parameters are missing. Their errors show what a key may do. */
   probes: {
     storeContext: () => call("POST", "v1/contexts", { body: {} }),
     deleteContext: () => call("POST", "v1/contexts/delete", { body: {} }),

@@ -7,10 +7,10 @@ import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
 import { type Change, follow } from "./feed";
 import { asApiError } from "./hooks";
-import { comeBack } from "./issuer";
+import { finishSignIn } from "./issuer";
 import { dismiss, useNotices } from "./notices";
 import { Button, Icon } from "./parts/basics";
-import { askRights, type Rights } from "./rights";
+import { probeRights, type Rights } from "./rights";
 import { type Route, to, useRoute, type View } from "./route";
 import { Activity } from "./views/activity";
 import { Artifacts } from "./views/artifacts";
@@ -34,28 +34,28 @@ const TITLES: Record<View | "entry", string> = {
   entry: "Entry",
 };
 
-type Session = { state: "asking"; trouble?: ApiError } | { state: "closed" } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
+type Session = { state: "connecting"; trouble?: ApiError } | { state: "closed" } | { state: "key"; why?: string; busy: boolean } | { state: "open"; rights: Rights };
 
 const RETRY_MS = 3_000;
-/** While changes keep coming, views load again this often. */
-const FRESHEN_MS = 1_000;
+/** Interval at which views load again while changes arrive. */
+const REFRESH_MS = 1_000;
 
 export function Page() {
-  const [session, setSession] = useState<Session>({ state: "asking" });
+  const [session, setSession] = useState<Session>({ state: "connecting" });
 
   const open = useCallback(async () => {
     try {
       await begin();
       try {
-        const token = await comeBack();
+        const token = await finishSignIn();
         if (token !== undefined) useKey(token);
       } catch (error) {
         return setSession({ state: "key", busy: false, why: asApiError(error).message });
       }
-      setSession({ state: "open", rights: await askRights() });
+      setSession({ state: "open", rights: await probeRights() });
     } catch (error) {
-      const known = asApiError(error);
-      if (known.status !== 401) setSession({ state: "asking", trouble: known });
+      const apiError = asApiError(error);
+      if (apiError.status !== 401) setSession({ state: "connecting", trouble: apiError });
     }
   }, []);
   useEffect(() => {
@@ -68,14 +68,14 @@ export function Page() {
     });
     void open();
   }, []);
-  const failed = session.state === "asking" ? session.trouble : undefined;
+  const failed = session.state === "connecting" ? session.trouble : undefined;
   useEffect(() => {
     if (failed === undefined) return;
     const timer = setTimeout(() => void open(), RETRY_MS);
     return () => clearTimeout(timer);
   }, [failed]);
 
-  if (session.state === "asking") {
+  if (session.state === "connecting") {
     return (
       <div class="shell">
         <header class="side">
@@ -124,17 +124,17 @@ function viewsFor(rights: Rights): View[] {
 }
 
 function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
-  const asked = useRoute();
+  const requested = useRoute();
   const views = viewsFor(rights);
-  const wanted = asked.view === "entry" ? "threads" : asked.view;
+  const wanted = requested.view === "entry" ? "threads" : requested.view;
   const allowed = views.includes(wanted);
-  const route: Route = allowed ? asked : { view: views[0] ?? "health", id: undefined, query: new URLSearchParams() };
-  const { app, ready } = useFollowed(rights);
+  const route: Route = allowed ? requested : { view: views[0] ?? "health", id: undefined, query: new URLSearchParams() };
+  const { app, ready } = useChangeStream(rights);
   const main = useRef<HTMLElement>(null);
 
   // A new view begins at its heading, also for a screen reader.
   const first = useRef(true);
-  const place = `${route.view} ${route.view === "search" ? "" : (route.id ?? "")}`;
+  const viewKey = `${route.view} ${route.view === "search" ? "" : (route.id ?? "")}`;
   useEffect(() => {
     const title = route.id === undefined ? TITLES[route.view] : `${route.id.slice(0, 60)} · ${TITLES[route.view]}`;
     document.title = `${title} · Context`;
@@ -145,7 +145,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
     scrollTo({ top: 0 });
     const headings = main.current?.querySelectorAll<HTMLElement>("h1") ?? [];
     [...headings].at(-1)?.focus({ preventScroll: true });
-  }, [place]);
+  }, [viewKey]);
 
   return (
     <AppContext.Provider value={app}>
@@ -177,7 +177,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
         </header>
         <main ref={main} id="main" tabIndex={-1}>
           {app.trouble && <ConnectionLine trouble={app.trouble} />}
-          {ready || app.trouble ? <Viewed route={route} /> : null}
+          {ready || app.trouble ? <CurrentView route={route} /> : null}
         </main>
         <Messages />
       </div>
@@ -185,7 +185,7 @@ function Shell({ rights, leave }: { rights: Rights; leave: () => void }) {
   );
 }
 
-function Viewed({ route }: { route: Route }) {
+function CurrentView({ route }: { route: Route }) {
   switch (route.view) {
     case "activity":
       return <Activity route={route} />;
@@ -206,8 +206,8 @@ function Viewed({ route }: { route: Route }) {
   }
 }
 
-/** One stream for the whole page. */
-function useFollowed(rights: Rights): { app: App; ready: boolean } {
+/** Follows the one stream of changes of the whole page. `ready` once the stream has started. */
+function useChangeStream(rights: Rights): { app: App; ready: boolean } {
   const [state, setState] = useState({ revision: -1, fresh: 0, epoch: 0 });
   const [trouble, setTrouble] = useState<ApiError | null>(null);
   const listeners = useRef(new Set<(changes: Change[]) => void>()).current;
@@ -220,22 +220,22 @@ function useFollowed(rights: Rights): { app: App; ready: boolean } {
     let revision = -1;
     let shown = -1;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    // Views load again at once, and then at most once per interval.
-    const freshen = () => {
+    // The first change reloads the views at once, further ones at most once per interval.
+    const refresh = () => {
       if (timer !== undefined || revision === shown) return;
       shown = revision;
       setState((old) => ({ ...old, revision, fresh: old.fresh + 1 }));
       timer = setTimeout(() => {
         timer = undefined;
-        freshen();
-      }, FRESHEN_MS);
+        refresh();
+      }, REFRESH_MS);
     };
     const feed = follow({
       start: () => setState((old) => ({ ...old, epoch: old.epoch + 1 })),
       changes: (changes) => listeners.forEach((listener) => listener(changes)),
       revision(now) {
         revision = now;
-        freshen();
+        refresh();
       },
       trouble: (error) =>
         setTrouble((old) => {
@@ -270,7 +270,7 @@ function ConnectionLine({ trouble }: { trouble: ApiError }) {
     <p class="trouble line" role="status">
       <Icon name="warn" />
       <span>
-        {trouble.reason === UNREACHABLE ? "The service does not answer." : trouble.message} Trying again…
+        {trouble.reason === UNREACHABLE ? "The service does not respond." : trouble.message} Trying again…
         {opened() && (
           <>
             {" "}

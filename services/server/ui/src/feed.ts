@@ -1,8 +1,8 @@
 // The changes in the service, as they are committed: the stream of /v1/watch (docs/sync.md).
 //
-// When the connection breaks, the stream continues with its last cursor, so no change is lost or comes twice. When the
-// cursor is no longer valid, or is far behind, the stream starts with new changes, and the views load their lists
-// again.
+// When the connection breaks, the next stream continues from the last cursor, so no change is lost or arrives twice.
+// When the cursor is no longer valid, or is far behind, the next stream starts with new changes, and the views load
+// their lists again.
 
 import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
 import { asApiError } from "./hooks";
@@ -37,21 +37,21 @@ export interface Feed {
   close(): void;
 }
 
-/** How many characters of a text a list keeps, so that long texts do not fill the memory of the tab. */
-const KEPT_CHARACTERS = 1_000;
+/** How many characters of a text a list stores, so that long texts do not fill the memory of the tab. */
+const MAX_CHARACTERS = 1_000;
 /** Changes that arrive within this time are shown together. */
-const TOGETHER_MS = 60;
+const BATCH_MS = 60;
 /** When this many changes wait, they are shown at once, so that their number stays bounded. */
-const TOGETHER = 500;
+const MAX_PENDING = 500;
 /** When more changes than this are missing, it is less work to load the lists again. */
 const FAR_BEHIND = 1_000;
 /** The service sends a frame at least every 15 s. */
 const SILENCE_MS = 35_000;
 const OPENING_MS = 10_000;
 const RETRY_MS = 500;
-const MOST_MS = 10_000;
+const MAX_RETRY_MS = 10_000;
 
-const HELD_BACK = new ApiError(0, "HELD_BACK", "No changes arrive. Does a proxy hold back text/event-stream?");
+const BUFFERED = new ApiError(0, "BUFFERED", "No changes arrive. Does a proxy buffer text/event-stream?");
 const STOPPING = new ApiError(0, "STOPPING", "The service is stopping.");
 
 export function follow(listener: Listener): Feed {
@@ -84,7 +84,7 @@ export function follow(listener: Listener): Feed {
   /** Processes the frames of one stream until it ends. */
   async function stream(attempt: AbortController): Promise<void> {
     const { signal } = attempt;
-    if (cursor !== undefined) await stillNear(cursor, signal);
+    if (cursor !== undefined) await checkCursor(cursor, signal);
     const began = Date.now();
     let opened = false;
     let silent = false;
@@ -100,33 +100,33 @@ export function follow(listener: Listener): Feed {
     try {
       for await (const event of api.watch(cursor ?? "now", signal)) {
         within(SILENCE_MS);
-        take(event);
+        handle(event);
         if (!opened) {
           opened = true;
           listener.trouble(null);
         }
-        if (Date.now() - began > MOST_MS) failures = 0;
+        if (Date.now() - began > MAX_RETRY_MS) failures = 0;
       }
     } catch (error) {
       if (!silent) throw error;
-      if (!opened) throw HELD_BACK;
+      if (!opened) throw BUFFERED;
     } finally {
       clearTimeout(quiet);
       flush();
     }
   }
 
-  function take({ name, id, data }: StreamEvent): void {
+  function handle({ name, id, data }: StreamEvent): void {
     const frame = data as { revision?: number; reason?: string };
     if (name === "opened") {
       if (cursor === undefined) listener.start();
       reached(frame.revision ?? 0);
     } else if (name === "change") {
-      const change = known(data as ServiceChange);
+      const change = changeOf(data as ServiceChange);
       pending.push(change);
       reached(change.revision);
-      if (pending.length >= TOGETHER) flush();
-      else flushing ??= setTimeout(flush, TOGETHER_MS);
+      if (pending.length >= MAX_PENDING) flush();
+      else flushing ??= setTimeout(flush, BATCH_MS);
     } else if (name === "bookmark") {
       reached(frame.revision ?? revision);
     } else if (name === "resync") {
@@ -139,8 +139,8 @@ export function follow(listener: Listener): Feed {
     cursor = id ?? cursor;
   }
 
-  /** Drops a cursor that is no longer valid, or is far behind. */
-  async function stillNear(from: string, signal: AbortSignal): Promise<void> {
+  /** Drops the cursor if it is no longer valid, or far behind. */
+  async function checkCursor(from: string, signal: AbortSignal): Promise<void> {
     try {
       const now = await api.changesAfter(from, signal);
       if (now.revision - revision > FAR_BEHIND) cursor = undefined;
@@ -154,7 +154,8 @@ export function follow(listener: Listener): Feed {
     while (!closed.signal.aborted) {
       const attempt = new AbortController();
       interrupt = attempt;
-      // A hidden tab has no stream, because a browser opens only six connections to a service. It continues when shown.
+      // A hidden tab has no stream, because a browser opens only six connections to a service. When the tab is shown,
+      // the stream continues.
       if (document.hidden) {
         await pause(Infinity, attempt.signal);
         continue;
@@ -168,7 +169,7 @@ export function follow(listener: Listener): Feed {
       if (interrupted === attempt) continue;
       const rest = new AbortController();
       interrupt = rest;
-      await pause(Math.min(RETRY_MS * 1.5 ** failures, MOST_MS), rest.signal);
+      await pause(Math.min(RETRY_MS * 1.5 ** failures, MAX_RETRY_MS), rest.signal);
       failures += 1;
     }
   }
@@ -202,7 +203,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-function known({ operation, entity, id, revision, time, thread_id, version, context, artifact }: ServiceChange): Change {
+function changeOf({ operation, entity, id, revision, time, thread_id, version, context, artifact }: ServiceChange): Change {
   return {
     operation: operation as Change["operation"],
     entity: entity as Change["entity"],
@@ -216,10 +217,10 @@ function known({ operation, entity, id, revision, time, thread_id, version, cont
   };
 }
 
-/** An entry with the beginning of its text. */
+/** The entry with only the beginning of its text. */
 function shortened(entry: Hit): Hit {
   const { text_content: text } = entry;
-  if (text.length <= KEPT_CHARACTERS) return entry;
-  // A copy, because a part of a text keeps the whole text in memory.
-  return { ...entry, text_content: structuredClone(text.slice(0, KEPT_CHARACTERS)), is_text_content_truncated: true };
+  if (text.length <= MAX_CHARACTERS) return entry;
+  // A copy, because a slice of a text holds the whole text in memory.
+  return { ...entry, text_content: structuredClone(text.slice(0, MAX_CHARACTERS)), is_text_content_truncated: true };
 }

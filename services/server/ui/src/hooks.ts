@@ -46,8 +46,8 @@ export function useLoad<T>(
       },
       (error: unknown) => {
         if (signal.aborted) return;
-        const known = asApiError(error);
-        setState((old) => ({ of: identity, ...(old.value === undefined ? {} : { value: old.value }), error: known, busy: false }));
+        const apiError = asApiError(error);
+        setState((old) => ({ of: identity, ...(old.value === undefined ? {} : { value: old.value }), error: apiError, busy: false }));
         end();
       },
     );

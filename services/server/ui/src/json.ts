@@ -1,5 +1,5 @@
-// JSON whose numbers stay as they were written. Metadata has 64-bit integers, and 1.0 is not 1 there; a JavaScript
-// number would change both, and an edit would then store the change.
+// JSON whose numbers stay as they were written. Metadata can contain 64-bit integers, and distinguishes 1.0 from 1. A
+// JavaScript number would change both, and an edit would then store the change.
 
 /** A number that a JavaScript number would change. */
 export class Exact {
@@ -8,12 +8,12 @@ export class Exact {
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Most texts have no such number. They are parsed faster, without a call for each value. */
-const MAY_NEED_CARE = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
+/** Matches a text that may contain such a number. Most do not, and are parsed faster, without a reviver. */
+const MAY_HAVE_EXACT = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
 
 /** Parses a reply of the service. Numbers below a key `metadata` may be `Exact`; all others are numbers. */
 export function parseReply(text: string): unknown {
-  return MAY_NEED_CARE.test(text) ? settled(parse(text)) : JSON.parse(text);
+  return MAY_HAVE_EXACT.test(text) ? settled(parse(text)) : JSON.parse(text);
 }
 
 function parse(text: string): unknown {

@@ -84,8 +84,8 @@ function readConditions(text: string | null): Condition[] {
     return list.flatMap((item: unknown) => {
       if (!Array.isArray(item) || item.length !== 3) return [];
       const [key, operator, value] = item.map(String);
-      const known = OPERATORS.find((each) => each.operator === operator)?.operator;
-      return known === undefined ? [] : [{ key: key ?? "", operator: known, value: value ?? "" }];
+      const found = OPERATORS.find((each) => each.operator === operator)?.operator;
+      return found === undefined ? [] : [{ key: key ?? "", operator: found, value: value ?? "" }];
     });
   } catch {
     return [];
@@ -123,7 +123,7 @@ function typed(text: string): unknown {
 
 const listed = (text: string): string[] => text.split(",").map((item) => item.trim()).filter((item) => item !== "");
 
-/** The filters as the request has them. */
+/** The filters in the form of the request. */
 export function filters(query: Query): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   if (query.thread !== "") body["thread_id"] = query.thread;

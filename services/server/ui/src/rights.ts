@@ -1,4 +1,4 @@
-// What the caller may do. The API has no call that says so, so each kind of call is tried once: the service checks the
+// Finds out what the caller may do. No API call returns that, so each kind of call is tried once: the service checks the
 // scope before it reads the rest of the request.
 
 import { api, ApiError } from "./api";
@@ -11,11 +11,11 @@ export interface Rights {
   manage: boolean;
 }
 
-/** Fails with a 401 when the service wants a key, or another one. */
-export async function askRights(): Promise<Rights> {
+/** Throws an error with status 401 if the service requires a key or rejects the given one. */
+export async function probeRights(): Promise<Rights> {
   const all = { read: true, write: true, delete: true };
-  // The statistics have metrics of the database's connections only without authentication. Then everything is allowed,
-  // except to manage keys over TCP.
+  // Only without authentication do the statistics contain metrics of the database's connections. Everything is allowed
+  // then, except managing keys over TCP.
   let keyed = true;
   const threads = await allowed(api.statistics().then((statistics) => void (keyed = statistics.connection_metrics === null)));
   if (!keyed) return { keyed, contexts: all, artifacts: all, manage: false };

@@ -16,8 +16,8 @@ export function parse(hash: string): Route {
   const cut = text.indexOf("?");
   const [view = "", ...rest] = (cut < 0 ? text : text.slice(0, cut)).split("/");
   const id = rest.length > 0 ? decoded(rest.join("/")) : undefined;
-  const known = view === "entry" ? view : VIEWS.find((name) => name === view);
-  return { view: known ?? "activity", id: id === "" ? undefined : id, query: new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)) };
+  const found = view === "entry" ? view : VIEWS.find((name) => name === view);
+  return { view: found ?? "activity", id: id === "" ? undefined : id, query: new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)) };
 }
 
 /** The link to a view. */
@@ -28,7 +28,7 @@ export function to(view: View | "entry", id?: string | number, query?: Record<st
   return `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
-// A text with half of a surrogate pair, which only a keyboard can make, has no UTF-8.
+// A keyboard can produce half of a surrogate pair, which encodeURIComponent does not accept.
 function encoded(text: string): string {
   return encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\uFFFD"));
 }

@@ -7,7 +7,7 @@ export interface Piece {
 
 const ENTITIES: Record<string, string> = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#39;": "'" };
 
-/** Reads it as text, never as HTML. */
+/** Splits a snippet into pieces of text. Nothing in it is interpreted as HTML. */
 export function pieces(snippet: string): Piece[] {
   return snippet
     .split(/(<mark>.*?<\/mark>)/s)

@@ -1,12 +1,12 @@
 //! The table of the 133 names. `docs/migrating.md` holds the same table.
 
 use Conversion::{Key, Milliseconds, NotZero, Number, Off, Seconds, Text};
-use Here::{Changed, Gateway, NotNeeded, Renamed, Same, Security};
+use Handling::{Changed, Gateway, NotNeeded, Renamed, Same, Security};
 use When::{Always, Named, OwnAddress};
 
 /// What this service does with a name. The text is for the table in `docs/migrating.md`.
 #[derive(Debug, Clone, Copy)]
-pub enum Here {
+pub enum Handling {
     /// A setting of ours has this name and meaning. The text names differences.
     Same(&'static str),
     /// The value is read as settings of ours, with a warning that names them.
@@ -15,16 +15,16 @@ pub enum Here {
     Changed(&'static str),
     /// The name has no effect. One line of the log lists all such names that are set.
     NotNeeded(&'static str),
-    /// The name is a protection that this service does not have.
+    /// The name configures a protection that this service does not have.
     Security(&'static str),
     /// The name is for the gateway. The service does not report it.
     Gateway(&'static str),
 }
 
-/// A setting of ours that a renamed one sets.
+/// One of our settings that a renamed setting sets.
 #[derive(Debug, Clone, Copy)]
 pub struct Renaming {
-    /// The name of ours.
+    /// The name of our setting.
     pub ours: &'static str,
     /// When it has an effect.
     pub when: When,
@@ -39,20 +39,20 @@ pub struct Renaming {
 pub enum When {
     /// Always.
     Always,
-    /// When this setting of ours has this value. Many shells have keys of providers for other programs. A key must not
-    /// choose the provider that gets the texts.
+    /// When our setting of this name has this value. Many shells hold provider keys for other programs, and such a key
+    /// must not decide which provider gets the texts.
     Named([&'static str; 2]),
-    /// As `Named`, and unless this setting of ours sends the requests elsewhere. Otherwise another server would get the
-    /// provider's key.
+    /// Like `Named`, but not when our setting in the second field sends the requests to another address. Otherwise the
+    /// server at that address would get the provider's key.
     OwnAddress([&'static str; 2], &'static str),
 }
 
-/// How a value becomes a value of ours.
+/// How a value is converted to a value of our setting.
 #[derive(Debug, Clone, Copy)]
 pub enum Conversion {
-    /// It does not change.
+    /// Unchanged.
     Text,
-    /// It does not change, and no message repeats it.
+    /// Unchanged; no message repeats it.
     Key,
     /// A whole number up to this one.
     Number(u64),
@@ -66,7 +66,7 @@ pub enum Conversion {
     Off,
 }
 
-/// A renaming to a setting of ours, which takes precedence when both are set.
+/// A renaming to our setting. Ours takes precedence when both are set.
 const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
     Renaming {
         ours,
@@ -76,7 +76,7 @@ const fn to(ours: &'static str, when: When, conversion: Conversion) -> Renaming 
     }
 }
 
-/// A renaming that takes precedence over the setting of ours.
+/// A renaming that takes precedence over our setting when both are set.
 const fn over(ours: &'static str, when: When, conversion: Conversion) -> Renaming {
     Renaming {
         overrides: true,
@@ -94,7 +94,7 @@ const POSTGRESQL: [&str; 2] = ["STORAGE_BACKEND", "postgresql"];
 
 /// Every setting of mcp-context-server 2.2.2, in its order, and what this service does with it.
 #[rustfmt::skip]
-pub const NAMES: [(&str, Here); 133] = [
+pub const NAMES: [(&str, Handling); 133] = [
     ("LOG_LEVEL", Same("in any case")),
     ("DISABLED_TOOLS", Gateway("tools that the gateway neither lists nor calls; see [Security](#security)")),
     ("MCP_TRANSPORT", Gateway("the subcommand `stdio` or `http`, if none is given; `sse` stops the start")),
@@ -131,7 +131,7 @@ pub const NAMES: [(&str, Here); 133] = [
     ("AZURE_OPENAI_ENDPOINT", Renamed("`EMBEDDING_URL` with `EMBEDDING_PROVIDER=azure`", &[to("EMBEDDING_URL", Named(AZURE), Text)])),
     ("AZURE_OPENAI_API_VERSION", NotNeeded("the API without versions is used")),
     ("AZURE_OPENAI_EMBEDDING_DEPLOYMENT_NAME", Renamed("`EMBEDDING_MODEL` with `EMBEDDING_PROVIDER=azure`, and overrides it", &[over("EMBEDDING_MODEL", Named(AZURE), Text)])),
-    ("HUGGINGFACEHUB_API_TOKEN", NotNeeded("the hosted API is no provider here; see `EMBEDDING_PROVIDER`")),
+    ("HUGGINGFACEHUB_API_TOKEN", NotNeeded("the hosted API is no provider of this service; see `EMBEDDING_PROVIDER`")),
     ("VOYAGE_API_KEY", Renamed("`EMBEDDING_API_KEY` with `EMBEDDING_PROVIDER=voyage`", &[to("EMBEDDING_API_KEY", Named(VOYAGE), Key)])),
     ("VOYAGE_TRUNCATION", NotNeeded("texts are split into chunks that fit")),
     ("VOYAGE_BATCH_SIZE", NotNeeded("the service forms its batches")),
@@ -177,7 +177,7 @@ pub const NAMES: [(&str, Here); 133] = [
     ("ENABLE_HYBRID_SEARCH", Same("`true` with both searches off stops the start; default `auto`")),
     ("HYBRID_RRF_K", Same("")),
     ("HYBRID_RRF_OVERFETCH", NotNeeded("the search reads deep enough")),
-    ("HYBRID_FTS_OR_THRESHOLD", NotNeeded("always from four words on, the default there")),
+    ("HYBRID_FTS_OR_THRESHOLD", NotNeeded("always from four words on, the default of mcp-context-server")),
     ("SEARCH_DEFAULT_SORT_BY", NotNeeded("always by relevance, as before")),
     ("SEARCH_TRUNCATION_LENGTH", Same("")),
     ("STORAGE_BACKEND", Same("")),
@@ -196,7 +196,7 @@ pub const NAMES: [(&str, Here); 133] = [
     ("RETRY_BACKOFF_FACTOR", NotNeeded("pauses are fixed")),
     ("SQLITE_FOREIGN_KEYS", NotNeeded("the schema does not depend on it")),
     ("SQLITE_JOURNAL_MODE", NotNeeded("always WAL")),
-    ("SQLITE_SYNCHRONOUS", NotNeeded("always FULL, which is safer than the default there")),
+    ("SQLITE_SYNCHRONOUS", NotNeeded("always FULL, which is safer than the default of mcp-context-server")),
     ("SQLITE_TEMP_STORE", NotNeeded("always memory")),
     ("SQLITE_MMAP_SIZE", NotNeeded("fixed")),
     ("SQLITE_CACHE_SIZE", NotNeeded("fixed")),

@@ -136,7 +136,7 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
         service.begin_stop();
         service.stopped().await;
 
-        // No service uses the database, so the command does the work itself.
+        // No service uses the database, so the command itself embeds the entries.
         let elsewhere = TempDir::new().unwrap();
         let flags = [named("second"), database.flags.clone()].concat();
         let config = crate::service::settings(

@@ -114,7 +114,7 @@ async fn texts_that_the_provider_fails_at_keep_no_other_waiting() {
         let server = tokio::spawn(ollama(provider.listen()));
         until_embedded(&service, 3).await;
         let found = search(&service, "semantic", json!({"query": "zzz"})).await;
-        assert_eq!(ids(&found), [4, 5, 2], "the provider is asked");
+        assert_eq!(ids(&found), [4, 5, 2], "the provider embedded the query");
         server.abort();
         let _ = server.await;
     }
@@ -202,7 +202,7 @@ async fn a_retry_gets_its_reply_while_the_provider_is_away() {
         let first = async {
             loop {
                 let reply = store("aaaa", "k").await;
-                // Waits until the provider was reached.
+                // Retries until the service has reached the provider.
                 if reply.status.as_u16() == 201 {
                     return reply;
                 }

@@ -27,7 +27,7 @@ async fn full_text_results_are_reranked_and_keep_their_full_text_scores() {
             json!({"query": "embedded service", "mode": "phrase", "highlight": true}),
             json!({"query": "embedded serv", "mode": "prefix", "include_images": true}),
             json!({"query": "service AND NOT choose", "mode": "boolean"}),
-            // Both words occur in no entry, so the entries with one of them are found and marked.
+            // No entry contains both words, so the entries with one of them are found and marked.
             json!({"query": "tags threads", "highlight": true}),
             json!({"query": "metadata"}),
         ];
@@ -362,17 +362,18 @@ async fn candidates_that_the_budget_does_not_suffice_for_have_a_place_among_the_
         service.begin_stop();
         service.stopped().await;
 
-        // After a start nothing is in memory. What is stored from then on is, and so is what a search has encoded.
+        // After a start no token vectors are in memory. Those of entries stored later, and of texts that a search
+        // encoded, are.
         let service = database.start(&flags("--rerank-cache-mb=1")).await;
         service
             .patch("/v1/contexts/1", json!({"text": "tags tags tags"}))
             .send()
             .await;
-        let mut remembered = 1;
+        let mut in_memory = 1;
         for _ in 0..3 {
             let (_, [encoded, cached]) = reranked_within_a_millisecond(&service).await;
-            assert_eq!(cached, remembered);
-            remembered += encoded;
+            assert_eq!(cached, in_memory);
+            in_memory += encoded;
         }
         service.begin_stop();
         service.stopped().await;

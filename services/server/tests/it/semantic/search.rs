@@ -56,7 +56,7 @@ async fn what_is_stored_is_found_by_meaning_when_the_call_returns() {
     }
 }
 
-/// On SQLite the ranks that fusion uses come from estimates. What is returned does not.
+/// On SQLite, fusion uses ranks from estimated distances. The returned distances are exact.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_returned_distance_is_exact_on_every_page_with_and_without_reranking() {
     for database in Database::all().await {
@@ -112,7 +112,7 @@ async fn store_300(service: &Service) {
     until_embedded(service, 300).await;
 }
 
-/// The ids of the results that have a distance, with it.
+/// The id and the distance of each result that has a distance.
 fn distances(found: &Value) -> Vec<(i64, f64)> {
     let hits = found["results"].as_array().unwrap().iter();
     let with_distance = |hit: &Value| {
@@ -164,7 +164,7 @@ async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
             (&only["search_modes_used"], &only["fts_count"]),
             (&json!(["semantic"]), &json!(0))
         );
-        // Full-text search finds no word in such a query, so only semantic search can run.
+        // Such a query contains no word for full-text search, so only semantic search can run.
         let wordless = search(&service, "hybrid", json!({"query": "!?"})).await;
         assert_eq!(wordless["search_modes_used"], json!(["semantic"]));
         let nothing = search(
@@ -262,7 +262,7 @@ async fn both_databases_give_the_same_distances_and_the_same_order() {
     let Some(server) = Database::postgres().await else {
         return;
     };
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for database in [Database::sqlite(), server] {
         let service = database.start(&with_model()).await;
         let words = [
@@ -301,9 +301,9 @@ async fn both_databases_give_the_same_distances_and_the_same_order() {
                 ));
             }
         }
-        answers.push(found);
+        results.push(found);
     }
-    assert_eq!(answers[0], answers[1]);
+    assert_eq!(results[0], results[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

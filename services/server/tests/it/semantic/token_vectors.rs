@@ -132,7 +132,7 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
         let (scores, _) = reranked(&service, "semantic", "agents search").await;
         assert_eq!(
             scores[0].0, changed,
-            "a changed text has the token vectors of what it says now"
+            "a changed entry has the token vectors of its new text"
         );
         service.begin_stop();
         service.stopped().await;

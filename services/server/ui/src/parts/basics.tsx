@@ -51,7 +51,7 @@ export function Time({ at }: { at: string }) {
 interface ButtonProps {
   icon?: string;
   children?: ComponentChildren;
-  /** What it does, when only the icon is shown. */
+  /** The accessible name, when only the icon is shown. */
   label?: string;
   tone?: "plain" | "main" | "danger" | "quiet";
   small?: boolean;
@@ -160,7 +160,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** Grey lines in place of what is being loaded. Invisible at first, so that a quick answer does not flicker. */
+/** Grey lines in place of what is being loaded. Invisible at first, so that a quick response does not flicker. */
 export function Waiting({ rows = 4 }: { rows?: number }) {
   return (
     <div class="waiting" role="status" aria-label="Loading">
@@ -245,17 +245,17 @@ export const inputValue = (event: { currentTarget: { value: string } }): string 
 
 /** Calls back when it becomes visible, for lists that then load more. */
 export function Sentinel({ onSeen }: { onSeen: () => void }) {
-  const place = useRef<HTMLDivElement>(null);
+  const element = useRef<HTMLDivElement>(null);
   const seen = useRef(onSeen);
   seen.current = onSeen;
   useEffect(() => {
     const observer = new IntersectionObserver((all) => all.some((one) => one.isIntersecting) && seen.current(), {
       rootMargin: "400px",
     });
-    if (place.current) observer.observe(place.current);
+    if (element.current) observer.observe(element.current);
     return () => observer.disconnect();
   }, []);
-  return <div ref={place} class="sentinel" />;
+  return <div ref={element} class="sentinel" />;
 }
 
 /** The heading of a view. Gets the focus when the view is opened, so that a screen reader begins here. */

@@ -1,4 +1,4 @@
-// Changing an entry. No change is lost: when the entry changed meanwhile, both texts are shown.
+// The form that changes an entry. No change is lost: if the entry changed meanwhile, both texts are shown.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
@@ -86,13 +86,13 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
             <div>
               <h2>Yours</h2>
               <pre tabIndex={0} aria-label="Your text">
-                {whole(draft, draft, old)}
+                {asText(draft, draft, old)}
               </pre>
             </div>
             <div>
               <h2>Stored now</h2>
               <pre tabIndex={0} aria-label="The stored text">
-                {whole(draftOf(other), draft, old)}
+                {asText(draftOf(other), draft, old)}
               </pre>
             </div>
           </div>
@@ -135,8 +135,8 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
   );
 }
 
-/** A draft as text. It has tags and metadata only if they were edited, because only then are they saved. */
-function whole(shown: Draft, mine: Draft, old: Draft): string {
+/** A draft as text. Tags and metadata are included only if they were edited, because only then are they saved. */
+function asText(shown: Draft, mine: Draft, old: Draft): string {
   const parts = [shown.text];
   if (mine.tags !== old.tags) parts.push(`Tags: ${shown.tags}`);
   if (mine.metadata !== old.metadata) parts.push(`Metadata: ${shown.metadata}`);

@@ -1,4 +1,4 @@
-// Stored, changed and deleted entries, as it happens.
+// Stored, changed and deleted entries, as they are committed.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -11,9 +11,9 @@ import { Button, Choices, Empty, Head, Icon, inputValue, Time, Trouble, Waiting 
 import { EntryView } from "../parts/entry";
 import { replace, type Route, to } from "../route";
 
-/** How many entries the list begins with, and how many it keeps. The memory of the tab must stay bounded. */
+/** How many entries the list begins with, and its maximum. The memory of the tab must stay bounded. */
 const NEWEST = 50;
-const KEPT = 200;
+const MAX_ROWS = 200;
 
 type Source = "all" | "user" | "agent";
 
@@ -29,7 +29,7 @@ interface Missed {
   created: number;
   changed: number;
   deleted: number;
-  /** Some could not be counted. */
+  /** Whether there are changes that could not be counted. */
   more: boolean;
 }
 
@@ -57,14 +57,14 @@ function apply(rows: Row[], changes: Change[]): Row[] {
     const at = entry && change.operation === "created" ? Date.parse(entry.created_at) : Date.parse(change.time);
     list.set(key, { key, at: old && change.entity === "context" ? old.at : at, entry, change });
   }
-  return [...list.values()].sort((a, b) => b.at - a.at || (a.key < b.key ? 1 : -1)).slice(0, KEPT);
+  return [...list.values()].sort((a, b) => b.at - a.at || (a.key < b.key ? 1 : -1)).slice(0, MAX_ROWS);
 }
 
 export function Activity({ route }: { route: Route }) {
   const app = useApp();
   const thread = route.query.get("thread") ?? "";
-  const asked = route.query.get("source");
-  const source: Source = asked === "user" || asked === "agent" ? asked : "all";
+  const requested = route.query.get("source");
+  const source: Source = requested === "user" || requested === "agent" ? requested : "all";
   const select = (part: { thread?: string; source?: Source }) => {
     const wanted = { thread, source, ...part };
     replace(to("activity", undefined, { thread: wanted.thread, source: wanted.source === "all" ? "" : wanted.source }));
@@ -82,7 +82,7 @@ export function Activity({ route }: { route: Route }) {
     const stop = new AbortController();
     let listed = false;
     let early: Change[] = [];
-    // A deleted entry has no source. It concerns this list if the list has it.
+    // A deleted entry has no source. Its deletion concerns this list if the list shows the entry.
     const concerns = (change: Change, rows: Row[]) => {
       if (thread === "" && source === "all") return true;
       if (change.entity !== "context" || (thread !== "" && change.thread !== thread)) return false;
@@ -101,7 +101,7 @@ export function Activity({ route }: { route: Route }) {
       });
     const feed = app.follow((changes) => {
       if (listed) add(changes);
-      else early = [...early, ...changes].slice(-KEPT);
+      else early = [...early, ...changes].slice(-MAX_ROWS);
     });
     const filters = { ...(thread === "" ? {} : { thread_id: thread }), ...(source === "all" ? {} : { source }) };
     api.search("filters", { ...filters, limit: NEWEST }, stop.signal).then(
@@ -163,7 +163,7 @@ export function Activity({ route }: { route: Route }) {
       </Head>
       {paused && (
         <p class="banner" role="status">
-          <span>Paused. {told(shown?.missed ?? NONE)}</span>
+          <span>Paused. {inWords(shown?.missed ?? NONE)}</span>
         </p>
       )}
       {error && app.trouble === null && <Trouble error={error} again={() => setAgain(again + 1)} />}
@@ -202,7 +202,7 @@ export function Activity({ route }: { route: Route }) {
 }
 
 /** The missed changes, in words. */
-function told({ created, changed, deleted, more }: Missed): string {
+function inWords({ created, changed, deleted, more }: Missed): string {
   const parts = [created > 0 && `${count(created)} new`, changed > 0 && `${count(changed)} changed`, deleted > 0 && `${count(deleted)} deleted`].filter(Boolean);
   if (more) parts.push("more that were not counted");
   return parts.length === 0 ? "Nothing new since." : `Since then: ${parts.join(", ")}.`;

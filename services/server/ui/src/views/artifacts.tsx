@@ -27,7 +27,7 @@ function List({ opened }: { opened: string | undefined }) {
   const { fresh } = useApp();
   const [pages, setPages] = useState(1);
   const [typed, setTyped] = useState("");
-  const wanted = useSettled(typed.trim());
+  const wanted = useDebounced(typed.trim());
   const { value, error, reload } = useLoad(
     async (signal): Promise<{ all: ArtifactItem[]; total: number | undefined }> => {
       if (wanted !== "") return { all: (await api.findArtifacts(wanted, signal)).result, total: undefined };
@@ -79,7 +79,7 @@ function List({ opened }: { opened: string | undefined }) {
 }
 
 /** The text after the user has stopped typing. */
-function useSettled(text: string): string {
+function useDebounced(text: string): string {
   const [settled, setSettled] = useState(text);
   useEffect(() => {
     const timer = setTimeout(() => setSettled(text), 250);
@@ -117,9 +117,9 @@ function One({ id, query, back }: { id: string; query: URLSearchParams; back: bo
       select({});
       reload();
     } catch (failure) {
-      const known = asApiError(failure);
-      setProblem(known);
-      if (known.reason === "VERSION_MISMATCH") reload();
+      const apiError = asApiError(failure);
+      setProblem(apiError);
+      if (apiError.reason === "VERSION_MISMATCH") reload();
     }
   };
   const history = [

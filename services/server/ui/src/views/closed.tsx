@@ -1,4 +1,4 @@
-// What is left of a page that `context-gateway open` opened, when its session is over.
+// Shown when the session of a page that `context-gateway open` opened has ended.
 
 import { useEffect, useRef } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-// For each client the line or the file to copy, with the address of this service.
+// Shows for each client the command or the file to copy, with the address of this service.
 
 import { useState } from "preact/hooks";
 

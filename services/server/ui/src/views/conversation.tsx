@@ -1,4 +1,4 @@
-// One thread as a conversation. The page has only a part of its entries, which moves while the user scrolls.
+// One thread as a conversation. The page holds only a part of its entries. Scrolling moves that part.
 
 import { Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -15,7 +15,7 @@ import { EntryView } from "../parts/entry";
 import { replace, to } from "../route";
 
 /** How many entries are on the page at once. */
-const KEPT = 4 * PAGE;
+const MAX_ENTRIES = 4 * PAGE;
 
 interface Props {
   thread: string;
@@ -40,7 +40,7 @@ export function Conversation({ thread, until, at, back }: Props) {
   const [again, setAgain] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const atEnd = useRef(false);
-  const hold = useHeldPlace(list, part);
+  const anchor = useScrollAnchor(list, part);
   // The newest part, because pages may arrive faster than they are rendered.
   const now = useRef<Part | undefined>(undefined);
   const change = (next: Part) => {
@@ -61,12 +61,12 @@ export function Conversation({ thread, until, at, back }: Props) {
       if (listed && now.current) change(applied(now.current, mine, atEnd.current));
       else early.push(...mine);
     });
-    const place = now.current?.later ? now.current.entries.at(-1)?.created_at : until;
-    upTo(thread, place, at, stop.signal).then(
+    const end = now.current?.later ? now.current.entries.at(-1)?.created_at : until;
+    upTo(thread, end, at, stop.signal).then(
       ({ entries, more }) => {
         setError(undefined);
         listed = true;
-        change(applied({ entries, earlier: more, later: place !== undefined }, early, true));
+        change(applied({ entries, earlier: more, later: end !== undefined }, early, true));
         early = [];
       },
       (failure: unknown) => stop.signal.aborted || setError(asApiError(failure)),
@@ -91,14 +91,14 @@ export function Conversation({ thread, until, at, back }: Props) {
             ? await before(thread, from.entries[0]?.created_at ?? until, from.entries)
             : await after(thread, from.entries.at(-1)?.created_at ?? until ?? "1970-01-01", from.entries);
         setError(undefined);
-        hold();
+        anchor();
         const old = now.current ?? from;
-        const known = new Set(old.entries.map(({ id }) => id));
-        const added = entries.filter(({ id }) => !known.has(id));
+        const loaded = new Set(old.entries.map(({ id }) => id));
+        const added = entries.filter(({ id }) => !loaded.has(id));
         const all = direction === "earlier" ? [...added, ...old.entries] : [...old.entries, ...added];
-        const cut = all.length > KEPT;
-        if (direction === "earlier") change({ entries: all.slice(0, KEPT), earlier: more, later: old.later || cut });
-        else change({ entries: all.slice(-KEPT), earlier: old.earlier || cut, later: more });
+        const cut = all.length > MAX_ENTRIES;
+        if (direction === "earlier") change({ entries: all.slice(0, MAX_ENTRIES), earlier: more, later: old.later || cut });
+        else change({ entries: all.slice(-MAX_ENTRIES), earlier: old.earlier || cut, later: more });
       } catch (failure) {
         setError(asApiError(failure));
       }
@@ -195,16 +195,16 @@ export function Conversation({ thread, until, at, back }: Props) {
   );
 }
 
-/** When entries were added to the thread. */
+/** Bars that show when entries were added to the thread. */
 function Sparkline({ thread, fresh }: { thread: string; fresh: number }) {
   const { value } = useDays(thread, fresh);
   return <span class="sparkline">{value && <DayBars of={value} />}</span>;
 }
 
-/** The entries up to a time, as far back as the one that is wanted. A batch of entries has one time. */
+/** The entries up to a time, as far back as the entry `wanted`: all entries of a batch have the same time. */
 async function upTo(thread: string, until: string | undefined, wanted: number, signal: AbortSignal): Promise<Page> {
   let page = await before(thread, until, [], signal);
-  while (wanted > 0 && page.more && page.entries.length < KEPT && !page.entries.some(({ id }) => id === wanted)) {
+  while (wanted > 0 && page.more && page.entries.length < MAX_ENTRIES && !page.entries.some(({ id }) => id === wanted)) {
     const { entries, more } = await before(thread, page.entries[0]?.created_at, page.entries, signal);
     page = { entries: [...entries, ...page.entries], more };
   }
@@ -222,27 +222,27 @@ function applied(part: Part, changes: Change[], isAtEnd: boolean): Part {
     if (operation === "deleted") list.delete(Number(id));
     else if (entry && list.has(entry.id)) list.set(entry.id, entry);
     else if (entry && operation === "created" && !later) {
-      if (isAtEnd || list.size < KEPT) list.set(entry.id, entry);
+      if (isAtEnd || list.size < MAX_ENTRIES) list.set(entry.id, entry);
       else later = true;
     }
   }
   const entries = [...list.values()].sort(oldestFirst);
-  return { entries: entries.slice(-KEPT), earlier: part.earlier || entries.length > KEPT, later };
+  return { entries: entries.slice(-MAX_ENTRIES), earlier: part.earlier || entries.length > MAX_ENTRIES, later };
 }
 
-/** Keeps the visible entries in place while entries are added before them. Returns the function to call before that. */
-function useHeldPlace(list: { current: HTMLDivElement | null }, part: unknown): () => void {
-  const held = useRef<{ element: Element; top: number } | undefined>(undefined);
+/** Keeps the visible entries in place while others are added before them. Call the returned function before adding. */
+function useScrollAnchor(list: { current: HTMLDivElement | null }, part: unknown): () => void {
+  const anchored = useRef<{ element: Element; top: number } | undefined>(undefined);
   useLayoutEffect(() => {
-    const { element, top } = held.current ?? {};
-    held.current = undefined;
+    const { element, top } = anchored.current ?? {};
+    anchored.current = undefined;
     if (element?.isConnected && top !== undefined) scrollBy({ top: element.getBoundingClientRect().top - top, behavior: "instant" });
   }, [part]);
   return () => {
     for (const element of list.current?.querySelectorAll("article") ?? []) {
       const { top, bottom } = element.getBoundingClientRect();
       if (bottom > 100) {
-        held.current = { element, top };
+        anchored.current = { element, top };
         return;
       }
     }

@@ -1,4 +1,4 @@
-// The address of one entry.
+// The page of one entry.
 
 import { api } from "../api";
 import { useApp } from "../context";

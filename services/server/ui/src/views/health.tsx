@@ -170,7 +170,7 @@ interface Feature {
   name: string;
   on: boolean;
   /** What the feature uses, or why it is off. */
-  told: string;
+  detail: string;
   /** How to turn the feature on. */
   how: string;
 }
@@ -178,27 +178,27 @@ interface Feature {
 function features(of: Statistics, keyed: boolean): Feature[] {
   const { fts, semantic_search: semantic, hybrid_search: hybrid, reranking, summary_generation: summaries } = of;
   return [
-    { name: "Full-text search", on: fts.available, told: fts.reason ?? `${fts.engine}, ${fts.language}`, how: "Set ENABLE_FTS=auto and start the service again." },
+    { name: "Full-text search", on: fts.available, detail: fts.reason ?? `${fts.engine}, ${fts.language}`, how: "Set ENABLE_FTS=auto and start the service again." },
     {
       name: "Semantic search",
       on: semantic.available,
-      told: semantic.reason ?? `${semantic.model ?? "a model"}, ${count(semantic.dimensions ?? 0)} dimensions`,
+      detail: semantic.reason ?? `${semantic.model ?? "a model"}, ${count(semantic.dimensions ?? 0)} dimensions`,
       how: "Run “context-service fetch-model” once (91 MB), or name a provider with EMBEDDING_PROVIDER; then start the service again.",
     },
-    { name: "Hybrid search", on: hybrid.available, told: hybrid.reason ?? "words and meaning, as far as each is on", how: "Set ENABLE_HYBRID_SEARCH=auto." },
+    { name: "Hybrid search", on: hybrid.available, detail: hybrid.reason ?? "words and meaning, as far as each is on", how: "Set ENABLE_HYBRID_SEARCH=auto." },
     {
       name: "Reranking",
       on: reranking.available,
-      told: reranking.reason ?? [reranking.provider, reranking.model].filter(Boolean).join(", "),
+      detail: reranking.reason ?? [reranking.provider, reranking.model].filter(Boolean).join(", "),
       how: "It comes with the embedding model of the service; RERANK_PROVIDER names another reranker.",
     },
     {
       name: "Summaries",
       on: summaries.available,
-      told: summaries.reason ?? `${[summaries.provider, summaries.model].filter(Boolean).join(", ")}; ${counted(summaries.summary_count, "summary", "summaries")}`,
+      detail: summaries.reason ?? `${[summaries.provider, summaries.model].filter(Boolean).join(", ")}; ${counted(summaries.summary_count, "summary", "summaries")}`,
       how: "Set SUMMARY_PROVIDER, or SUMMARY_MODEL for Ollama.",
     },
-    { name: "API keys", on: keyed, told: keyed ? "every request needs a key" : "anyone who reaches this address may do everything", how: "Start the service with AUTH=keys; it prints the first key." },
+    { name: "API keys", on: keyed, detail: keyed ? "every request needs a key" : "anyone who reaches this address may do everything", how: "Start the service with AUTH=keys; it prints the first key." },
   ];
 }
 
@@ -207,13 +207,13 @@ function Features({ of, keyed }: { of: Statistics; keyed: boolean }) {
     <>
       <h2>Features</h2>
       <ul class="features">
-        {features(of, keyed).map(({ name, on, told, how }) => (
+        {features(of, keyed).map(({ name, on, detail, how }) => (
           <li key={name} class={on ? "on" : "off"}>
             <span class="state">{on ? "on" : "off"}</span>
             <div>
               <strong>{name}</strong>
-              <p>{told}</p>
-              {!on && !/\bset [A-Z]|fetch-model/.test(told) && <p class="how">{how}</p>}
+              <p>{detail}</p>
+              {!on && !/\bset [A-Z]|fetch-model/.test(detail) && <p class="how">{how}</p>}
             </div>
           </li>
         ))}

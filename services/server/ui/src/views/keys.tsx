@@ -1,4 +1,4 @@
-// The owner's API keys. Only keys that may manage see this.
+// The owner's API keys. Only a key with the scope `manage` sees this view.
 
 import { useState } from "preact/hooks";
 
@@ -9,10 +9,10 @@ import { say } from "../notices";
 import { Button, Code, Empty, Field, Head, inputValue, Time, Trouble, Waiting } from "../parts/basics";
 
 const SCOPES = [
-  { scope: "read", told: "fetch, search, list" },
-  { scope: "write", told: "store, change, restore" },
-  { scope: "delete", told: "remove for good" },
-  { scope: "manage", told: "keys of this owner" },
+  { scope: "read", detail: "fetch, search, list" },
+  { scope: "write", detail: "store, change, restore" },
+  { scope: "delete", detail: "remove for good" },
+  { scope: "manage", detail: "keys of this owner" },
 ] as const;
 type Scope = (typeof SCOPES)[number]["scope"];
 
@@ -162,11 +162,11 @@ function NewKey({ onDone }: { onDone: (made?: { key: string; name: string; notic
       </Field>
       <fieldset class="checks">
         <legend>May</legend>
-        {SCOPES.map(({ scope, told }) => (
+        {SCOPES.map(({ scope, detail }) => (
           <label key={scope}>
             <input type="checkbox" checked={scopes.includes(scope)} onChange={(event) => setScopes(event.currentTarget.checked ? [...scopes, scope] : scopes.filter((one) => one !== scope))} />
             <span>
-              {scope} <small>{told}</small>
+              {scope} <small>{detail}</small>
             </span>
           </label>
         ))}

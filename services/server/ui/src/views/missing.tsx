@@ -33,7 +33,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
     }
     setBusy(false);
   };
-  const look = (id: number) =>
+  const explainEntry = (id: number) =>
     attempt(async () => {
       const list = await explain(id, query, hits);
       setCandidates(undefined);
@@ -49,7 +49,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
         class="row"
         onSubmit={(event) => {
           event.preventDefault();
-          if (number !== undefined) void look(Number(number));
+          if (number !== undefined) void explainEntry(Number(number));
           else if (wanted.trim() !== "") void choose();
         }}
       >
@@ -67,7 +67,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
           <ul class="items">
             {candidates.map((hit) => (
               <li key={hit.id}>
-                <button type="button" class="candidate" onClick={() => void look(hit.id)}>
+                <button type="button" class="candidate" onClick={() => void explainEntry(hit.id)}>
                   <span class="facts">
                     #{hit.id} · {hit.thread_id}
                   </span>
@@ -99,8 +99,8 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
 
 /** Searches again among the entries of one thread and one time, which is usually this entry alone. */
 async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]> {
-  const place = hits.findIndex((hit) => hit.id === id);
-  if (place >= 0) return [[true, `It is result ${place + 1} on this page.`]];
+  const index = hits.findIndex((hit) => hit.id === id);
+  if (index >= 0) return [[true, `It is result ${index + 1} on this page.`]];
   let entry: Entry;
   try {
     entry = await api.entry(id, false);
@@ -109,7 +109,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
     throw error;
   }
   const narrow = { thread_id: entry.thread_id, start_date: entry.created_at, end_date: entry.created_at };
-  const has = async (kind: Query["kind"], body: Record<string, unknown>): Promise<Hit | undefined> =>
+  const find = async (kind: Query["kind"], body: Record<string, unknown>): Promise<Hit | undefined> =>
     (await api.search(kind, { ...body, limit: 100 })).results.find((hit) => hit.id === id);
 
   const list: Finding[] = [];
@@ -120,7 +120,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   for (const [name, value] of Object.entries(others)) {
     const each = name === "metadata_filters" ? (value as unknown[]).map((one) => [one]) : [value];
     for (const one of each) {
-      if ((await has("filters", { [name]: one, ...narrow })) === undefined) list.push([false, `The filter ${name} = ${JSON.stringify(one)} excludes it.`]);
+      if ((await find("filters", { [name]: one, ...narrow })) === undefined) list.push([false, `The filter ${name} = ${JSON.stringify(one)} excludes it.`]);
     }
   }
   if (from !== undefined || until !== undefined) {
@@ -136,7 +136,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   }
   const mode = query.kind === "fts" ? query.mode : "match";
   if (query.kind !== "semantic") {
-    const hit = await has("fts", { query: query.text, mode, ...narrow });
+    const hit = await find("fts", { query: query.text, mode, ...narrow });
     list.push(hit ? [true, "It has the words."] : [false, mode === "match" ? "It has none of the words." : `It does not have the words, read as “${mode}”.`]);
     const text = entry.text_content.toLowerCase();
     const words = [...new Set(query.text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])];
@@ -145,7 +145,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   }
   if (query.kind !== "fts") {
     try {
-      const hit = await has("semantic", { query: query.text, ...narrow });
+      const hit = await find("semantic", { query: query.text, ...narrow });
       const scores = hit?.scores as { semantic_distance?: number } | undefined;
       list.push(
         hit

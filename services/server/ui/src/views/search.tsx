@@ -18,22 +18,22 @@ const PAGE = 20;
 
 export function Search({ route }: { route: Route }) {
   const { rights, fresh } = useApp();
-  const asked = useMemo(() => read(route.query), [route.query.toString()]);
-  const [query, setQuery] = useState(asked);
-  const [open, setOpen] = useState(filterCount(asked) > 0);
+  const requested = useMemo(() => read(route.query), [route.query.toString()]);
+  const [query, setQuery] = useState(requested);
+  const [open, setOpen] = useState(filterCount(requested) > 0);
   const box = useRef<HTMLInputElement>(null);
   const statistics = useLoad((signal) => api.statistics(signal), "statistics");
   const threads = useLoad((signal) => api.threads(200, 0, signal), "threads", fresh);
   useEffect(() => {
-    setQuery(asked);
-    if (filterCount(asked) > 0) setOpen(true);
-  }, [asked]);
+    setQuery(requested);
+    if (filterCount(requested) > 0) setOpen(true);
+  }, [requested]);
 
-  const ready = asked.kind === "filters" || asked.text.trim() !== "";
-  const body = request(asked);
-  const identity = ready ? JSON.stringify([asked.kind, body]) : "";
+  const ready = requested.kind === "filters" || requested.text.trim() !== "";
+  const body = request(requested);
+  const identity = ready ? JSON.stringify([requested.kind, body]) : "";
   const page = (offset: number, signal?: AbortSignal) =>
-    api.search(asked.kind, { ...body, limit: PAGE, offset, explain_query: true }, signal);
+    api.search(requested.kind, { ...body, limit: PAGE, offset, explain_query: true }, signal);
   const found = useLoad(async (signal) => (ready ? page(0, signal) : undefined), identity);
   const [rest, setRest] = useState<{ of: Found; hits: Hit[]; more: boolean }>();
   const following = rest !== undefined && rest.of === found.value ? rest : undefined;
@@ -45,8 +45,8 @@ export function Search({ route }: { route: Route }) {
     if (of === undefined) return;
     try {
       const next = await page(hits.length);
-      const known = new Set(hits.map(({ id }) => id));
-      const fresh = next.results.filter(({ id }) => !known.has(id));
+      const shown = new Set(hits.map(({ id }) => id));
+      const fresh = next.results.filter(({ id }) => !shown.has(id));
       setRest({ of, hits: [...(following?.hits ?? []), ...fresh], more: next.results.length === PAGE });
     } catch (failure) {
       setRest({ of, hits: following?.hits ?? [], more: false });
@@ -139,19 +139,19 @@ export function Search({ route }: { route: Route }) {
       {ready && found.busy && found.value === undefined && <Waiting rows={4} />}
       {ready && found.value && (
         <>
-          <Told found={found.value} shown={hits.length} more={more === true} />
+          <Outcome found={found.value} shown={hits.length} more={more === true} />
           {hits.length === 0 && (
             <Empty title="Nothing was found.">
               <p>
-                {asked.kind === "fts" && asked.mode !== "match" ? "“The words” finds more than the other ways to read them. " : ""}
-                {filterCount(asked) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
+                {requested.kind === "fts" && requested.mode !== "match" ? "“The words” finds more than the other ways to read them. " : ""}
+                {filterCount(requested) > 0 ? "Every filter must hold; fewer filters find more." : "Other words may find it, or a search by meaning."}
               </p>
             </Empty>
           )}
           <div class="entries">
             {hits.map((hit) => (
               <EntryView key={hit.id} entry={hit} showThread snippet={snippetOf(hit)}>
-                {asked.kind !== "filters" && <Why hit={hit} all={hits} />}
+                {requested.kind !== "filters" && <Why hit={hit} all={hits} />}
               </EntryView>
             ))}
           </div>
@@ -161,12 +161,12 @@ export function Search({ route }: { route: Route }) {
               <Button onClick={() => void loadMore()}>More results</Button>
             </div>
           )}
-          <Missing key={identity} query={asked} hits={hits} />
+          <Missing key={identity} query={requested} hits={hits} />
           <details class="more commands">
             <summary>This search as a command</summary>
-            <Code name="curl" text={curl(asked.kind, body, rights.keyed)} />
-            <Code name="grpcurl" text={grpcurl(asked.kind, body, rights.keyed)} />
-            <Code name="MCP" text={mcp(asked.kind, body)} />
+            <Code name="curl" text={curl(requested.kind, body, rights.keyed)} />
+            <Code name="grpcurl" text={grpcurl(requested.kind, body, rights.keyed)} />
+            <Code name="MCP" text={mcp(requested.kind, body)} />
           </details>
         </>
       )}
@@ -191,11 +191,11 @@ function snippetOf(hit: Hit) {
   return pieces(hit.highlighted).map((piece, i) => (piece.hit ? <mark key={i}>{piece.text}</mark> : piece.text));
 }
 
-/** One line about the search as a whole. */
-function Told({ found, shown, more }: { found: Found; shown: number; more: boolean }) {
+/** One line about the outcome of the search, and its warnings and plan. */
+function Outcome({ found, shown, more }: { found: Found; shown: number; more: boolean }) {
   const plan = found.stats?.query_plan ?? [];
   return (
-    <div class="told">
+    <div class="outcome">
       <p role="status">
         {more ? `The first ${count(shown)} results` : counted(shown, "result")}
         {found.stats && ` in ${found.stats.execution_time_ms.toFixed(1)} ms`}
@@ -222,7 +222,7 @@ function Told({ found, shown, more }: { found: Found; shown: number; more: boole
 interface Reason {
   label: string;
   share: number;
-  told: string;
+  detail: string;
 }
 
 /** Why a result was found: its score in each search. */
@@ -231,16 +231,16 @@ export function reasons(hit: Hit, all: Hit[]): Reason[] {
   if (!scores) return [];
   const list: Reason[] = [];
   const { fts_score: words, fts_rank: wordsRank, semantic_distance: distance, semantic_rank: meaningRank, rerank_score: rerank } = scores;
-  if (typeof hit.relevance === "number") list.push({ label: "Relevance", share: hit.relevance, told: hit.relevance.toFixed(2) });
+  if (typeof hit.relevance === "number") list.push({ label: "Relevance", share: hit.relevance, detail: hit.relevance.toFixed(2) });
   if (typeof words === "number") {
     const best = Math.max(...all.map((one) => (one.scores as { fts_score?: number | null } | null | undefined)?.fts_score ?? 0), 1e-9);
-    list.push({ label: "Words", share: words / best, told: `${words.toFixed(2)}${ranked(wordsRank)}` });
+    list.push({ label: "Words", share: words / best, detail: `${words.toFixed(2)}${ranked(wordsRank)}` });
   }
   if (typeof distance === "number") {
     // The vectors have length 1, so the cosine follows from the distance.
-    list.push({ label: "Meaning", share: 1 - (distance * distance) / 2, told: `distance ${distance.toFixed(2)}${ranked(meaningRank)}` });
+    list.push({ label: "Meaning", share: 1 - (distance * distance) / 2, detail: `distance ${distance.toFixed(2)}${ranked(meaningRank)}` });
   }
-  if (typeof rerank === "number") list.push({ label: "Reranker", share: rerank, told: rerank.toFixed(2) });
+  if (typeof rerank === "number") list.push({ label: "Reranker", share: rerank, detail: rerank.toFixed(2) });
   return list;
 }
 
@@ -254,12 +254,12 @@ function Why({ hit, all }: { hit: Hit; all: Hit[] }) {
     scores.rrf === undefined ? undefined : scores.fts_score === null ? "Found by its meaning only" : scores.semantic_distance === null ? "Found by its words only" : undefined;
   return (
     <dl class="why" aria-label="Why it was found">
-      {list.map(({ label, share, told }) => (
+      {list.map(({ label, share, detail }) => (
         <div key={label}>
           <dt>{label}</dt>
           <dd>
             <Bar value={share} tone={label.toLowerCase()} />
-            <span>{told}</span>
+            <span>{detail}</span>
           </dd>
         </div>
       ))}
@@ -356,7 +356,7 @@ function Filters({ query, change, threads }: FiltersProps) {
   );
 }
 
-/** Offers the values of a key that exist. */
+/** Suggests the existing values of a key. */
 function Values({ id, of }: { id: string; of: string }) {
   const values = useLoad(async (signal) => (of === "" ? undefined : api.metadataValues(of, signal)), of);
   return (

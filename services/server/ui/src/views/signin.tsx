@@ -41,7 +41,7 @@ export function SignIn({ why, busy, onKey }: { why: string | undefined; busy: bo
           {busy ? "Signing in…" : typeof url === "string" ? "Sign in with the key" : "Sign in"}
         </Button>
         <p class="note">
-          The first start with AUTH printed one. Another one: <code>context-service keys create NAME</code>
+          The first start with AUTH=keys printed a key. To create another one: <code>context-service keys create NAME</code>
         </p>
       </form>
     </main>
