@@ -61,8 +61,8 @@ impl Ids {
         }
     }
 
-    /// Forgets the block of an owner, and has ids leased after those of all entries from now on. A lease can be lost in
-    /// a failover to an asynchronous standby, while a service still uses it: then another service leases the same ids.
+    /// Drops the owner's block, and moves its next id past the ids of all its entries. This is needed after a failover
+    /// to an asynchronous standby: the standby may not know of a lease, and leases the same ids again.
     pub async fn pass_used(
         &self,
         conn: &mut AsyncPgConnection,

@@ -1,5 +1,4 @@
-//! Adds missing checksums: to rows from before there were checksums, and to versions written by a service from that
-//! time.
+//! Adds missing checksums to rows and entry versions that a service without checksums (an older version) has written.
 //!
 //! Every statement names one owner, so that it runs on one server. It locks only rows that are free. Services that seal
 //! at the same time therefore share the work, and sealing never holds a row lock that a write needs while it waits for
@@ -19,9 +18,11 @@ use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::schema::owners;
 use crate::store::PostgresStore;
 
-/// Maximum number of rows checked in one step, and maximum number sealed in one. Images are larger.
+/// Maximum number of rows checked in one step.
 const STEP_ROWS: i64 = 2_000;
+/// Maximum number of rows sealed in one step.
 const SEALED_ROWS: i64 = 16;
+/// Maximum number of images sealed in one step. They are larger than other rows.
 const SEALED_IMAGES: i64 = 4;
 
 /// The tables with checksums in the order of sealing. Each has the order of its rows and the content that its checksums
@@ -54,8 +55,11 @@ struct Table {
     name: &'static str,
     /// The id as text, its number, and the columns that order the rows.
     key: (&'static str, &'static str, &'static str),
+    /// The columns that the checksum covers.
     content: &'static str,
+    /// The condition that the row has no checksum of its current version.
     unsealed: &'static str,
+    /// Maximum number of rows sealed in one step.
     at_once: i64,
 }
 
@@ -80,7 +84,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None` when existing checksums show that the row is damaged.
+    /// The row's new checksum. `None` when existing checksums show that the row is damaged.
     fn seal(&self, table: &Table) -> Option<Vec<u8>> {
         let Self {
             id,
@@ -154,7 +158,7 @@ impl At {
     }
 }
 
-/// The condition that a row's key compares this way with this key.
+/// The condition that a row's key is `>` or `<=` (`operator`) this key.
 fn compared<'v>(
     table: &Table,
     operator: &'static str,
@@ -186,6 +190,8 @@ fn compared<'v>(
     })
 }
 
+/// Seals the next rows of one owner in one table. Returns their number, and the last key that was checked, or `None` at
+/// the end of the owner's rows.
 async fn step(
     conn: &mut AsyncPgConnection,
     table: &Table,
@@ -284,7 +290,7 @@ async fn step(
     Ok((sealed as u64, after))
 }
 
-/// The next owner, by name.
+/// The next owner by name. `None` after the last one.
 async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option<String>, Failure> {
     Ok(owners::table
         .filter(owners::owner_id.gt(owner))

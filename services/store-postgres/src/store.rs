@@ -58,13 +58,13 @@ const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_jitter();
 /// How long closing waits for running writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of a write, in statement timeouts: a write has several statements.
+/// Timeout of a write as a multiple of the statement timeout, because a write has several statements.
 const STATEMENTS_OF_A_WRITE: u32 = 4;
 
 /// A PostgreSQL database, shared by any number of services.
 pub struct PostgresStore {
     pub(crate) inner: Arc<Inner>,
-    /// The task that tells other services of commits and learns of theirs.
+    /// The task that exchanges notifications of commits with other services.
     exchanging: tokio::task::AbortHandle,
 }
 
@@ -84,8 +84,11 @@ pub(crate) struct Inner {
     retries: u32,
     /// Limits the reads that wait for a revision.
     waiting: Semaphore,
+    /// Number of committed writes since the start.
     committed: AtomicI64,
+    /// Number of running writes.
     running: watch::Sender<usize>,
+    /// Host, port and database.
     shown: String,
 }
 
@@ -310,13 +313,13 @@ impl Inner {
         }
     }
 
-    /// The pauses before each retry.
+    /// The pauses before the retries.
     fn pauses(&self) -> ExponentialBackoff {
         PAUSES.with_max_times(self.retries as usize).build()
     }
 
-    /// Reads once. If the state does not have the required revision, finds out why: a primary has every revision that
-    /// was ever returned.
+    /// Reads once. A state before the required revision is [`Seen::Behind`] on a standby. On a primary, which has every
+    /// revision that was ever returned, it is an error.
     async fn read_once<R: Reading>(
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
@@ -338,7 +341,7 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision. Meanwhile other calls may use the turn of this one.
+    /// Waits until this standby has the revision. Meanwhile the call gives up its turn, so that other calls can run.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let _waiting = self
             .waiting

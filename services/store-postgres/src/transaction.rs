@@ -67,7 +67,7 @@ pub(crate) struct Transaction<'c> {
     pub now: Timestamp,
     /// Changes of the owner's entry counts.
     pub counts: EntryCounts,
-    /// Change of its thread count.
+    /// Change of the owner's thread count.
     thread_count: i64,
     /// The vectors of each item's text, in order.
     pub embeddings: &'c [Embedding],
@@ -77,12 +77,12 @@ pub(crate) struct Transaction<'c> {
     ids: &'c mut std::vec::IntoIter<i64>,
     /// Whether Citus distributes owners over servers.
     spread: bool,
-    threads: BTreeMap<String, Held>,
+    threads: BTreeMap<String, LockedThread>,
     changes: Vec<Change>,
 }
 
-/// A thread's row before and after the transaction.
-struct Held {
+/// A locked thread's row, as it was read and as it will be written.
+struct LockedThread {
     before: ThreadState,
     now: ThreadState,
 }
@@ -166,7 +166,7 @@ impl<'c> Transaction<'c> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
         let rows = threads::lock_or_create(self.conn, self.owner, &thread_ids).await?;
-        self.hold(rows);
+        self.add_locked(rows);
         Ok(())
     }
 
@@ -175,21 +175,21 @@ impl<'c> Transaction<'c> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
         let rows = threads::lock(self.conn, self.owner, &thread_ids).await?;
-        self.hold(rows);
+        self.add_locked(rows);
         Ok(())
     }
 
-    /// Locks the threads of those of these entries that exist.
+    /// Locks the threads of these entries. An id without an entry is skipped.
     pub async fn lock_threads_of(&mut self, ids: Vec<i64>) -> Result<(), Failure> {
         let thread_ids = threads::of_entries(self.conn, self.owner, ids).await?;
         self.lock_threads(thread_ids).await
     }
 
-    fn hold(&mut self, rows: Vec<ThreadState>) {
+    fn add_locked(&mut self, rows: Vec<ThreadState>) {
         self.threads.extend(rows.into_iter().map(|row| {
             (
                 row.thread_id.clone(),
-                Held {
+                LockedThread {
                     before: row.clone(),
                     now: row,
                 },
@@ -199,7 +199,9 @@ impl<'c> Transaction<'c> {
 
     /// A locked thread's row, to read and to change.
     pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadState> {
-        self.threads.get_mut(thread_id).map(|held| &mut held.now)
+        self.threads
+            .get_mut(thread_id)
+            .map(|thread| &mut thread.now)
     }
 
     /// The names of the threads that are locked and not written yet.
@@ -212,10 +214,10 @@ impl<'c> Transaction<'c> {
         let mut shrunk: Vec<&mut ThreadState> = self
             .threads
             .values_mut()
-            .filter(|held| {
-                held.now.entry_count > 0 && held.now.entry_count < held.before.entry_count
+            .filter(|thread| {
+                thread.now.entry_count > 0 && thread.now.entry_count < thread.before.entry_count
             })
-            .map(|held| &mut held.now)
+            .map(|thread| &mut thread.now)
             .collect();
         if shrunk.is_empty() {
             return Ok(());
@@ -225,14 +227,14 @@ impl<'c> Transaction<'c> {
 
     /// Writes the changed rows of threads and removes them from memory. Their locks stay.
     pub async fn write_threads(&mut self) -> Result<(), Failure> {
-        let held = std::mem::take(&mut self.threads);
-        for Held { before, now } in held.values() {
+        let locked = std::mem::take(&mut self.threads);
+        for LockedThread { before, now } in locked.values() {
             self.thread_count += i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
         }
-        let changed: Vec<&ThreadState> = held
+        let changed: Vec<&ThreadState> = locked
             .values()
-            .filter(|held| held.now != held.before || held.now.entry_count == 0)
-            .map(|held| &held.now)
+            .filter(|thread| thread.now != thread.before || thread.now.entry_count == 0)
+            .map(|thread| &thread.now)
             .collect();
         threads::write(self.conn, self.owner, &changed).await
     }
@@ -322,8 +324,8 @@ impl<'c> Transaction<'c> {
         Ok(revision.load_and_end(self.conn, COMMIT).await?.pop())
     }
 
-    /// Counts the changes and writes them, in two statements. In a single statement, Citus would send the rows that one
-    /// CTE passes to the next to every server, so a write would need all servers.
+    /// Advances the owner's revision and writes the changes, in two statements. In a single statement, Citus would send
+    /// the rows that one CTE passes to the next to every server, so a write would need all servers.
     async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let count = Fragment::prepared(
             concat!(count!(), " RETURNING revision"),
@@ -334,7 +336,7 @@ impl<'c> Transaction<'c> {
         self.log(changes, revision).await
     }
 
-    /// The values to bind to the SQL of `count!`.
+    /// The values to bind to the SQL of `count!`. `all` is the number of changes.
     fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
@@ -354,8 +356,8 @@ impl<'c> Transaction<'c> {
             .collect()
     }
 
-    /// Counts the changes and writes the first of them. Raw SQL for the CTEs and `unnest`: the owner's row stays locked
-    /// only for this statement and the commit after it.
+    /// Advances the owner's revision by the number of `all` changes and writes the first of them. Raw SQL for the CTEs
+    /// and `unnest`: the owner's row stays locked only for this statement and the commit after it.
     fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
