@@ -512,14 +512,12 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<()> {
         self.inner.soundness.check()?;
-        let mut lease = self.inner.pool.get(None).await;
+        let lease = self.inner.pool.get(None).await;
         self.inner.pool.observe(&lease);
-        let found = match &mut lease {
-            Ok(lease) => open::version(lease.conn()).await.map_err(Failure::Database),
-            Err(_) => Ok(0),
-        };
+        let mut lease = lease?;
+        let found = open::version(lease.conn()).await.map_err(Failure::Database);
         self.inner.pool.observe(&found);
-        let (lease, found) = (lease?, found?);
+        let found = found?;
         lease.give_back();
         // A newer version is fine: each migration step keeps the previous program version working.
         if found >= SCHEMA_VERSION {
