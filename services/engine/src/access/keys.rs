@@ -362,6 +362,7 @@ fn not_found(key_id: &str) -> Error {
     Error::new(Reason::ApiKeyNotFound, format!("API key {shown} not found"))
 }
 
+/// Checks that the caller itself has all these scopes.
 fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
     match scopes.iter().find(|scope| !caller.scopes.contains(scope)) {
         None => Ok(()),

@@ -58,7 +58,7 @@ pub enum Admin {
     Audit {
         /// The owner.
         owner: String,
-        /// First time to print, as an ISO 8601 date or time; `None`: from the beginning.
+        /// The earliest time to print, as an ISO 8601 date or time. `None` prints from the beginning.
         from: Option<String>,
     },
 }
@@ -175,7 +175,7 @@ impl Access {
     }
 
     async fn rotate(&self, owner: &OwnerId, key_id: &str) -> Result<String> {
-        let gone = || {
+        let not_found = || {
             Error::new(
                 Reason::ApiKeyNotFound,
                 "there is no active key with this id",
@@ -189,7 +189,7 @@ impl Access {
             .map_err(store_error)?;
         let old = found
             .filter(|key| key.deactivated_at.is_none())
-            .ok_or_else(gone)?;
+            .ok_or_else(not_found)?;
         let caller = caller_of(&old);
         let new = NewKey {
             name: old.name,
@@ -210,7 +210,7 @@ impl Access {
             .await
             .map_err(store_error)?
         {
-            return Err(gone());
+            return Err(not_found());
         }
         let secret = secret.reveal();
         Ok(format!(
