@@ -152,7 +152,7 @@ impl<'c> Transaction<'c> {
     pub fn new_id(&mut self) -> Result<i64, Failure> {
         self.ids.next().ok_or_else(|| {
             Failure::Rejected(StoreError::Internal(
-                "a write needs more ids than it asked for".into(),
+                "a write needs more ids than it reserved".into(),
             ))
         })
     }

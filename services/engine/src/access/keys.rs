@@ -329,7 +329,7 @@ impl Access {
             Ok(expiry) => {
                 violations.push(
                     "expires_at",
-                    format!("`expires_at` is {expiry}, which is past"),
+                    format!("`expires_at` is {expiry}, which is in the past"),
                 );
                 None
             }

@@ -12,7 +12,7 @@
 //!
 //! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets
 //! (docs/benchmarks.md). A store of two entries has no meaningful mean or spread, so both start from the values of an
-//! average store. How much these weigh is part of what is known.
+//! average store. The share of these values is one of the features.
 
 use std::collections::{HashMap, HashSet};
 
