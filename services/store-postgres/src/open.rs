@@ -139,7 +139,7 @@ pub(crate) struct Opened {
     pub language: Language,
     pub has_vectors: bool,
     /// Whether Citus distributes owners over servers.
-    pub spread: bool,
+    pub is_distributed: bool,
 }
 
 /// Connects, creates or updates the schema, and closes the connection.
@@ -203,7 +203,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
         .inspect_err(|reason| tracing::warn!("Semantic search is unavailable: {reason}"))
         .is_ok();
     create_indexes(&mut conn, &indexed).await.map_err(schema)?;
-    let spread = is_spread(&mut conn, "context.owners")
+    let is_distributed = is_distributed(&mut conn, "context.owners")
         .await
         .map_err(schema)?;
     Ok(Opened {
@@ -211,12 +211,12 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
         indexed,
         language,
         has_vectors,
-        spread,
+        is_distributed,
     })
 }
 
 /// Whether Citus distributes this table's rows over servers. The script in docs/scale.md sets that up.
-pub(crate) async fn is_spread(
+pub(crate) async fn is_distributed(
     conn: &mut AsyncPgConnection,
     table: &'static str,
 ) -> diesel::QueryResult<bool> {
@@ -224,10 +224,10 @@ pub(crate) async fn is_spread(
     if count(conn, installed).await? == 0 {
         return Ok(false);
     }
-    let spread =
+    let distributed =
         "SELECT count(*) FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
-    let spread = Fragment::prepared(spread, vec![Bind::text(table)]);
-    Ok(sql::number(conn, spread).await? > 0)
+    let distributed = Fragment::prepared(distributed, vec![Bind::text(table)]);
+    Ok(sql::number(conn, distributed).await? > 0)
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {

@@ -63,7 +63,7 @@ impl Ids {
 
     /// Drops the owner's block, and moves its next id past the ids of all its entries. This is needed after a failover
     /// to an asynchronous standby: the standby may not know of a lease, and leases the same ids again.
-    pub async fn pass_used(
+    pub async fn skip_used_ids(
         &self,
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
@@ -78,8 +78,8 @@ impl Ids {
         let behind = owner_ids::table
             .find(owner.as_str())
             .filter(owner_ids::next_id.lt(next));
-        let pass = diesel::update(behind).set(owner_ids::next_id.eq(next));
-        fixed!(pass).execute(conn).await?;
+        let skip = diesel::update(behind).set(owner_ids::next_id.eq(next));
+        fixed!(skip).execute(conn).await?;
         Ok(())
     }
 

@@ -128,14 +128,14 @@ struct Key {
 
 /// The position that sealing has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct At {
+struct Position {
     table: usize,
     owner: String,
     /// The last key that was read of the owner's rows.
     after: Option<(String, i64)>,
 }
 
-impl At {
+impl Position {
     /// The owner comes last, because its name may contain spaces.
     fn to_cursor(&self) -> ScanCursor {
         let (id, number) = self.after.clone().unwrap_or_else(|| ("-".to_owned(), 0));
@@ -195,7 +195,7 @@ fn compared<'v>(
 async fn step(
     conn: &mut AsyncPgConnection,
     table: &Table,
-    at: &At,
+    at: &Position,
 ) -> Result<(u64, Option<(String, i64)>), Failure> {
     let (id, number, order) = table.key;
     let [id, number, order] = [id, number, order].map(Fragment::new);
@@ -241,7 +241,7 @@ async fn step(
         .iter()
         .filter_map(|row| Some((row, row.seal(table)?)))
         .collect();
-    let given = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
+    let new_seals = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
     let ids = || {
         Bind::ints(
             seals
@@ -253,12 +253,12 @@ async fn step(
     let update = match table.name {
         "entries" => Fragment::prepared(
             "UPDATE context.entries AS t SET seal = n.seal FROM unnest(?, ?) AS n(id, seal) WHERE t.owner_id = ? AND t.id = n.id",
-            vec![ids(), given(), Bind::text(owner)],
+            vec![ids(), new_seals(), Bind::text(owner)],
         ),
         "images" => Fragment::prepared(
             "UPDATE context.images AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, position, seal) \
              WHERE t.owner_id = ? AND t.id = n.id AND t.position = n.position",
-            vec![ids(), numbers(), given(), Bind::text(owner)],
+            vec![ids(), numbers(), new_seals(), Bind::text(owner)],
         ),
         _ => Fragment::prepared(
             "UPDATE context.artifact_versions AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, version, seal) \
@@ -271,7 +271,7 @@ async fn step(
                         .collect(),
                 ),
                 numbers(),
-                given(),
+                new_seals(),
                 Bind::text(owner),
             ],
         ),
@@ -307,9 +307,9 @@ impl SealStore for PostgresStore {
     async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
-        let at = match after.and_then(At::parse) {
+        let at = match after.and_then(Position::parse) {
             Some(at) => Some(at),
-            None => owner_after(lease.conn(), "").await?.map(|owner| At {
+            None => owner_after(lease.conn(), "").await?.map(|owner| Position {
                 table: 0,
                 owner,
                 after: None,
@@ -335,20 +335,22 @@ impl SealStore for PostgresStore {
             .await
             .map_err(Failure::Database)?;
         let next = match after {
-            Some(after) => Some(At {
+            Some(after) => Some(Position {
                 after: Some(after),
                 ..at
             }),
-            None if at.table + 1 < TABLES.len() => Some(At {
+            None if at.table + 1 < TABLES.len() => Some(Position {
                 table: at.table + 1,
                 after: None,
                 ..at
             }),
-            None => owner_after(lease.conn(), &at.owner).await?.map(|owner| At {
-                table: 0,
-                owner,
-                after: None,
-            }),
+            None => owner_after(lease.conn(), &at.owner)
+                .await?
+                .map(|owner| Position {
+                    table: 0,
+                    owner,
+                    after: None,
+                }),
         };
         lease.give_back();
         Ok(SealedPage {
@@ -365,12 +367,12 @@ mod tests {
     #[test]
     fn a_place_reads_back_whatever_the_owner_is_called() {
         for after in [None, Some(("17".to_owned(), 3))] {
-            let at = At {
+            let at = Position {
                 table: 1,
                 owner: "an owner - 4 2".to_owned(),
                 after,
             };
-            assert_eq!(At::parse(&at.to_cursor()), Some(at));
+            assert_eq!(Position::parse(&at.to_cursor()), Some(at));
         }
     }
 }

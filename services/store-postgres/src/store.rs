@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     pub language: Arc<Language>,
     context_window: ContextWindow,
     /// Whether Citus distributes owners over servers.
-    spread: bool,
+    is_distributed: bool,
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
@@ -126,7 +126,7 @@ impl PostgresStore {
             soundness: Soundness::default(),
             language: Arc::new(opened.language),
             context_window: config.context_window,
-            spread: opened.spread,
+            is_distributed: opened.is_distributed,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
@@ -420,7 +420,7 @@ impl Inner {
                 Err(unreachable) => return Err(unreachable),
             };
             if failure.is_id_taken() {
-                self.ids.pass_used(lease.conn(), owner).await?;
+                self.ids.skip_used_ids(lease.conn(), owner).await?;
             }
         }
     }
@@ -463,7 +463,7 @@ impl Inner {
                 options,
                 &mut ids,
                 self.vectors.has_tables(),
-                self.spread,
+                self.is_distributed,
             );
             let outcome = work.run(&mut transaction).await?;
             transaction.commit(outcome, options, &committing).await

@@ -30,8 +30,8 @@ const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 /// Maximum number of changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
 
-/// Adds to the owner's revision and counts. Raw SQL, because [`Transaction::bump`] uses it in a CTE.
-macro_rules! count {
+/// Adds to the owner's revision and counts. Raw SQL, because [`Transaction::advance_and_log`] uses it in a CTE.
+macro_rules! advance_owner {
     () => {
         "INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
          multimodal_count, image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
@@ -76,7 +76,7 @@ pub(crate) struct Transaction<'c> {
     key_id: Option<&'c str>,
     ids: &'c mut std::vec::IntoIter<i64>,
     /// Whether Citus distributes owners over servers.
-    spread: bool,
+    is_distributed: bool,
     threads: BTreeMap<String, LockedThread>,
     changes: Vec<Change>,
 }
@@ -130,7 +130,7 @@ impl<'c> Transaction<'c> {
         options: &'c WriteOptions,
         ids: &'c mut std::vec::IntoIter<i64>,
         has_vectors: bool,
-        spread: bool,
+        is_distributed: bool,
     ) -> Self {
         Self {
             conn,
@@ -142,7 +142,7 @@ impl<'c> Transaction<'c> {
             vectors: has_vectors.then(ChunkChanges::default),
             key_id: options.key_id.as_deref(),
             ids,
-            spread,
+            is_distributed,
             threads: BTreeMap::new(),
             changes: Vec::new(),
         }
@@ -281,16 +281,16 @@ impl<'c> Transaction<'c> {
         }
         self.write_threads().await?;
         let mut changes = std::mem::take(&mut self.changes);
-        if self.spread && !changes.is_empty() {
-            self.bump_alone(&changes).await?;
+        if self.is_distributed && !changes.is_empty() {
+            self.advance_then_log(&changes).await?;
             changes.clear();
         }
         let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
-        let bump = (!first.is_empty()).then(|| self.bump(first, changes.len()));
+        let statement = (!first.is_empty()).then(|| self.advance_and_log(first, changes.len()));
         if options.idempotency.is_none() && later.is_empty() {
             committing.store(true, Ordering::Relaxed);
-            let revision = match bump {
-                Some(bump) => sql::query_and_end::<Revision>(self.conn, bump, COMMIT)
+            let revision = match statement {
+                Some(statement) => sql::query_and_end::<Revision>(self.conn, statement, COMMIT)
                     .await?
                     .pop()
                     .map(|row| row.revision),
@@ -299,8 +299,8 @@ impl<'c> Transaction<'c> {
             let revision = revision.unwrap_or(0);
             return Ok(Written { outcome, revision });
         }
-        let revision = match bump {
-            Some(bump) => sql::query::<Revision>(self.conn, bump)
+        let revision = match statement {
+            Some(statement) => sql::query::<Revision>(self.conn, statement)
                 .await?
                 .pop()
                 .map(|row| row.revision),
@@ -326,18 +326,18 @@ impl<'c> Transaction<'c> {
 
     /// Advances the owner's revision and writes the changes, in two statements. In a single statement, Citus would send
     /// the rows that one CTE passes to the next to every server, so a write would need all servers.
-    async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
+    async fn advance_then_log(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let count = Fragment::prepared(
-            concat!(count!(), " RETURNING revision"),
-            self.counted(changes.len()),
+            concat!(advance_owner!(), " RETURNING revision"),
+            self.advance_owner_binds(changes.len()),
         );
         let rows: Vec<Revision> = sql::query(self.conn, count).await?;
         let revision = rows.first().map_or(0, |row| row.revision);
         self.log(changes, revision).await
     }
 
-    /// The values to bind to the SQL of `count!`. `all` is the number of changes.
-    fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
+    /// The values to bind to the SQL of `advance_owner!`. `all` is the number of changes.
+    fn advance_owner_binds<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
     {
@@ -358,15 +358,15 @@ impl<'c> Transaction<'c> {
 
     /// Advances the owner's revision by the number of `all` changes and writes the first of them. Raw SQL for the CTEs
     /// and `unnest`: the owner's row stays locked only for this statement and the commit after it.
-    fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
+    fn advance_and_log<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
     {
-        macro_rules! bump {
+        macro_rules! advance_and_log {
             ($changes:literal) => {
                 concat!(
                     "WITH bumped AS (",
-                    count!(),
+                    advance_owner!(),
                     " RETURNING owner_id, revision), logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, \
                      key_id, commit_end) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.source, \
                      c.version, ?, c.place = ? FROM bumped AS b CROSS JOIN ",
@@ -375,7 +375,7 @@ impl<'c> Transaction<'c> {
                 )
             };
         }
-        let mut binds = self.counted(all);
+        let mut binds = self.advance_owner_binds(all);
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         binds.extend([
             Bind::Int(all),
@@ -393,10 +393,13 @@ impl<'c> Transaction<'c> {
                 Bind::OptionalText(change.source()),
                 Bind::Int(change.version),
             ]);
-            return Fragment::prepared(bump!("(VALUES (?, ?, ?, ?, ?, ?, 1))"), binds);
+            return Fragment::prepared(advance_and_log!("(VALUES (?, ?, ?, ?, ?, ?, 1))"), binds);
         }
         binds.extend(columns(first));
-        Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
+        Fragment::prepared(
+            advance_and_log!("unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY"),
+            binds,
+        )
     }
 
     /// Writes the remaining changes. The last of them has this revision.

@@ -81,7 +81,7 @@ pub(super) async fn build_if_due(
     if valid || is_being_built {
         return Ok(Session::Unchanged);
     }
-    let approximate = if open::is_spread(conn, "context.chunks").await? {
+    let approximate = if open::is_distributed(conn, "context.chunks").await? {
         count_up_to_due(conn, set_id).await?
     } else {
         // The table has the vectors of all sets, so during a change of the model this counts both models. A row takes
