@@ -120,9 +120,10 @@ pub struct RerankConfig {
     /// (`RERANK_TIMEOUT_MS`).
     pub timeout_ms: u32,
     /// Time in milliseconds for encoding candidates for late interaction (`RERANK_BUDGET_MS`). The scores of candidates
-    /// that it does not suffice for are estimated.
+    /// that are not encoded within this time are estimated.
     pub budget_ms: u32,
-    /// Memory in megabytes for token vectors of recent texts, which are not encoded again (`RERANK_CACHE_MB`). 0: none.
+    /// Memory in megabytes for token vectors of recent texts, which are not encoded again (`RERANK_CACHE_MB`). 0
+    /// disables the cache.
     pub cache_mb: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
     /// (`RERANK_CONTEXT_WEIGHT`). Only entries among the candidates of reranking count.

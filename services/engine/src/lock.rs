@@ -1,4 +1,4 @@
-//! Locks that ignore poisoning: no holder that panics leaves a value half changed.
+//! Locks that ignore poisoning, because a holder that panics leaves no value half changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

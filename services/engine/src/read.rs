@@ -17,7 +17,7 @@ pub(crate) fn at(min_revision: Option<i64>) -> Read {
     }
 }
 
-/// Most bytes of text and images in one reply: the largest message, less what base64 and JSON add.
+/// Maximum bytes of text and images in one reply: the largest message, minus what base64 and JSON add.
 pub(crate) fn max_reply_bytes(limits: &Limits) -> u64 {
     let message = limits.max_message_bytes() as u64;
     (message - 16 * 1024 * 1024) * 10 / 14

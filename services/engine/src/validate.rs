@@ -66,7 +66,7 @@ pub(crate) fn min_revision(value: Option<i64>, violations: &mut Violations) -> O
     value.map(|v| in_range(v, &(0..=i64::MAX), "min_revision", violations))
 }
 
-/// Checks the number of items in a list.
+/// Checks the number of items in a list. Returns whether it is allowed.
 pub(crate) fn count(
     len: usize,
     max: usize,

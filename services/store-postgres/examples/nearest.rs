@@ -212,6 +212,7 @@ impl Case<'_> {
     }
 }
 
+/// How a search finds the nearest vectors.
 #[derive(Clone, Copy)]
 enum Way {
     Index,

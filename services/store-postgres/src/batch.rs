@@ -1,4 +1,4 @@
-//! The meaning of `atomic` for the items of a batch.
+//! Collects the outcomes of a batch's items, with or without `atomic`.
 
 use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
 

@@ -1,4 +1,4 @@
-//! Text columns that hold another type. They are read in the driver's buffer, without a copy of the text.
+//! Rust types of columns that PostgreSQL sends as text. Each is decoded straight from the driver's buffer.
 
 use context_model::{JsonObject, ObjectText, Source};
 use std::io::Write as _;
@@ -17,10 +17,10 @@ pub(crate) struct SourceColumn(pub Source);
 
 impl FromSql<Text, Pg> for SourceColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let known = std::str::from_utf8(value.as_bytes())
+        let source = std::str::from_utf8(value.as_bytes())
             .ok()
             .and_then(Source::named);
-        known.map(Self).ok_or_else(|| {
+        source.map(Self).ok_or_else(|| {
             Unreadable {
                 what: "source",
                 source: None,
@@ -59,7 +59,7 @@ impl FromSql<Text, Pg> for MetadataColumn {
     }
 }
 
-/// A `metadata` column that is only returned, not read: its text. `None` when the text is not an object.
+/// A `metadata` column that is only passed on: its text, unparsed. `None` when the text is not an object.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct MetadataText(pub Option<ObjectText>);
 
@@ -83,7 +83,7 @@ impl ToSql<Json, Pg> for JsonText<'_> {
 }
 
 impl ToSql<Jsonb, Pg> for JsonText<'_> {
-    /// The format of `jsonb_recv`: a version byte, then the text.
+    /// PostgreSQL (`jsonb_recv`) expects a version byte before the text.
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         out.write_all(&[1])?;
         out.write_all(self.0.as_bytes())?;

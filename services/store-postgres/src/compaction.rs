@@ -21,8 +21,9 @@ struct Oldest {
     revision: i64,
 }
 
-/// Moves the oldest changes of one owner that has more than it should keep. Several services may do so at the same time:
-/// a row that another one has moved is not found any more.
+/// Moves the oldest changes of one owner that has more than `retention` allows. Returns the number of moved changes, 0
+/// when no owner has too many. Several services may do so at the same time: a service no longer finds a row that
+/// another one has moved.
 pub(crate) async fn compact(
     conn: &mut AsyncPgConnection,
     retention: &Retention,
@@ -37,7 +38,7 @@ pub(crate) async fn compact(
     let Some(found) = found.into_iter().next() else {
         return Ok(0);
     };
-    // Never the newest change: a cursor at the end must stay valid.
+    // The newest change stays in the feed, so that a cursor at the end stays valid.
     let end = (found.oldest + BATCH).min(found.revision);
     // Raw SQL for the CTE: one statement moves the rows.
     let statement = "WITH gone AS (DELETE FROM context.changes AS c WHERE c.owner_id = ? AND c.revision <= \

@@ -34,7 +34,7 @@ pub struct Config {
     pub retries: u32,
     /// Number of consecutive failures to reach the server after which operations are rejected at once.
     pub breaker_failures: u32,
-    /// How long they are rejected before one operation tries the server again.
+    /// How long operations are rejected before one of them tries the server again.
     pub breaker_recovery: Duration,
 }
 

@@ -1,20 +1,21 @@
 //! The words of an entry's context window, in the column `context`.
 //!
-//! The window holds only entries before the entry, so storing an entry changes no other context. When a text changes or
-//! is deleted, the contexts of the entries after it are rebuilt. The words are the lexemes with weight C in `words`
-//! ([`crate::fts::Document`]), so the server builds contexts without sending texts. In a language that only the server
-//! stems, entries have no contexts.
+//! An entry's window holds only earlier entries of its thread, so storing an entry changes no other context. When a
+//! text changes or is deleted, the contexts of the entries after it are rebuilt. The words are the lexemes with weight
+//! C in `words` ([`crate::fts::Document`]), so the server builds contexts without sending texts. In a language that
+//! only the server stems, entries have no contexts.
 
 use context_store::{ContextWindow, OwnerId};
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// The context of an entry in SQL: the lexemes of its context window. The literal selects the thread and the position.
-/// The values after those in the literal are the earliest time of the window and its number of entries, which may be 0.
+/// The context of an entry in SQL: the lexemes of its context window. `$position` is the condition on the entries `b`
+/// of the window: their thread, their position and their earliest time. The bound values are the owner, those of
+/// `$position`, and the maximum number of entries, which may be 0.
 ///
-/// The owner is a bound value and not a column of another table. Only then does Citus recognise that all rows are on
-/// one server.
+/// The owner is a bound value and not a column of another table, because only then does Citus recognise that all rows
+/// are on one server.
 macro_rules! context_of {
     ($position:literal) => {
         concat!(
@@ -35,7 +36,8 @@ macro_rules! context_of_position {
     };
 }
 
-/// The context of the row `e`. The values are the owner, the gap and the number of entries.
+/// The context of the row `e`. The bound values are the owner, the maximum gap in microseconds and the number of
+/// entries.
 macro_rules! context_of_row {
     () => {
         context_of!(

@@ -50,7 +50,8 @@ impl Writing for DeleteEntries {
             created_before,
         } = &self.criteria;
         if ids.is_none() && threads.is_none() && created_before.is_none() {
-            // A source alone would delete about half of all entries. The operation rejects it, and so does the store.
+            // A source alone would delete about half of all entries. The engine rejects such a request. If one comes
+            // here all the same, nothing is deleted.
             return Ok(0);
         }
         let (mut deleted, mut after) = (0, String::new());
@@ -125,7 +126,7 @@ impl DeleteEntries {
                 break;
             }
         }
-        if !self.takes_whole_threads() {
+        if !self.deletes_whole_threads() {
             for positions in &positions {
                 let conn = &mut *transaction.conn;
                 context_window::rebuild_after(conn, owner, positions, self.context_window).await?;
@@ -135,7 +136,7 @@ impl DeleteEntries {
     }
 
     /// Whether whole threads are deleted, so that no remaining entry's context has words of the deleted ones.
-    fn takes_whole_threads(&self) -> bool {
+    fn deletes_whole_threads(&self) -> bool {
         let DeleteCriteria {
             within: _,
             ids,

@@ -19,12 +19,12 @@ use context_store::DocumentKind;
 
 use crate::pg::sql::{Bind, Fragment, fragment};
 
-/// The metadata of an artifact as it was given. Its document has only the folded one.
+/// SQL for an artifact's metadata as it was given. Its row in `artifact_documents` has only the folded metadata.
 const METADATA_OF_ARTIFACT: &str = "(SELECT v.metadata FROM context.artifact_versions AS v WHERE v.owner_id = entries.owner_id \
                                     AND v.artifact_id = entries.artifact_id AND v.version = entries.version)";
 
-/// The filter as a condition on an owner's rows in the table of this kind, which the statement calls `entries`. `indexed`
-/// are the fields that have an index.
+/// The filter as a condition on an owner's rows in the table of this kind, which the statement calls `entries`.
+/// `indexed` are the fields that have an index.
 pub(crate) fn compile<'v>(
     kind: DocumentKind,
     filter: &'v Filter,
@@ -88,7 +88,7 @@ pub(crate) fn compile<'v>(
     all
 }
 
-/// Whether an index can serve a part of the condition, given the fields that have one.
+/// Whether an index can serve a part of the condition. `indexed` are the fields that have an index.
 pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool {
     condition::is_served(condition, indexed.contains(&condition.path))
 }
@@ -124,7 +124,7 @@ pub(crate) fn begins_with<'v>(column: &'static str, prefix: &'v str) -> Fragment
     }
 }
 
-/// Restricts a search in `entries_by_content` to the owner's entries.
+/// The condition that restricts a scan of the index `entries_by_content` to the owner's entries.
 pub(crate) fn of_owner(owner: &str) -> Fragment<'_> {
     fragment!("ARRAY[entries.owner_id] @> ARRAY[?]", Bind::text(owner))
 }

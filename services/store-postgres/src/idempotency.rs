@@ -15,7 +15,7 @@ use crate::schema::idempotency;
 /// Maximum number of old outcomes that one request deletes, so that no request pays for all.
 const FORGOTTEN_AT_ONCE: i64 = 100;
 
-/// Query whether an outcome is stored under a key.
+/// Reads whether an outcome is stored under a key.
 pub(crate) struct IsRecorded {
     pub key: String,
     pub now: Timestamp,
@@ -43,7 +43,7 @@ impl Reading for IsRecorded {
     }
 }
 
-/// Query for the bytes of the owner's outcomes, for statistics.
+/// Reads the bytes of the owner's outcomes, for statistics.
 pub(crate) struct CountBytes {
     pub now: Timestamp,
 }
@@ -74,8 +74,8 @@ impl Reading for CountBytes {
     }
 }
 
-/// Claims the key for this transaction, or returns the outcome of the first request with it. A concurrent request with
-/// the same key waits here until the first one commits.
+/// Claims the key for this transaction and returns `None`, or returns the outcome of the first request with this key. A
+/// concurrent request with the same key waits here until the first one commits.
 ///
 /// # Errors
 /// `IDEMPOTENCY_KEY_REUSED` when the first request was a different one.
@@ -118,7 +118,7 @@ pub(crate) async fn claim<T: Recorded>(
         .get_result(conn)
         .await
         .optional()?;
-    // Another request has just deleted it, because it is older than 24 hours.
+    // Another request has just deleted the outcome, because it is older than 24 hours.
     let Some((request_hash, outcome, revision)) = found else {
         return Err(Failure::Rejected(StoreError::Overloaded));
     };

@@ -35,7 +35,7 @@ type ImageRow = (
 pub(crate) struct Images {
     /// The images in order.
     pub images: Vec<ImageInput>,
-    /// Whether each image matches its checksum.
+    /// Whether each image matches its checksum and has readable metadata.
     pub sound: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Learns of commits: one dedicated connection for the whole service.
+//! Exchanges notifications of commits with the other services, over one dedicated connection of the whole service.
 //!
-//! A service notifies after its commits, never inside a write's transaction: a NOTIFY takes a lock of the whole database
-//! until the commit, which reduced 3 275 transactions a second to 648. One message stands for all commits since the
-//! last one and has no content. Who receives it reads the revisions of the owners that have a subscription.
+//! A service notifies after its commits, never inside a write's transaction: a NOTIFY takes a lock of the whole
+//! database until the commit, which reduced 3 275 transactions a second to 648. One message stands for all commits
+//! since the last message and has no content. Its receiver reads the revisions of the owners that have a subscription.
 //!
-//! Where the server cannot deliver notifications (a pooler in transaction mode, a standby), the revisions are read every
-//! 100 ms. Otherwise they are read every second, because a service may stop between its commit and its message.
+//! Where the server cannot deliver notifications (a pooler in transaction mode, a standby), the revisions are read
+//! every 100 ms. Otherwise they are read every second, because a service may stop between its commit and its message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,36 +23,38 @@ use crate::pg::target::Target;
 use crate::pg::tls::Tls;
 use crate::schema::owners;
 
-/// Pause between reads of the revisions with and without notifications.
+/// Pause between reads of the revisions if the server delivers notifications.
 const POLL_BESIDE_NOTIFICATIONS: Duration = Duration::from_secs(1);
+/// Pause between reads of the revisions if it does not.
 const POLL_ALONE: Duration = Duration::from_millis(100);
-/// One transaction. A message is lost with the server's memory anyway, so it does not wait for the disk. The setting is
-/// local, because a pooler may give the session to a write.
+/// Sends a notification in one transaction. A crash of the server loses it even if the commit waits for the disk, so
+/// the commit does not wait. The setting is local, because a pooler may give the session to a write.
 const MESSAGE: &str = "SET LOCAL synchronous_commit = off; NOTIFY context_changes";
 /// Minimum pause between two messages.
 const MESSAGE_PAUSE: Duration = Duration::from_millis(10);
-/// How long the connection's own message may take. Without it the server delivers none.
-const TRIAL: Duration = Duration::from_secs(1);
+/// How long a new connection waits for a message that it sent to itself. If none arrives, the server delivers no
+/// notifications.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for a statement on the dedicated connection.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the dedicated connection is opened again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Commits of this service and of others.
+/// Announces commits of this service and of others.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
-    /// Wakes those who wait for an owner's changes.
+    /// Wakes the subscriptions that wait for an owner's changes.
     pub news: Arc<News>,
-    /// Set after a commit of this service until the others have a message about it.
-    untold: Notify,
+    /// Set from a commit of this service until the message to the other services is sent.
+    message_due: Notify,
 }
 
 impl Commits {
     /// Announces a commit of this service.
     pub fn announce(&self, owner: &OwnerId, revision: i64) {
-        // Another service may have committed in between.
+        // Another service may have committed in between, so the touched threads are not known.
         self.news.announce(owner, revision, &Touched::Anything);
-        self.untold.notify_one();
+        self.message_due.notify_one();
     }
 }
 
@@ -67,16 +69,17 @@ pub(crate) struct Server {
 /// Notifies other services of this service's commits, and announces theirs here, as long as it is polled.
 pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
     loop {
-        // Until then no connection is needed.
+        // No connection is needed before the first subscription or commit.
         tokio::select! {
             () = commits.news.some_subscription() => {}
-            () = commits.untold.notified() => commits.untold.notify_one(),
+            () = commits.message_due.notified() => commits.message_due.notify_one(),
         }
         let lost = match Session::open(server).await {
             Ok(mut session) => session.run(commits).await,
             Err(error) => error,
         };
         tracing::debug!(error = %lost, "The connection for notifications was lost; it is opened again");
+        // Subscriptions do not wait for the new connection: their owners' revisions are read on one of the pool.
         if !commits.news.owners().is_empty()
             && let Ok(mut lease) = pool.get(None).await
             && read_revisions(lease.conn(), &commits.news).await.is_ok()
@@ -110,7 +113,7 @@ impl Session {
             notified,
             listens: false,
         };
-        session.listens = server.target.keeps_statements && session.listen().await;
+        session.listens = server.target.caches_statements && session.listen().await;
         if !session.listens {
             tracing::info!(
                 "The server delivers no notifications here; the service checks for changes of other services every {} ms",
@@ -128,9 +131,9 @@ impl Session {
             self.notified.notified().await;
             Ok::<_, diesel::result::Error>(())
         };
-        tokio::time::timeout(TRIAL, trial)
+        tokio::time::timeout(TRIAL_TIMEOUT, trial)
             .await
-            .is_ok_and(|heard| heard.is_ok())
+            .is_ok_and(|arrived| arrived.is_ok())
     }
 
     /// Runs until the connection fails, and returns why.
@@ -155,7 +158,7 @@ impl Session {
                 }
             };
             let done = tokio::select! {
-                () = commits.untold.notified() => tell(conn).await,
+                () = commits.message_due.notified() => notify_others(conn).await,
                 () = next => read_revisions(conn, &commits.news).await,
             };
             if let Err(error) = done {
@@ -166,7 +169,7 @@ impl Session {
 }
 
 /// Notifies the other services that there were commits.
-async fn tell(conn: &mut AsyncPgConnection) -> Result<(), context_store::BoxError> {
+async fn notify_others(conn: &mut AsyncPgConnection) -> Result<(), context_store::BoxError> {
     tokio::time::timeout(STATEMENT_TIMEOUT, conn.batch_execute(MESSAGE)).await??;
     tokio::time::sleep(MESSAGE_PAUSE).await;
     Ok(())

@@ -1,4 +1,5 @@
-//! Opening a database: creating its schema, migrations and indexes, while other services may do the same.
+//! Opens a database: creates its schema, applies the migrations and creates the indexes. Other services may do the same
+//! at the same time.
 
 use std::time::Duration;
 
@@ -138,7 +139,7 @@ pub(crate) struct Opened {
     pub language: Language,
     pub has_vectors: bool,
     /// Whether Citus distributes owners over servers.
-    pub spread: bool,
+    pub is_distributed: bool,
 }
 
 /// Connects, creates or updates the schema, and closes the connection.
@@ -201,8 +202,8 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     let has_vectors = migrated?
         .inspect_err(|reason| tracing::warn!("Semantic search is unavailable: {reason}"))
         .is_ok();
-    keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
-    let spread = is_spread(&mut conn, "context.owners")
+    create_indexes(&mut conn, &indexed).await.map_err(schema)?;
+    let is_distributed = is_distributed(&mut conn, "context.owners")
         .await
         .map_err(schema)?;
     Ok(Opened {
@@ -210,23 +211,23 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
         indexed,
         language,
         has_vectors,
-        spread,
+        is_distributed,
     })
 }
 
 /// Whether Citus distributes this table's rows over servers. The script in docs/scale.md sets that up.
-pub(crate) async fn is_spread(
+pub(crate) async fn is_distributed(
     conn: &mut AsyncPgConnection,
     table: &'static str,
 ) -> diesel::QueryResult<bool> {
-    let there = "SELECT count(*) FROM pg_catalog.pg_extension WHERE extname = 'citus'";
-    if count(conn, there).await? == 0 {
+    let installed = "SELECT count(*) FROM pg_catalog.pg_extension WHERE extname = 'citus'";
+    if count(conn, installed).await? == 0 {
         return Ok(false);
     }
-    let spread =
+    let distributed =
         "SELECT count(*) FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
-    let spread = Fragment::prepared(spread, vec![Bind::text(table)]);
-    Ok(sql::number(conn, spread).await? > 0)
+    let distributed = Fragment::prepared(distributed, vec![Bind::text(table)]);
+    Ok(sql::number(conn, distributed).await? > 0)
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
@@ -371,7 +372,7 @@ pub(crate) async fn refuse_incomplete_migration(
     }
 }
 
-/// The mark that an incomplete migration left.
+/// The mark that an incomplete migration left. `None` when the database has no mark.
 pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Option<String>> {
     settings::read(conn, MARK).await
 }
@@ -391,9 +392,8 @@ async fn try_create_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResul
     }
 }
 
-/// Logs a warning when the server's locale knows only ASCII letters. The server's lower-casing and stemming need other
-/// letters too. This program's own stemmers are not affected, so this matters only for languages that only the server
-/// stems.
+/// Logs a warning when the server's locale supports only ASCII letters, because the server then cannot lower-case and
+/// stem others. Languages that this program stems itself are not affected.
 async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
         tracing::warn!(
@@ -433,9 +433,9 @@ async fn language(
     })
 }
 
-/// Creates the indexes of these metadata fields. Indexes of other fields stay: during a rolling update, services may
-/// have different settings.
-async fn keep_indexes(
+/// Creates the missing indexes of these metadata fields. Indexes of other fields stay: during a rolling update,
+/// services may have different settings.
+async fn create_indexes(
     conn: &mut AsyncPgConnection,
     indexed: &[MetadataPath],
 ) -> diesel::QueryResult<()> {

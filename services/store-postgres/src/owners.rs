@@ -61,9 +61,9 @@ impl Ids {
         }
     }
 
-    /// Forgets the block of an owner, and has ids leased after those of all entries from now on. A lease can be lost in
-    /// a failover to an asynchronous standby, while a service still uses it: then another service leases the same ids.
-    pub async fn pass_used(
+    /// Drops the owner's block, and moves its next id past the ids of all its entries. This is needed after a failover
+    /// to an asynchronous standby: the standby may not know of a lease, and leases the same ids again.
+    pub async fn skip_used_ids(
         &self,
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
@@ -78,8 +78,8 @@ impl Ids {
         let behind = owner_ids::table
             .find(owner.as_str())
             .filter(owner_ids::next_id.lt(next));
-        let pass = diesel::update(behind).set(owner_ids::next_id.eq(next));
-        fixed!(pass).execute(conn).await?;
+        let skip = diesel::update(behind).set(owner_ids::next_id.eq(next));
+        fixed!(skip).execute(conn).await?;
         Ok(())
     }
 

@@ -65,7 +65,7 @@ pub(crate) async fn begin_if_needed(
     Ok(needed)
 }
 
-/// Ends the transaction. An error only concerns the connection; its next statement returns it.
+/// Ends the transaction. An error concerns only the connection, and its next statement returns the error.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
     conn.send_batch("COMMIT").await;
     Ok(())

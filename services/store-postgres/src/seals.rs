@@ -1,5 +1,4 @@
-//! Adds missing checksums: to rows from before there were checksums, and to versions written by a service from that
-//! time.
+//! Adds missing checksums to rows and entry versions that a service without checksums (an older version) has written.
 //!
 //! Every statement names one owner, so that it runs on one server. It locks only rows that are free. Services that seal
 //! at the same time therefore share the work, and sealing never holds a row lock that a write needs while it waits for
@@ -19,9 +18,11 @@ use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::schema::owners;
 use crate::store::PostgresStore;
 
-/// Maximum number of rows checked in one step, and maximum number sealed in one. Images are larger.
+/// Maximum number of rows checked in one step.
 const STEP_ROWS: i64 = 2_000;
+/// Maximum number of rows sealed in one step.
 const SEALED_ROWS: i64 = 16;
+/// Maximum number of images sealed in one step. They are larger than other rows.
 const SEALED_IMAGES: i64 = 4;
 
 /// The tables with checksums in the order of sealing. Each has the order of its rows and the content that its checksums
@@ -54,8 +55,11 @@ struct Table {
     name: &'static str,
     /// The id as text, its number, and the columns that order the rows.
     key: (&'static str, &'static str, &'static str),
+    /// The columns that the checksum covers.
     content: &'static str,
+    /// The condition that the row has no checksum of its current version.
     unsealed: &'static str,
+    /// Maximum number of rows sealed in one step.
     at_once: i64,
 }
 
@@ -80,7 +84,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None` when existing checksums show that the row is damaged.
+    /// The row's new checksum. `None` when existing checksums show that the row is damaged.
     fn seal(&self, table: &Table) -> Option<Vec<u8>> {
         let Self {
             id,
@@ -124,14 +128,14 @@ struct Key {
 
 /// The position that sealing has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct At {
+struct Position {
     table: usize,
     owner: String,
     /// The last key that was read of the owner's rows.
     after: Option<(String, i64)>,
 }
 
-impl At {
+impl Position {
     /// The owner comes last, because its name may contain spaces.
     fn to_cursor(&self) -> ScanCursor {
         let (id, number) = self.after.clone().unwrap_or_else(|| ("-".to_owned(), 0));
@@ -154,7 +158,7 @@ impl At {
     }
 }
 
-/// The condition that a row's key compares this way with this key.
+/// The condition that a row's key is `>` or `<=` (`operator`) this key.
 fn compared<'v>(
     table: &Table,
     operator: &'static str,
@@ -186,10 +190,12 @@ fn compared<'v>(
     })
 }
 
+/// Seals the next rows of one owner in one table. Returns their number, and the last key that was checked, or `None` at
+/// the end of the owner's rows.
 async fn step(
     conn: &mut AsyncPgConnection,
     table: &Table,
-    at: &At,
+    at: &Position,
 ) -> Result<(u64, Option<(String, i64)>), Failure> {
     let (id, number, order) = table.key;
     let [id, number, order] = [id, number, order].map(Fragment::new);
@@ -235,7 +241,7 @@ async fn step(
         .iter()
         .filter_map(|row| Some((row, row.seal(table)?)))
         .collect();
-    let given = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
+    let new_seals = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
     let ids = || {
         Bind::ints(
             seals
@@ -247,12 +253,12 @@ async fn step(
     let update = match table.name {
         "entries" => Fragment::prepared(
             "UPDATE context.entries AS t SET seal = n.seal FROM unnest(?, ?) AS n(id, seal) WHERE t.owner_id = ? AND t.id = n.id",
-            vec![ids(), given(), Bind::text(owner)],
+            vec![ids(), new_seals(), Bind::text(owner)],
         ),
         "images" => Fragment::prepared(
             "UPDATE context.images AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, position, seal) \
              WHERE t.owner_id = ? AND t.id = n.id AND t.position = n.position",
-            vec![ids(), numbers(), given(), Bind::text(owner)],
+            vec![ids(), numbers(), new_seals(), Bind::text(owner)],
         ),
         _ => Fragment::prepared(
             "UPDATE context.artifact_versions AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, version, seal) \
@@ -265,7 +271,7 @@ async fn step(
                         .collect(),
                 ),
                 numbers(),
-                given(),
+                new_seals(),
                 Bind::text(owner),
             ],
         ),
@@ -284,7 +290,7 @@ async fn step(
     Ok((sealed as u64, after))
 }
 
-/// The next owner, by name.
+/// The next owner by name. `None` after the last one.
 async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option<String>, Failure> {
     Ok(owners::table
         .filter(owners::owner_id.gt(owner))
@@ -301,9 +307,9 @@ impl SealStore for PostgresStore {
     async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
-        let at = match after.and_then(At::parse) {
+        let at = match after.and_then(Position::parse) {
             Some(at) => Some(at),
-            None => owner_after(lease.conn(), "").await?.map(|owner| At {
+            None => owner_after(lease.conn(), "").await?.map(|owner| Position {
                 table: 0,
                 owner,
                 after: None,
@@ -329,20 +335,22 @@ impl SealStore for PostgresStore {
             .await
             .map_err(Failure::Database)?;
         let next = match after {
-            Some(after) => Some(At {
+            Some(after) => Some(Position {
                 after: Some(after),
                 ..at
             }),
-            None if at.table + 1 < TABLES.len() => Some(At {
+            None if at.table + 1 < TABLES.len() => Some(Position {
                 table: at.table + 1,
                 after: None,
                 ..at
             }),
-            None => owner_after(lease.conn(), &at.owner).await?.map(|owner| At {
-                table: 0,
-                owner,
-                after: None,
-            }),
+            None => owner_after(lease.conn(), &at.owner)
+                .await?
+                .map(|owner| Position {
+                    table: 0,
+                    owner,
+                    after: None,
+                }),
         };
         lease.give_back();
         Ok(SealedPage {
@@ -359,12 +367,12 @@ mod tests {
     #[test]
     fn a_place_reads_back_whatever_the_owner_is_called() {
         for after in [None, Some(("17".to_owned(), 3))] {
-            let at = At {
+            let at = Position {
                 table: 1,
                 owner: "an owner - 4 2".to_owned(),
                 after,
             };
-            assert_eq!(At::parse(&at.to_cursor()), Some(at));
+            assert_eq!(Position::parse(&at.to_cursor()), Some(at));
         }
     }
 }

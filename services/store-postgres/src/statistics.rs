@@ -11,7 +11,7 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
 
-/// Query for the owner's counts. Nearly all of them are in its row.
+/// Reads the owner's counts. Nearly all of them are in the owner's row.
 pub(crate) struct Statistics {
     pub connections: ConnectionMetrics,
 }
@@ -77,7 +77,7 @@ impl Reading for Statistics {
     }
 }
 
-/// Query for the owner's usage: entries, artifacts and bytes. It does not load long texts, because `octet_length` reads
+/// Reads the owner's usage: entries, artifacts and bytes. It does not load long texts, because `octet_length` reads
 /// only the stored length.
 pub(crate) struct CountUsage;
 
@@ -130,7 +130,7 @@ impl Reading for CountUsage {
     }
 }
 
-/// Query for the number and the bytes of the entries in some threads.
+/// Reads the number and the bytes of the entries in some threads.
 pub(crate) struct StatisticsWithin {
     pub threads: ThreadSet,
     pub connections: ConnectionMetrics,

@@ -58,13 +58,13 @@ const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_jitter();
 /// How long closing waits for running writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of a write, in statement timeouts: a write has several statements.
+/// Timeout of a write as a multiple of the statement timeout, because a write has several statements.
 const STATEMENTS_OF_A_WRITE: u32 = 4;
 
 /// A PostgreSQL database, shared by any number of services.
 pub struct PostgresStore {
     pub(crate) inner: Arc<Inner>,
-    /// The task that tells other services of commits and learns of theirs.
+    /// The task that exchanges notifications of commits with other services.
     exchanging: tokio::task::AbortHandle,
 }
 
@@ -78,14 +78,17 @@ pub(crate) struct Inner {
     pub language: Arc<Language>,
     context_window: ContextWindow,
     /// Whether Citus distributes owners over servers.
-    spread: bool,
+    is_distributed: bool,
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
     /// Limits the reads that wait for a revision.
     waiting: Semaphore,
+    /// Number of committed writes since the start.
     committed: AtomicI64,
+    /// Number of running writes.
     running: watch::Sender<usize>,
+    /// Host, port and database.
     shown: String,
 }
 
@@ -123,7 +126,7 @@ impl PostgresStore {
             soundness: Soundness::default(),
             language: Arc::new(opened.language),
             context_window: config.context_window,
-            spread: opened.spread,
+            is_distributed: opened.is_distributed,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
@@ -310,13 +313,13 @@ impl Inner {
         }
     }
 
-    /// The pauses before each retry.
+    /// The pauses before the retries.
     fn pauses(&self) -> ExponentialBackoff {
         PAUSES.with_max_times(self.retries as usize).build()
     }
 
-    /// Reads once. If the state does not have the required revision, finds out why: a primary has every revision that
-    /// was ever returned.
+    /// Reads once. A state before the required revision is [`Seen::Behind`] on a standby. On a primary, which has every
+    /// revision that was ever returned, it is an error.
     async fn read_once<R: Reading>(
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
@@ -338,7 +341,7 @@ impl Inner {
         }
     }
 
-    /// Waits until this standby has the revision. Meanwhile other calls may use the turn of this one.
+    /// Waits until this standby has the revision. Meanwhile the call gives up its turn, so that other calls can run.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
         let _waiting = self
             .waiting
@@ -417,7 +420,7 @@ impl Inner {
                 Err(unreachable) => return Err(unreachable),
             };
             if failure.is_id_taken() {
-                self.ids.pass_used(lease.conn(), owner).await?;
+                self.ids.skip_used_ids(lease.conn(), owner).await?;
             }
         }
     }
@@ -460,7 +463,7 @@ impl Inner {
                 options,
                 &mut ids,
                 self.vectors.has_tables(),
-                self.spread,
+                self.is_distributed,
             );
             let outcome = work.run(&mut transaction).await?;
             transaction.commit(outcome, options, &committing).await
@@ -509,14 +512,12 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<()> {
         self.inner.soundness.check()?;
-        let mut lease = self.inner.pool.get(None).await;
+        let lease = self.inner.pool.get(None).await;
         self.inner.pool.observe(&lease);
-        let found = match &mut lease {
-            Ok(lease) => open::version(lease.conn()).await.map_err(Failure::Database),
-            Err(_) => Ok(0),
-        };
+        let mut lease = lease?;
+        let found = open::version(lease.conn()).await.map_err(Failure::Database);
         self.inner.pool.observe(&found);
-        let (lease, found) = (lease?, found?);
+        let found = found?;
         lease.give_back();
         // A newer version is fine: each migration step keeps the previous program version working.
         if found >= SCHEMA_VERSION {

@@ -70,9 +70,9 @@ pub(crate) async fn lock_or_create(
         // Most writes go to one existing thread, for which the statement below would write a row version for nothing.
         // The server also reuses a plan for single values; for lists, whose length it does not know, it plans each
         // time.
-        let there = lock(conn, owner, thread_ids).await?;
-        if !there.is_empty() {
-            return Ok(there);
+        let existing = lock(conn, owner, thread_ids).await?;
+        if !existing.is_empty() {
+            return Ok(existing);
         }
     }
     // Raw SQL for `unnest`: rows are inserted or locked in the given order.
@@ -88,7 +88,7 @@ pub(crate) async fn lock_or_create(
     Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
-/// Locks the existing ones of these threads, in order, and returns their rows.
+/// Locks those of these threads that exist, in the order of their names, and returns their rows.
 pub(crate) async fn lock(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -113,7 +113,7 @@ pub(crate) async fn lock(
     Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
-/// The threads of those of these entries that exist.
+/// The names of the threads of these entries. An id without an entry is skipped.
 pub(crate) async fn of_entries(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -211,15 +211,15 @@ struct Ends {
     last_text: Option<String>,
 }
 
-/// Finds the first and newest entries of threads that lost some.
+/// Finds the first and newest entries of threads that lost entries, and sets them in `rows`.
 pub(crate) async fn find_ends(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     now: Timestamp,
     rows: &mut [&mut ThreadState],
 ) -> Result<(), Failure> {
-    // Raw SQL for `unnest` and LATERAL. The newest entry stays the newest, even if a wrong clock stamped others later.
-    // The text is read only where another entry has become the newest.
+    // Raw SQL for `unnest` and LATERAL. If the newest entry still exists, it stays the newest, even if a wrong clock
+    // gave others later times. The text is read only where another entry has become the newest.
     const SQL: &str = "SELECT n.thread_id, f.created_at AS first_entry, l.created_at AS last_entry, l.id AS last_id, \
                        l.source AS last_source, CASE WHEN l.id <> n.last_id THEN l.text END AS last_text \
                        FROM unnest(?, ?) AS n(thread_id, last_id) \
@@ -322,7 +322,7 @@ impl Reading for List {
         let limit = Bind::Int(i64::from(self.page.limit));
         let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
         let select = match (&self.within, &self.name) {
-            // No index finds a part of a name, so that the number of rows that are read has a limit.
+            // No index finds a part of a name, so the number of threads that are searched is limited.
             (reach, Some(name)) => fragment!(
                 "WITH found AS MATERIALIZED (SELECT newest.* FROM \
                  (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
@@ -383,7 +383,7 @@ impl Reading for List {
     }
 }
 
-/// `None` for the row that only carries the owner's counts.
+/// Converts a row to a thread. `None` for the row that has only the owner's counts.
 fn thread(row: Listed) -> Option<Thread> {
     let Listed {
         revision: _,

@@ -30,8 +30,8 @@ const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 /// Maximum number of changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
 
-/// Adds to the owner's revision and counts. Raw SQL, because [`Transaction::bump`] uses it in a CTE.
-macro_rules! count {
+/// Adds to the owner's revision and counts. Raw SQL, because [`Transaction::advance_and_log`] uses it in a CTE.
+macro_rules! advance_owner {
     () => {
         "INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
          multimodal_count, image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
@@ -67,7 +67,7 @@ pub(crate) struct Transaction<'c> {
     pub now: Timestamp,
     /// Changes of the owner's entry counts.
     pub counts: EntryCounts,
-    /// Change of its thread count.
+    /// Change of the owner's thread count.
     thread_count: i64,
     /// The vectors of each item's text, in order.
     pub embeddings: &'c [Embedding],
@@ -76,13 +76,13 @@ pub(crate) struct Transaction<'c> {
     key_id: Option<&'c str>,
     ids: &'c mut std::vec::IntoIter<i64>,
     /// Whether Citus distributes owners over servers.
-    spread: bool,
-    threads: BTreeMap<String, Held>,
+    is_distributed: bool,
+    threads: BTreeMap<String, LockedThread>,
     changes: Vec<Change>,
 }
 
-/// A thread's row before and after the transaction.
-struct Held {
+/// A locked thread's row, as it was read and as it will be written.
+struct LockedThread {
     before: ThreadState,
     now: ThreadState,
 }
@@ -130,7 +130,7 @@ impl<'c> Transaction<'c> {
         options: &'c WriteOptions,
         ids: &'c mut std::vec::IntoIter<i64>,
         has_vectors: bool,
-        spread: bool,
+        is_distributed: bool,
     ) -> Self {
         Self {
             conn,
@@ -142,7 +142,7 @@ impl<'c> Transaction<'c> {
             vectors: has_vectors.then(ChunkChanges::default),
             key_id: options.key_id.as_deref(),
             ids,
-            spread,
+            is_distributed,
             threads: BTreeMap::new(),
             changes: Vec::new(),
         }
@@ -152,7 +152,7 @@ impl<'c> Transaction<'c> {
     pub fn new_id(&mut self) -> Result<i64, Failure> {
         self.ids.next().ok_or_else(|| {
             Failure::Rejected(StoreError::Internal(
-                "a write needs more ids than it asked for".into(),
+                "a write needs more ids than it reserved".into(),
             ))
         })
     }
@@ -166,7 +166,7 @@ impl<'c> Transaction<'c> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
         let rows = threads::lock_or_create(self.conn, self.owner, &thread_ids).await?;
-        self.hold(rows);
+        self.add_locked(rows);
         Ok(())
     }
 
@@ -175,21 +175,21 @@ impl<'c> Transaction<'c> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
         let rows = threads::lock(self.conn, self.owner, &thread_ids).await?;
-        self.hold(rows);
+        self.add_locked(rows);
         Ok(())
     }
 
-    /// Locks the threads of those of these entries that exist.
+    /// Locks the threads of these entries. An id without an entry is skipped.
     pub async fn lock_threads_of(&mut self, ids: Vec<i64>) -> Result<(), Failure> {
         let thread_ids = threads::of_entries(self.conn, self.owner, ids).await?;
         self.lock_threads(thread_ids).await
     }
 
-    fn hold(&mut self, rows: Vec<ThreadState>) {
+    fn add_locked(&mut self, rows: Vec<ThreadState>) {
         self.threads.extend(rows.into_iter().map(|row| {
             (
                 row.thread_id.clone(),
-                Held {
+                LockedThread {
                     before: row.clone(),
                     now: row,
                 },
@@ -199,7 +199,9 @@ impl<'c> Transaction<'c> {
 
     /// A locked thread's row, to read and to change.
     pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadState> {
-        self.threads.get_mut(thread_id).map(|held| &mut held.now)
+        self.threads
+            .get_mut(thread_id)
+            .map(|thread| &mut thread.now)
     }
 
     /// The names of the threads that are locked and not written yet.
@@ -212,10 +214,10 @@ impl<'c> Transaction<'c> {
         let mut shrunk: Vec<&mut ThreadState> = self
             .threads
             .values_mut()
-            .filter(|held| {
-                held.now.entry_count > 0 && held.now.entry_count < held.before.entry_count
+            .filter(|thread| {
+                thread.now.entry_count > 0 && thread.now.entry_count < thread.before.entry_count
             })
-            .map(|held| &mut held.now)
+            .map(|thread| &mut thread.now)
             .collect();
         if shrunk.is_empty() {
             return Ok(());
@@ -225,14 +227,14 @@ impl<'c> Transaction<'c> {
 
     /// Writes the changed rows of threads and removes them from memory. Their locks stay.
     pub async fn write_threads(&mut self) -> Result<(), Failure> {
-        let held = std::mem::take(&mut self.threads);
-        for Held { before, now } in held.values() {
+        let locked = std::mem::take(&mut self.threads);
+        for LockedThread { before, now } in locked.values() {
             self.thread_count += i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
         }
-        let changed: Vec<&ThreadState> = held
+        let changed: Vec<&ThreadState> = locked
             .values()
-            .filter(|held| held.now != held.before || held.now.entry_count == 0)
-            .map(|held| &held.now)
+            .filter(|thread| thread.now != thread.before || thread.now.entry_count == 0)
+            .map(|thread| &thread.now)
             .collect();
         threads::write(self.conn, self.owner, &changed).await
     }
@@ -279,16 +281,16 @@ impl<'c> Transaction<'c> {
         }
         self.write_threads().await?;
         let mut changes = std::mem::take(&mut self.changes);
-        if self.spread && !changes.is_empty() {
-            self.bump_alone(&changes).await?;
+        if self.is_distributed && !changes.is_empty() {
+            self.advance_then_log(&changes).await?;
             changes.clear();
         }
         let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
-        let bump = (!first.is_empty()).then(|| self.bump(first, changes.len()));
+        let statement = (!first.is_empty()).then(|| self.advance_and_log(first, changes.len()));
         if options.idempotency.is_none() && later.is_empty() {
             committing.store(true, Ordering::Relaxed);
-            let revision = match bump {
-                Some(bump) => sql::query_and_end::<Revision>(self.conn, bump, COMMIT)
+            let revision = match statement {
+                Some(statement) => sql::query_and_end::<Revision>(self.conn, statement, COMMIT)
                     .await?
                     .pop()
                     .map(|row| row.revision),
@@ -297,8 +299,8 @@ impl<'c> Transaction<'c> {
             let revision = revision.unwrap_or(0);
             return Ok(Written { outcome, revision });
         }
-        let revision = match bump {
-            Some(bump) => sql::query::<Revision>(self.conn, bump)
+        let revision = match statement {
+            Some(statement) => sql::query::<Revision>(self.conn, statement)
                 .await?
                 .pop()
                 .map(|row| row.revision),
@@ -322,20 +324,20 @@ impl<'c> Transaction<'c> {
         Ok(revision.load_and_end(self.conn, COMMIT).await?.pop())
     }
 
-    /// Counts the changes and writes them, in two statements. In a single statement, Citus would send the rows that one
-    /// CTE passes to the next to every server, so a write would need all servers.
-    async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
+    /// Advances the owner's revision and writes the changes, in two statements. In a single statement, Citus would send
+    /// the rows that one CTE passes to the next to every server, so a write would need all servers.
+    async fn advance_then_log(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let count = Fragment::prepared(
-            concat!(count!(), " RETURNING revision"),
-            self.counted(changes.len()),
+            concat!(advance_owner!(), " RETURNING revision"),
+            self.advance_owner_binds(changes.len()),
         );
         let rows: Vec<Revision> = sql::query(self.conn, count).await?;
         let revision = rows.first().map_or(0, |row| row.revision);
         self.log(changes, revision).await
     }
 
-    /// The values to bind to the SQL of `count!`.
-    fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
+    /// The values to bind to the SQL of `advance_owner!`. `all` is the number of changes.
+    fn advance_owner_binds<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
     {
@@ -354,17 +356,17 @@ impl<'c> Transaction<'c> {
             .collect()
     }
 
-    /// Counts the changes and writes the first of them. Raw SQL for the CTEs and `unnest`: the owner's row stays locked
-    /// only for this statement and the commit after it.
-    fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
+    /// Advances the owner's revision by the number of `all` changes and writes the first of them. Raw SQL for the CTEs
+    /// and `unnest`: the owner's row stays locked only for this statement and the commit after it.
+    fn advance_and_log<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
     {
-        macro_rules! bump {
+        macro_rules! advance_and_log {
             ($changes:literal) => {
                 concat!(
                     "WITH bumped AS (",
-                    count!(),
+                    advance_owner!(),
                     " RETURNING owner_id, revision), logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, \
                      key_id, commit_end) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.source, \
                      c.version, ?, c.place = ? FROM bumped AS b CROSS JOIN ",
@@ -373,7 +375,7 @@ impl<'c> Transaction<'c> {
                 )
             };
         }
-        let mut binds = self.counted(all);
+        let mut binds = self.advance_owner_binds(all);
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         binds.extend([
             Bind::Int(all),
@@ -391,10 +393,13 @@ impl<'c> Transaction<'c> {
                 Bind::OptionalText(change.source()),
                 Bind::Int(change.version),
             ]);
-            return Fragment::prepared(bump!("(VALUES (?, ?, ?, ?, ?, ?, 1))"), binds);
+            return Fragment::prepared(advance_and_log!("(VALUES (?, ?, ?, ?, ?, ?, 1))"), binds);
         }
         binds.extend(columns(first));
-        Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
+        Fragment::prepared(
+            advance_and_log!("unnest(?, ?, ?, ?, ?, ?) WITH ORDINALITY"),
+            binds,
+        )
     }
 
     /// Writes the remaining changes. The last of them has this revision.

@@ -30,8 +30,8 @@ use crate::lock::locked;
 const FRESH: Duration = Duration::from_millis(500);
 /// How often a key's time of last use is written.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// Verified keys, and token holders, that are cached.
-const MAX_KNOWN: usize = 10_000;
+/// Maximum number of verified keys that are cached, and of token holders.
+const MAX_CACHED: usize = 10_000;
 
 /// Authenticates callers by their API keys and tokens.
 pub struct Authenticator {
@@ -42,26 +42,29 @@ pub struct Authenticator {
     /// Slots of token holders, by the SHA-256 of their names.
     holders: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
     /// Slots of verified keys, by fingerprint. Keys that failed verification are not cached.
-    known: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
+    verified: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
     verifier: Verifier,
     refusals: Arc<Refusals>,
 }
 
-/// The cached state of one key. The slow lock makes all requests with the same key wait for a
-/// single read of its row.
+/// The cached state of one key or token holder.
 #[derive(Default)]
 struct Slot {
-    fast: Mutex<Option<Known>>,
-    slow: tokio::sync::Mutex<()>,
+    /// The key's row. `None` for token holders, and for keys that are no longer valid.
+    key: Mutex<Option<CachedKey>>,
+    /// Held while the row is read, so that all requests with the same key wait for a single read.
+    refreshing: tokio::sync::Mutex<()>,
     bucket: Mutex<Bucket>,
 }
 
+/// The row of a verified key.
 #[derive(Clone)]
-struct Known {
+struct CachedKey {
     caller: Arc<Caller>,
     hash: String,
     expires_at: Option<Timestamp>,
     read_at: Instant,
+    /// When its time of last use was last written.
     touched_at: Option<Instant>,
 }
 
@@ -84,7 +87,7 @@ impl Access {
             rate,
             tokens: None,
             holders: Mutex::default(),
-            known: Mutex::default(),
+            verified: Mutex::default(),
             refusals: self.refusals.clone(),
         }
     }
@@ -111,7 +114,8 @@ impl Authenticator {
         }
     }
 
-    /// The token for a code of the issuer, and for the verifier whose hash the issuer was given.
+    /// Exchanges an authorization code of the issuer for a token. `verifier` is the PKCE verifier, of which the issuer
+    /// got the hash.
     ///
     /// # Errors
     /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `RATE_LIMITED`; `ISSUER_UNAVAILABLE`.
@@ -146,8 +150,8 @@ impl Authenticator {
         }
         let secret = KeySecret::parse(credentials).ok_or_else(unauthenticated)?;
         let fingerprint = secret.fingerprint();
-        let remembered = locked(&self.known).get(&fingerprint).cloned();
-        let slot = match remembered {
+        let cached = locked(&self.verified).get(&fingerprint).cloned();
+        let slot = match cached {
             Some(slot) => slot,
             None => {
                 let key = self
@@ -155,32 +159,29 @@ impl Authenticator {
                     .verify(&secret)
                     .await?
                     .ok_or_else(unauthenticated)?;
-                self.remember(fingerprint, &key)
+                self.cache(fingerprint, &key)
             }
         };
-        let mut known = locked(&slot.fast).clone();
-        if known
+        let mut key = locked(&slot.key).clone();
+        if key
             .as_ref()
-            .is_none_or(|known| known.read_at.elapsed() >= FRESH)
+            .is_none_or(|key| key.read_at.elapsed() >= FRESH)
         {
-            known = self.refresh(&slot).await?;
+            key = self.refresh(&slot).await?;
         }
-        let Some(known) = known.filter(|known| {
-            known
-                .expires_at
+        let is_valid = |key: &CachedKey| {
+            key.expires_at
                 .is_none_or(|expiry| self.clock.now() < expiry)
-        }) else {
-            locked(&self.known).remove(&fingerprint);
+        };
+        let Some(key) = key.filter(is_valid) else {
+            locked(&self.verified).remove(&fingerprint);
             return Err(unauthenticated());
         };
-        if known
-            .touched_at
-            .is_none_or(|at| at.elapsed() >= TOUCH_EVERY)
-        {
-            self.touch(&slot, &known);
+        if key.touched_at.is_none_or(|at| at.elapsed() >= TOUCH_EVERY) {
+            self.touch(&slot, &key);
         }
         Ok(Authenticated {
-            caller: known.caller,
+            caller: key.caller,
             slot,
         })
     }
@@ -189,9 +190,9 @@ impl Authenticator {
     ///
     /// # Errors
     /// `RATE_LIMITED` if the key has no requests left.
-    pub fn count(&self, holder: &Authenticated) -> Result<()> {
+    pub fn count(&self, authenticated: &Authenticated) -> Result<()> {
         match &self.rate {
-            Some(rate) => locked(&holder.slot.bucket).take(rate, Instant::now()),
+            Some(rate) => locked(&authenticated.slot.bucket).take(rate, Instant::now()),
             None => Ok(()),
         }
     }
@@ -200,7 +201,7 @@ impl Authenticator {
     fn holder(&self, caller: &Caller) -> Arc<Slot> {
         let name = Sha256::digest(caller.key_id.as_deref().unwrap_or_default().as_bytes()).into();
         let mut holders = locked(&self.holders);
-        if holders.len() >= MAX_KNOWN && !holders.contains_key(&name) {
+        if holders.len() >= MAX_CACHED && !holders.contains_key(&name) {
             // This only resets the rates of the holders.
             holders.clear();
         }
@@ -208,26 +209,26 @@ impl Authenticator {
     }
 
     /// Caches a key that was just verified.
-    fn remember(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
-        let mut remembered = locked(&self.known);
-        if remembered.len() >= MAX_KNOWN && !remembered.contains_key(&fingerprint) {
+    fn cache(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
+        let mut verified = locked(&self.verified);
+        if verified.len() >= MAX_CACHED && !verified.contains_key(&fingerprint) {
             // Keys that are still in use are cached again after one more verification, which is cheap.
-            remembered.clear();
+            verified.clear();
         }
-        let slot = remembered.entry(fingerprint).or_default().clone();
-        drop(remembered);
-        locked(&slot.fast).get_or_insert_with(|| Known::of(key, None));
+        let slot = verified.entry(fingerprint).or_default().clone();
+        drop(verified);
+        locked(&slot.key).get_or_insert_with(|| CachedKey::of(key, None));
         slot
     }
 
     /// Reads the row of a cached key again; `None` if the key is no longer valid.
-    async fn refresh(&self, slot: &Slot) -> Result<Option<Known>> {
-        let _one = slot.slow.lock().await;
-        let Some(before) = locked(&slot.fast).clone() else {
+    async fn refresh(&self, slot: &Slot) -> Result<Option<CachedKey>> {
+        let _refreshing = slot.refreshing.lock().await;
+        let Some(before) = locked(&slot.key).clone() else {
             return Ok(None);
         };
         if before.read_at.elapsed() < FRESH {
-            // Another request has read it while this one waited.
+            // Another request has read the row while this one waited.
             return Ok(Some(before));
         }
         let key_id = before.caller.key_id.as_deref().unwrap_or_default();
@@ -238,17 +239,17 @@ impl Authenticator {
             .await
             .map_err(store_error)?;
         let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
-        let known = stored.map(|key| Known::of(&key, before.touched_at));
-        locked(&slot.fast).clone_from(&known);
-        Ok(known)
+        let key = stored.map(|key| CachedKey::of(&key, before.touched_at));
+        locked(&slot.key).clone_from(&key);
+        Ok(key)
     }
 
     /// Writes the time of last use in the background.
-    fn touch(&self, slot: &Slot, known: &Known) {
-        if let Some(known) = locked(&slot.fast).as_mut() {
-            known.touched_at = Some(Instant::now());
+    fn touch(&self, slot: &Slot, key: &CachedKey) {
+        if let Some(key) = locked(&slot.key).as_mut() {
+            key.touched_at = Some(Instant::now());
         }
-        let (store, caller, now) = (self.store.clone(), known.caller.clone(), self.clock.now());
+        let (store, caller, now) = (self.store.clone(), key.caller.clone(), self.clock.now());
         tokio::spawn(async move {
             let Some(key_id) = caller.key_id.as_deref() else {
                 return;
@@ -260,17 +261,18 @@ impl Authenticator {
     }
 
     /// Records in the audit log that a caller was refused. Repeated refusals share one line.
-    pub fn denied(&self, holder: &Authenticated, operation: &str, reason: Reason) {
-        self.refusals.known(&holder.caller, operation, reason);
+    pub fn denied(&self, authenticated: &Authenticated, operation: &str, reason: Reason) {
+        let caller = &authenticated.caller;
+        self.refusals.count_authenticated(caller, operation, reason);
     }
 
     /// Counts a request without valid credentials. The service's log reports the number of such requests once a second.
     pub fn refused_unknown(&self) {
-        self.refusals.unknown();
+        self.refusals.count_unauthenticated();
     }
 }
 
-impl Known {
+impl CachedKey {
     fn of(key: &StoredKey, touched_at: Option<Instant>) -> Self {
         Self {
             hash: key.hash.clone(),

@@ -44,7 +44,7 @@ impl KeySecret {
         &self.0
     }
 
-    /// The hash by which the few stored keys that could match are found.
+    /// The hash of the key's first characters. The store finds by it the few keys that could match.
     #[must_use]
     pub fn lookup(&self) -> [u8; 32] {
         Sha256::digest(&self.0.as_bytes()[..LOOKUP_CHARS]).into()

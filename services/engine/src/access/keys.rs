@@ -329,7 +329,7 @@ impl Access {
             Ok(expiry) => {
                 violations.push(
                     "expires_at",
-                    format!("`expires_at` is {expiry}, which is past"),
+                    format!("`expires_at` is {expiry}, which is in the past"),
                 );
                 None
             }
@@ -362,6 +362,7 @@ fn not_found(key_id: &str) -> Error {
     Error::new(Reason::ApiKeyNotFound, format!("API key {shown} not found"))
 }
 
+/// Checks that the caller itself has all these scopes.
 fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
     match scopes.iter().find(|scope| !caller.scopes.contains(scope)) {
         None => Ok(()),

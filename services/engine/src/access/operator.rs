@@ -58,7 +58,7 @@ pub enum Admin {
     Audit {
         /// The owner.
         owner: String,
-        /// First time to print, as an ISO 8601 date or time; `None`: from the beginning.
+        /// The earliest time to print, as an ISO 8601 date or time. `None` prints from the beginning.
         from: Option<String>,
     },
 }
@@ -106,7 +106,7 @@ impl Access {
             Admin::RevokeKey { owner, key_id } => {
                 let key_id = check_id(ApiKeyRequest { key_id })?;
                 let key = self.deactivate(&owner_id(&owner)?, &key_id, None).await?;
-                Ok(self.with_notice(format!("Key {} ({}) is switched off.\n", key.id, key.name)))
+                Ok(self.with_notice(format!("Key {} ({}) is deactivated.\n", key.id, key.name)))
             }
             Admin::RotateKey { owner, key_id } => {
                 let key_id = check_id(ApiKeyRequest { key_id })?;
@@ -175,7 +175,7 @@ impl Access {
     }
 
     async fn rotate(&self, owner: &OwnerId, key_id: &str) -> Result<String> {
-        let gone = || {
+        let not_found = || {
             Error::new(
                 Reason::ApiKeyNotFound,
                 "there is no active key with this id",
@@ -189,7 +189,7 @@ impl Access {
             .map_err(store_error)?;
         let old = found
             .filter(|key| key.deactivated_at.is_none())
-            .ok_or_else(gone)?;
+            .ok_or_else(not_found)?;
         let caller = caller_of(&old);
         let new = NewKey {
             name: old.name,
@@ -210,18 +210,18 @@ impl Access {
             .await
             .map_err(store_error)?
         {
-            return Err(gone());
+            return Err(not_found());
         }
         let secret = secret.reveal();
         Ok(format!(
-            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"
+            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is deactivated.\n"
         ))
     }
 
     fn with_notice(&self, text: String) -> String {
         match self.is_enforced {
             true => text,
-            false => text + "AUTH is off: nothing asks for keys yet.\n",
+            false => text + "AUTH is off: no request needs a key yet.\n",
         }
     }
 

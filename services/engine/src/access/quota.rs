@@ -20,10 +20,10 @@ use crate::lock::locked;
 const FRESH: Duration = Duration::from_secs(60);
 /// How often an owner at its quota is counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
-/// Owners whose counts are cached.
-const MAX_KNOWN: usize = 10_000;
+/// Maximum number of owners whose counts are cached.
+const MAX_CACHED: usize = 10_000;
 
-/// The quotas of each owner. `None`: unlimited.
+/// The quotas of each owner. `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quotas {
     /// Context entries.
@@ -42,7 +42,7 @@ impl Quotas {
         self.entries.is_none() && self.artifacts.is_none() && self.bytes.is_none()
     }
 
-    /// Checks that an owner which has `has` may add `more`.
+    /// Checks that an owner with the usage `has` may add `more`.
     fn check(&self, has: Usage, more: Usage) -> Result<()> {
         for (quota, has, more, what) in [
             (self.entries, has.entries, more.entries, "context entries"),
@@ -93,7 +93,7 @@ pub(crate) enum Admitted {
 impl<T> Counts<T> {
     fn of(&self, owner: &OwnerId) -> Slot<T> {
         let mut counts = locked(&self.0);
-        if counts.len() >= MAX_KNOWN && !counts.contains_key(owner) {
+        if counts.len() >= MAX_CACHED && !counts.contains_key(owner) {
             counts.clear();
         }
         counts.entry(owner.clone()).or_default().clone()
@@ -121,17 +121,17 @@ impl QuotaChecks {
         }
     }
 
-    /// Admits one more stored outcome. Outcomes are never deleted before their 24 hours are over to
-    /// make room: a retry would then be executed a second time.
+    /// Admits one more stored outcome of `bytes` bytes. No outcome is deleted early to make room: a retry of its
+    /// request would then be executed a second time.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's errors.
     pub async fn admit_outcome(&self, owner: &OwnerId, now: Timestamp, bytes: u64) -> Result<()> {
         let quota = self.outcome_bytes;
         let slot = self.outcomes.of(owner);
-        let mut held = slot.lock().await;
-        let known = held.filter(|count| count.at.elapsed() < FRESH);
-        let mut count = match known {
+        let mut cached = slot.lock().await;
+        let fresh = cached.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match fresh {
             Some(count) => count,
             None => self.count_outcomes(owner, now).await?,
         };
@@ -143,7 +143,7 @@ impl QuotaChecks {
         if !refused {
             count.usage = count.usage.saturating_add(bytes);
         }
-        *held = Some(count);
+        *cached = Some(count);
         if refused {
             let has = count.usage;
             let sentence = format!(
@@ -175,9 +175,9 @@ impl QuotaChecks {
             return Ok(());
         }
         let slot = self.usage.of(owner);
-        let mut held = slot.lock().await;
-        let known = held.filter(|count| count.at.elapsed() < FRESH);
-        let mut count = match known {
+        let mut cached = slot.lock().await;
+        let fresh = cached.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match fresh {
             Some(count) => count,
             None => self.count(owner).await?,
         };
@@ -195,7 +195,7 @@ impl QuotaChecks {
             *artifacts = artifacts.saturating_add(more.artifacts);
             *bytes = bytes.saturating_add(more.bytes);
         }
-        *held = Some(count);
+        *cached = Some(count);
         admitted
     }
 
@@ -211,17 +211,17 @@ impl QuotaChecks {
     /// The store's errors.
     pub async fn owners_bytes(&self, owner: &OwnerId) -> Result<u64> {
         let slot = self.usage.of(owner);
-        let mut held = slot.lock().await;
-        let count = match held.filter(|count| count.at.elapsed() < FRESH) {
+        let mut cached = slot.lock().await;
+        let count = match cached.filter(|count| count.at.elapsed() < FRESH) {
             Some(count) => count,
             None => self.count(owner).await?,
         };
-        *held = Some(count);
+        *cached = Some(count);
         Ok(count.usage.bytes)
     }
 }
 
-/// How many bytes an entry or a version counts.
+/// The number of bytes that an entry or a version of an artifact adds to the owner's usage.
 pub(crate) fn stored_bytes(
     text: &str,
     metadata: Option<&JsonObject>,

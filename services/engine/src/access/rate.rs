@@ -16,6 +16,7 @@ pub struct Rate {
 /// The token bucket of one key.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
+    /// Requests that the rate has not replenished yet.
     spent: f64,
     at: Option<Instant>,
 }

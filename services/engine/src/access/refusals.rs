@@ -15,7 +15,7 @@ use crate::lock::locked;
 
 /// Interval at which counted refusals are written.
 const EVERY: Duration = Duration::from_secs(1);
-/// Limit on lines that wait to be written.
+/// Maximum number of audit lines that wait to be written.
 const MAX_WAITING: usize = 10_000;
 /// How long writing the last lines may take when the service stops.
 const LAST_LINES: Duration = Duration::from_secs(5);
@@ -31,8 +31,9 @@ pub(super) struct Refusals {
 
 #[derive(Default)]
 struct Counted {
-    known: HashMap<(OwnerId, String, Reason), Line>,
-    unknown: u64,
+    /// The refusals of authenticated callers, by owner, key and reason.
+    authenticated: HashMap<(OwnerId, String, Reason), Line>,
+    unauthenticated: u64,
     /// Refusals of authenticated callers that were dropped because too many lines waited.
     lost: i64,
     /// Whether a task is scheduled to write the counts.
@@ -41,7 +42,7 @@ struct Counted {
 
 impl Counted {
     fn is_empty(&self) -> bool {
-        self.known.is_empty() && self.unknown == 0
+        self.authenticated.is_empty() && self.unauthenticated == 0
     }
 }
 
@@ -62,7 +63,7 @@ impl Refusals {
     }
 
     /// Counts a refusal of an authenticated caller.
-    pub fn known(self: &Arc<Self>, caller: &Caller, operation: &str, reason: Reason) {
+    pub fn count_authenticated(self: &Arc<Self>, caller: &Caller, operation: &str, reason: Reason) {
         let Some(key_id) = caller.key_id.clone() else {
             return;
         };
@@ -76,8 +77,8 @@ impl Refusals {
     }
 
     /// Counts a refusal of a caller without valid credentials.
-    pub fn unknown(self: &Arc<Self>) {
-        locked(&self.counted).unknown += 1;
+    pub fn count_unauthenticated(self: &Arc<Self>) {
+        locked(&self.counted).unauthenticated += 1;
         self.schedule();
     }
 
@@ -113,17 +114,17 @@ impl Refusals {
 
     async fn write(&self) {
         let _writing = self.writing.lock().await;
-        let (known, unknown, lost) = {
+        let (authenticated, unauthenticated, lost) = {
             let mut counted = locked(&self.counted);
             (
-                std::mem::take(&mut counted.known),
-                std::mem::take(&mut counted.unknown),
+                std::mem::take(&mut counted.authenticated),
+                std::mem::take(&mut counted.unauthenticated),
                 std::mem::take(&mut counted.lost),
             )
         };
-        if unknown > 0 {
+        if unauthenticated > 0 {
             tracing::warn!(
-                requests = unknown,
+                requests = unauthenticated,
                 "Refused requests without a valid key or token"
             );
         }
@@ -134,7 +135,7 @@ impl Refusals {
             );
         }
         let keys = self.store.keys();
-        for ((owner, key_id, reason), line) in known {
+        for ((owner, key_id, reason), line) in authenticated {
             let Line {
                 at,
                 operation,
@@ -171,8 +172,8 @@ impl Refusals {
 
 impl Counted {
     fn add(&mut self, key: (OwnerId, String, Reason), line: Line) {
-        let is_full = self.known.len() >= MAX_WAITING;
-        match self.known.entry(key) {
+        let is_full = self.authenticated.len() >= MAX_WAITING;
+        match self.authenticated.entry(key) {
             Entry::Occupied(mut counted) => {
                 let counted = counted.get_mut();
                 counted.attempts = counted.attempts.saturating_add(line.attempts);

@@ -20,7 +20,7 @@ use super::caller::{Caller, Reach, unauthenticated};
 /// Longest name in characters, the same as for owners that an operator creates.
 const MAX_NAME_CHARS: usize = 128;
 
-/// When to retry to sign in.
+/// How long a client waits before it signs in again.
 const RETRY_SIGN_IN: Duration = Duration::from_secs(5);
 
 /// How claims of a token map to a caller.
@@ -85,7 +85,7 @@ impl Tokens {
         }
     }
 
-    /// The token for a code of the issuer.
+    /// Exchanges an authorization code of the issuer for a token.
     ///
     /// # Errors
     /// `UNAUTHENTICATED`; `FEATURE_UNAVAILABLE`; `RATE_LIMITED`; `ISSUER_UNAVAILABLE`.
@@ -105,7 +105,7 @@ impl Tokens {
             owner,
             scopes,
         } = verified;
-        let given = |values: &Vec<String>| {
+        let parse = |values: &Vec<String>| {
             let ours = values
                 .iter()
                 .filter_map(|value| Scope::parse(value.strip_prefix(&self.rules.scope_prefix)?));
@@ -122,7 +122,7 @@ impl Tokens {
             key_id: Some(named(&self.prefix, subject)),
             scopes: scopes
                 .as_ref()
-                .map_or_else(|| self.rules.default_scopes.clone(), given),
+                .map_or_else(|| self.rules.default_scopes.clone(), parse),
             reach: Reach::All,
             operator: false,
             memory: Memory::UNCOUNTED,
@@ -171,7 +171,7 @@ fn moment(now: Timestamp) -> Now {
     }
 }
 
-/// The error that the page gets.
+/// The error of a sign-in, for the page.
 fn not_signed_in(error: SignInError) -> Error {
     match error {
         SignInError::Off => Error::new(

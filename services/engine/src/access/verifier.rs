@@ -25,16 +25,17 @@ use crate::clock::Clock;
 use crate::error::store_error;
 use crate::lock::locked;
 
-/// Limits on secrets that wait for bcrypt: per prefix, and in total.
+/// Maximum number of secrets of one prefix that wait for bcrypt.
 const MAX_WAITING: usize = 16;
+/// Maximum number of secrets of all prefixes that wait for bcrypt.
 const MAX_WAITING_IN_ALL: usize = 4_096;
 /// How long a request waits for bcrypt. The verification continues, so that a valid key is cached
 /// when it is sent again.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first and the longest pause after a wrong secret. The pause doubles with each wrong secret
-/// in a row.
+/// Pause after a wrong secret. It doubles with each further wrong secret in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_millis(800);
+/// Maximum pause after a wrong secret.
+const MAX_PAUSE: Duration = Duration::from_millis(800);
 
 type Verdict = Result<Option<StoredKey>>;
 
@@ -56,12 +57,12 @@ struct SharedState {
 struct Prefix {
     /// Running verifications by fingerprint. Requests with the same secret share one verification.
     waiting: HashMap<[u8; 32], Shared<BoxFuture<'static, Verdict>>>,
-    turn: Arc<tokio::sync::Mutex<Turn>>,
+    backoff: Arc<tokio::sync::Mutex<Backoff>>,
 }
 
 /// The number of wrong secrets in a row, and when the next secret may be verified.
 #[derive(Default)]
-struct Turn {
+struct Backoff {
     wrong: u32,
     not_before: Option<Instant>,
 }
@@ -109,8 +110,11 @@ impl Verifier {
                     return Err(busy());
                 }
                 None => {
-                    let running =
-                        tokio::spawn(self.shared.clone().run(secret.clone(), prefix.turn.clone()));
+                    let running = tokio::spawn(
+                        self.shared
+                            .clone()
+                            .run(secret.clone(), prefix.backoff.clone()),
+                    );
                     let verdict = running
                         .map(|ended| ended.unwrap_or_else(|error| Err(Error::internal(error))));
                     let verification = verdict.boxed().shared();
@@ -134,7 +138,7 @@ fn busy() -> Error {
 
 /// The outcome of comparing digests.
 enum Found {
-    /// The secret is this key.
+    /// The secret belongs to this key.
     Key(Box<StoredKey>),
     /// The secret may be one of these keys, which have no digest.
     Undecided(Vec<StoredKey>),
@@ -168,25 +172,25 @@ impl SharedState {
     async fn run(
         self: Arc<Self>,
         secret: KeySecret,
-        turn: Arc<tokio::sync::Mutex<Turn>>,
+        backoff: Arc<tokio::sync::Mutex<Backoff>>,
     ) -> Verdict {
         let verdict = {
-            let mut turn = turn.lock().await;
-            if let Some(moment) = turn.not_before {
+            let mut backoff = backoff.lock().await;
+            if let Some(moment) = backoff.not_before {
                 tokio::time::sleep_until(moment).await;
             }
             let verdict = self.hash(&secret).await;
             match &verdict {
                 Ok(None) => {
                     let pause = FIRST_PAUSE
-                        .saturating_mul(2_u32.saturating_pow(turn.wrong))
-                        .min(LAST_PAUSE);
-                    *turn = Turn {
-                        wrong: turn.wrong.saturating_add(1),
+                        .saturating_mul(2_u32.saturating_pow(backoff.wrong))
+                        .min(MAX_PAUSE);
+                    *backoff = Backoff {
+                        wrong: backoff.wrong.saturating_add(1),
                         not_before: Some(Instant::now() + pause),
                     };
                 }
-                Ok(Some(_)) => *turn = Turn::default(),
+                Ok(Some(_)) => *backoff = Backoff::default(),
                 Err(_) => {}
             }
             verdict
@@ -195,9 +199,13 @@ impl SharedState {
         if let Some(prefix) = prefixes.get_mut(&secret.lookup()) {
             prefix.waiting.remove(&secret.fingerprint());
         }
-        // A prefix is kept as long as a secret of it waits or must still pause.
+        // A prefix stays in the map while a secret of it waits, and for a while after a wrong secret.
         prefixes.retain(|_, prefix| {
-            !prefix.waiting.is_empty() || prefix.turn.try_lock().is_ok_and(|turn| turn.pauses())
+            !prefix.waiting.is_empty()
+                || prefix
+                    .backoff
+                    .try_lock()
+                    .is_ok_and(|backoff| backoff.is_recent())
         });
         verdict
     }
@@ -232,10 +240,11 @@ impl SharedState {
     }
 }
 
-impl Turn {
-    fn pauses(&self) -> bool {
+impl Backoff {
+    /// Whether a secret was wrong recently.
+    fn is_recent(&self) -> bool {
         self.not_before
-            .is_some_and(|moment| Instant::now() < moment + LAST_PAUSE)
+            .is_some_and(|moment| Instant::now() < moment + MAX_PAUSE)
     }
 }
 

@@ -76,9 +76,9 @@ impl Writes {
         })
     }
 
-    /// Admits a write of `items` items that adds `more`, unless it repeats a request whose outcome
-    /// is stored. That is checked first, so that a retry succeeds even if the quota was reached or
-    /// the embedding provider is down.
+    /// Admits a write of `items` items that adds `more` to the owner's usage. A write that repeats a request with a
+    /// stored outcome is [`Admitted::Repeated`]. This is checked first, so that a retry succeeds even if the quota was
+    /// reached or the embedding provider is down.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's errors.

@@ -23,7 +23,8 @@ impl Artifacts {
     }
 
     /// Embeds the text that an update results in, and returns the version that it was computed from. `None` if the
-    /// text does not change, or if the artifact cannot be read or updated; the store then says why.
+    /// text does not change, or if the artifact cannot be read or updated. In the latter case the store's write returns
+    /// the error.
     pub(super) async fn embed_update(
         &self,
         caller: &Caller,
@@ -46,7 +47,8 @@ impl Artifacts {
         Ok(Some((embeddings, version)))
     }
 
-    /// Embeds the text of an earlier version. Nothing is embedded if it cannot be read; the store then says why.
+    /// Embeds the text of an earlier version. Nothing is embedded if it cannot be read. The store's write then returns
+    /// the error.
     pub(super) async fn embed_restored(
         &self,
         caller: &Caller,

@@ -115,8 +115,8 @@ impl Artifacts {
         })
     }
 
-    /// Artifacts whose title or content contains the query, ignoring case; newest first. With `mode: ranked` those that
-    /// match the query best by words and by meaning, best first.
+    /// Artifacts whose title or content contains the query, ignoring case; newest first. With `mode: ranked`, the best
+    /// results of a hybrid search, best first.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors; with `mode: ranked`
@@ -264,7 +264,7 @@ impl Artifacts {
     }
 }
 
-/// The documented reason of a result.
+/// The documented text of `relevance_context`.
 fn relevance_context(query: &str) -> String {
     format!("Matched query: '{query}'")
 }

@@ -13,8 +13,8 @@ impl Artifacts {
     /// Gives the artifact with a path, and those below it, another path. All are moved or none.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when none is there; `PATH_TAKEN`; `SCOPE_MISSING` without `write`; the
-    /// store's errors.
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN`;
+    /// `SCOPE_MISSING` without `write`; the store's errors.
     pub async fn move_artifacts(
         &self,
         caller: &Caller,
@@ -77,7 +77,7 @@ impl Artifacts {
     }
 }
 
-/// The path to move from, and the one to move to.
+/// The validated path to move from, and the path to move to.
 fn places(request: MoveArtifactsRequest) -> Result<(ArtifactPath, ArtifactPath)> {
     let MoveArtifactsRequest { path, to } = request;
     let (from, to) = (

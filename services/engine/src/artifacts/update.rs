@@ -69,8 +69,8 @@ impl Artifacts {
     }
 
     /// Updates an artifact, with the embedding of its new text. The embedding is computed from the current version, so
-    /// the update is tried again if another one comes between. The last attempt stores the artifact without an
-    /// embedding, which the background worker creates.
+    /// the update is tried again if another update was stored in between. The last attempt stores the artifact without
+    /// an embedding, and the background worker creates it.
     async fn update(
         &self,
         caller: &Caller,
@@ -91,6 +91,7 @@ impl Artifacts {
                 expected_version: update.expected_version.or(Some(version)),
                 ..update.clone()
             };
+            // The update expects another version, so the write below returns the error.
             if attempt.expected_version != Some(version) {
                 break;
             }

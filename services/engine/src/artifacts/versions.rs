@@ -14,7 +14,7 @@ use super::{Artifacts, VERSION_BYTES, artifact_read, diff, failed};
 use crate::access::{Caller, WriteContext};
 use crate::validate;
 
-/// Earlier versions that a list shows.
+/// Maximum number of earlier versions that a list shows.
 const RECENT_VERSIONS: u32 = 50;
 
 impl Artifacts {
@@ -73,7 +73,7 @@ impl Artifacts {
         })
     }
 
-    /// Returns one version in full; the current version included.
+    /// Returns one version in full. It may be the current one.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the

@@ -20,7 +20,7 @@ use super::pauses::{MAX_PAUSE, pauses};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed};
 
-/// Entries that are read at a time.
+/// Maximum number of entries that are read and embedded at a time.
 pub(super) const ENTRIES: u32 = 16;
 /// How many entries in a row may be skipped because the provider fails on them.
 const FAILURES_IN_A_ROW: u32 = 8;
@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_secs(600);
 const MAINTENANCE: Duration = Duration::from_secs(30);
 
 /// How a scan of all entries ended.
-enum Pass {
+enum ScanEnd {
     /// Every entry that can be embedded is embedded.
     Done,
     /// No model is configured.
@@ -59,17 +59,17 @@ impl Background {
     }
 
     async fn embed_waiting(&self) {
-        let mut away = pauses();
+        let mut backoff = pauses();
         loop {
-            let rest = match self.pass().await {
-                Pass::Done => {
-                    away = pauses();
+            let rest = match self.scan().await {
+                ScanEnd::Done => {
+                    backoff = pauses();
                     INTERVAL
                 }
-                Pass::Off => INTERVAL,
-                Pass::Failed(retry_after) => {
+                ScanEnd::Off => INTERVAL,
+                ScanEnd::Failed(retry_after) => {
                     self.embeddings.progress.stop();
-                    let pause = retry_after.or(away.next()).unwrap_or(MAX_PAUSE);
+                    let pause = retry_after.or(backoff.next()).unwrap_or(MAX_PAUSE);
                     // New entries that fail in the meantime must not shorten the pause.
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
                     continue;
@@ -82,14 +82,14 @@ impl Background {
         }
     }
 
-    async fn pass(&self) -> Pass {
+    async fn scan(&self) -> ScanEnd {
         let Ok(active) = self.embeddings.model() else {
-            return Pass::Off;
+            return ScanEnd::Off;
         };
         let vectors = self.store.vectors();
         let (mut after, mut embedded) = (None, 0);
         let mut at_once = ENTRIES;
-        let (mut done_in_a_row, mut failed_in_a_row, mut passed_over) = (0, 0, 0);
+        let (mut done_in_a_row, mut failed_in_a_row, mut skipped) = (0, 0, 0);
         let progress = &self.embeddings.progress;
         loop {
             let begun = Instant::now();
@@ -100,14 +100,14 @@ impl Background {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(error = %error, "Could not read entries without vectors");
-                    return Pass::Failed(None);
+                    return ScanEnd::Failed(None);
                 }
             };
-            match slice(&active, vectors, page.entries).await {
+            match embed_batch(&active, vectors, page.entries).await {
                 Ok(done) => {
-                    embedded += done.taken;
-                    if done.taken > 0 {
-                        progress.record(done.taken, begun.elapsed());
+                    embedded += done.embedded;
+                    if done.embedded > 0 {
+                        progress.record(done.embedded, begun.elapsed());
                     }
                     (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
                     if done_in_a_row == ENTRIES {
@@ -125,12 +125,12 @@ impl Background {
                     if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW =>
                 {
                     tracing::debug!(error = %failure.error, "Skipped an entry that could not be embedded; it keeps waiting for its vectors");
-                    (done_in_a_row, failed_in_a_row, passed_over) =
-                        (0, failed_in_a_row + 1, passed_over + 1);
+                    (done_in_a_row, failed_in_a_row, skipped) =
+                        (0, failed_in_a_row + 1, skipped + 1);
                 }
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "Could not embed entries; they keep waiting for their vectors");
-                    return Pass::Failed(failure.retry_after);
+                    return ScanEnd::Failed(failure.retry_after);
                 }
             }
             after = page.next;
@@ -141,19 +141,19 @@ impl Background {
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded waiting entries");
         }
-        if passed_over > 0 {
-            Pass::Failed(None)
+        if skipped > 0 {
+            ScanEnd::Failed(None)
         } else {
-            Pass::Done
+            ScanEnd::Done
         }
     }
 }
 
 /// The outcome for a batch of entries.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Slice {
+pub(super) struct BatchOutcome {
     /// How many entries got their vectors.
-    pub taken: u64,
+    pub embedded: u64,
     /// How many entries the model refused.
     pub refused: u64,
 }
@@ -166,16 +166,16 @@ pub(super) struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-/// Embeds a batch of entries.
+/// Embeds a batch of entries and stores their vectors. If the model refuses some, the others are embedded.
 ///
 /// # Errors
 /// The provider or the database is unavailable.
-pub(super) async fn slice(
+pub(super) async fn embed_batch(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
     entries: Vec<Unembedded>,
-) -> Result<Slice, Failure> {
-    let mut done = Slice::default();
+) -> Result<BatchOutcome, Failure> {
+    let mut done = BatchOutcome::default();
     if entries.is_empty() {
         return Ok(done);
     }
@@ -191,21 +191,21 @@ pub(super) async fn slice(
                 retry_after,
             });
         }
-        // One of the entries cannot be embedded. One by one, the others can be.
+        // One of the entries cannot be embedded. The others can be embedded one by one.
         Err(error) if entries.len() > 1 => {
             tracing::debug!(error = %error, "Embedding entries one by one");
             for entry in entries {
-                let Slice { taken, refused } =
-                    Box::pin(slice(active, vectors, vec![entry])).await?;
-                done.taken += taken;
+                let BatchOutcome { embedded, refused } =
+                    Box::pin(embed_batch(active, vectors, vec![entry])).await?;
+                done.embedded += embedded;
                 done.refused += refused;
             }
             return Ok(done);
         }
         Err(error) => {
             tracing::warn!(error = %error, entry.id = entries[0].id, "Could not embed an entry");
-            return Ok(Slice {
-                taken: 0,
+            return Ok(BatchOutcome {
+                embedded: 0,
                 refused: 1,
             });
         }
@@ -224,8 +224,8 @@ pub(super) async fn slice(
         }
     }
     for (owner, embeddings) in of_owner {
-        let taken = vectors.add_embeddings(&owner, embeddings).await;
-        done.taken += taken.map_err(|error| Failure {
+        let embedded = vectors.add_embeddings(&owner, embeddings).await;
+        done.embedded += embedded.map_err(|error| Failure {
             error: store_error(error),
             retry_after: None,
         })?;

@@ -44,8 +44,8 @@ impl Background {
         remove("changes from the feed", || changes.compact(retention())).await;
     }
 
-    /// Removes lines that are older than this many days from the audit logs, for as long as the future is polled. `None`:
-    /// removes nothing and returns.
+    /// Removes lines that are older than this many days from the audit logs, for as long as the future is polled. With
+    /// `None` it removes nothing and returns.
     pub async fn shorten_audit_logs(&self, days: Option<i64>, clock: &dyn Clock) {
         let Some(days) = days else { return };
         let keys = self.store.keys();
@@ -61,7 +61,7 @@ fn days_ago(days: i64, clock: &dyn Clock) -> Timestamp {
     Timestamp(clock.now().micros().saturating_sub(age))
 }
 
-/// Removes batch after batch, and looks again every minute.
+/// Removes batch after batch, and checks again every minute.
 async fn remove<F: Future<Output = Result<u64>>>(what: &str, batch: impl Fn() -> F) {
     let mut removed = 0;
     loop {

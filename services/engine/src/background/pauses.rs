@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
-/// The maximum pause, also when a provider asks for a longer one.
+/// The maximum pause, even if a provider requests a longer one.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The pauses while the provider or the database is unavailable: 1 s, doubled after each failure up to a minute,

@@ -11,7 +11,7 @@ use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
 
 use super::Background;
-use super::backfill::{ENTRIES, slice};
+use super::backfill::{ENTRIES, embed_batch};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, model_of, unavailable};
 
@@ -22,12 +22,12 @@ const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_max_delay(MAX_PAUSE)
     .with_max_times(10);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Entries that are stored during the last scan may still be waiting when the vector sets are
-/// switched. How many is the tolerance; after each scan that did not suffice it grows by this
-/// factor, so that a busy database does not delay the switch forever.
+/// Some entries that were stored during the last scan may still lack vectors when the sets are switched. The number
+/// that is tolerated grows by this factor after each scan that left more, so that a busy database does not delay the
+/// switch forever.
 const TOLERANCE_GROWTH: u64 = 8;
 /// Pause between scans, so that other services can finish the entries that they are embedding.
-const BETWEEN_PASSES: Duration = Duration::from_millis(200);
+const BETWEEN_SCANS: Duration = Duration::from_millis(200);
 
 /// The progress of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Background {
         let active = Arc::new(self.embeddings.activate(Arc::clone(&embedder), model));
         let mut tolerated = 0;
         loop {
-            let refused = pass(&active, vectors, &mut state, &progress).await?;
+            let refused = scan(&active, vectors, &mut state, &progress).await?;
             match vectors
                 .finish_move(&active.model, refused + tolerated)
                 .await
@@ -100,7 +100,7 @@ impl Background {
                 }
                 Moved::Waiting => {
                     tolerated = (tolerated + 1) * TOLERANCE_GROWTH;
-                    tokio::time::sleep(BETWEEN_PASSES).await;
+                    tokio::time::sleep(BETWEEN_SCANS).await;
                 }
                 Moved::NotBegun => {
                     return Err(Error::new(
@@ -115,7 +115,7 @@ impl Background {
 
 /// Embeds every entry that has no vectors of the model yet. Returns how many entries the model
 /// refused.
-async fn pass(
+async fn scan(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
     state: &mut Reembedding,
@@ -128,7 +128,7 @@ async fn pass(
                 .unembedded(&active.model, after.as_ref(), ENTRIES)
                 .await
                 .map_err(|error| (store_error(error), None))?;
-            let done = slice(active, vectors, page.entries)
+            let done = embed_batch(active, vectors, page.entries)
                 .await
                 .map_err(|failure| (failure.error, failure.retry_after))?;
             Ok::<_, (Error, Option<Duration>)>((page.next, done))
@@ -137,7 +137,7 @@ async fn pass(
             Ok((next, done)) => {
                 pauses = PAUSES.build();
                 refused += done.refused;
-                state.embedded += i64::try_from(done.taken).unwrap_or(0);
+                state.embedded += i64::try_from(done.embedded).unwrap_or(0);
                 progress(*state);
                 after = next;
                 if after.is_none() {

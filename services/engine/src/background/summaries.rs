@@ -22,11 +22,10 @@ use crate::lock::{self, locked};
 use crate::read;
 
 /// Maximum number of entries in the queue. If more wait, the database is scanned instead.
-const REMEMBERED: usize = 1_024;
+const MAX_QUEUED: usize = 1_024;
 /// Number of entries that a scan reads at a time.
 const ENTRIES: u32 = 8;
-/// How often all entries are scanned if none is known to wait. Entries that the model refused are
-/// then retried.
+/// How often all entries are scanned while the queue is empty. A scan also retries entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Writes summaries of entries, and queues entries that wait for one.
@@ -40,7 +39,7 @@ pub struct Summaries {
     is_away: AtomicBool,
 }
 
-/// Entries that are known to wait.
+/// The queue of entries that wait for a summary.
 #[derive(Default)]
 struct Waiting {
     entries: VecDeque<(OwnerId, i64)>,
@@ -48,8 +47,11 @@ struct Waiting {
     more: bool,
 }
 
+/// The next work of the summarizer.
 enum Next {
+    /// The first entry of the queue.
     Entry(OwnerId, i64),
+    /// A scan of all entries.
     All,
     Nothing,
 }
@@ -69,7 +71,7 @@ impl Summaries {
     /// Uses this provider from now on.
     pub fn use_summarizer(&self, summarizer: Arc<dyn Summarizer>) {
         *lock::write(&self.summarizer) = Some(summarizer);
-        self.read_all();
+        self.schedule_scan();
         self.wake.notify_one();
     }
 
@@ -98,7 +100,7 @@ impl Summaries {
     /// Queues an entry for a summary.
     pub(crate) fn add(&self, owner: &OwnerId, id: i64) {
         let mut waiting = self.waiting();
-        if waiting.entries.len() < REMEMBERED {
+        if waiting.entries.len() < MAX_QUEUED {
             waiting.entries.push_back((owner.clone(), id));
         } else {
             waiting.more = true;
@@ -125,7 +127,7 @@ impl Summaries {
         locked(&self.waiting)
     }
 
-    fn read_all(&self) {
+    fn schedule_scan(&self) {
         self.waiting().more = true;
     }
 
@@ -144,7 +146,7 @@ impl Summaries {
 
     /// Writes waiting summaries for as long as the future is polled.
     pub async fn summarize(&self) {
-        let mut away = pauses();
+        let mut backoff = pauses();
         loop {
             let woken = self.wake.notified();
             let outcome = match (self.why_none(), self.summarizer()) {
@@ -153,7 +155,7 @@ impl Summaries {
                     Next::All => self.summarize_all(&*summarizer).await,
                     Next::Nothing => {
                         if tokio::time::timeout(INTERVAL, woken).await.is_err() {
-                            self.read_all();
+                            self.schedule_scan();
                         }
                         continue;
                     }
@@ -164,10 +166,10 @@ impl Summaries {
                 }
             };
             match outcome {
-                Ok(()) => away = pauses(),
+                Ok(()) => backoff = pauses(),
                 Err(retry_after) => {
-                    self.read_all();
-                    let pause = retry_after.or(away.next()).unwrap_or(MAX_PAUSE);
+                    self.schedule_scan();
+                    let pause = retry_after.or(backoff.next()).unwrap_or(MAX_PAUSE);
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
                 }
             }

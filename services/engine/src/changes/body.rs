@@ -1,4 +1,4 @@
-//! The current state of what was changed.
+//! The current states of the entries and artifacts that changes are about.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::error::store_error;
 #[derive(Default)]
 pub(super) struct States {
     entries: HashMap<i64, StoredEntry>,
-    /// `None` for a damaged one.
+    /// By id. `None` for a damaged artifact.
     artifacts: HashMap<String, Option<StoredArtifact>>,
     /// The owner's revision that includes all of them, or 0 if nothing was read.
     pub revision: i64,
@@ -90,8 +90,8 @@ impl States {
         Ok(states)
     }
 
-    /// The state of what this change is about. After a deletion nothing is left, even if a standby without this change took
-    /// over before the states were loaded.
+    /// The current state of the entry or artifact of this change. For a deletion it is always [`Current::Gone`], even
+    /// if a standby without the deletion took over before the states were loaded.
     pub fn of(&self, change: &Change) -> Current<'_> {
         if change.kind == ChangeKind::Delete {
             return Current::Gone;

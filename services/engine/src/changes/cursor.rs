@@ -14,7 +14,7 @@ const POSITION_AND_SHOWN: u8 = 2;
 const MAX_BYTES: usize = 1 + 4 + 8 + 8 + 8 + 8 + 8 + 4;
 /// Bytes of the check at the end.
 const CHECK: usize = 4;
-/// The fingerprint of a position whose row is not kept.
+/// The fingerprint of a position whose row is not known.
 const NO_ROW: [u8; 8] = [0; 8];
 
 /// A position: after a revision of one incarnation of an owner's feed.
@@ -23,11 +23,11 @@ pub(super) struct Cursor {
     owner: [u8; 4],
     incarnation: [u8; 8],
     pub revision: i64,
-    /// Of the row with this revision. After a failover the same revision can belong to another change.
+    /// The fingerprint of the row with this revision. After a failover, the same revision can belong to another change.
     fingerprint: [u8; 8],
-    /// The newest state that was shown to the reader, if it is newer than the position. Bodies and filters show entries
-    /// as they are, so a reader that is behind has seen states of later changes. If these are lost, it must read
-    /// everything again, although its own position is still there.
+    /// The newest state that was shown to the reader, if it is newer than the position. Bodies and filters show the
+    /// current entries, so a reader that is behind has seen states of later changes. If these changes are lost, it must
+    /// read everything again, although its own position still exists.
     shown: Option<Shown>,
 }
 
@@ -71,7 +71,7 @@ impl Cursor {
     /// The same position, for a reader to whom this state was shown.
     pub fn with_shown(self, shown: Option<Shown>) -> Self {
         Self {
-            // The position itself vouches for everything before it.
+            // The position itself covers every state before it.
             shown: shown.filter(|shown| shown.revision > self.revision),
             ..self
         }
@@ -161,12 +161,12 @@ impl Cursor {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Checks that everything after this position is in the feed, which was read from the position's own row on.
+    /// Checks that the feed has everything after this position. It must have been read from the position's own row on.
     ///
     /// # Errors
     /// `RESYNC_REQUIRED`; `CURSOR_COMPACTED`.
     pub fn check(&self, owner: &OwnerId, feed: &Feed) -> Result<()> {
-        // An owner that had never written has no incarnation. Its first one continues from there.
+        // A cursor from before the owner's first write has no incarnation. It is valid in the first one.
         let is_before_all = self.revision == 0
             && self.incarnation == hash(Feed::of_no_owner().incarnation.as_bytes());
         if !is_before_all && self.incarnation != hash(feed.incarnation.as_bytes()) {
@@ -200,13 +200,13 @@ impl Cursor {
         }
     }
 
-    /// Checks that the newest state that was shown is still part of the history, of which `changes` has the row.
+    /// Checks that the newest state that was shown is still part of the history: its row is among `changes`.
     ///
     /// # Errors
     /// `RESYNC_REQUIRED`.
     pub fn check_shown(&self, changes: &[Change]) -> Result<()> {
-        let is_there = |shown| changes.iter().any(|change| Shown::after(change) == shown);
-        if self.shown.is_none_or(is_there) {
+        let exists = |shown| changes.iter().any(|change| Shown::after(change) == shown);
+        if self.shown.is_none_or(exists) {
             return Ok(());
         }
         Err(resync("it was given with a later state, which is lost"))
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The feed from this revision on, of which revisions from `oldest` on are kept.
+    /// A feed with the revisions from `oldest` to `revision`, as read from `from` on.
     fn feed(incarnation: &str, oldest: i64, revision: i64, from: i64) -> Feed {
         Feed {
             incarnation: incarnation.to_owned(),

@@ -1,4 +1,4 @@
-//! One page of the feed for one caller.
+//! Reads one page of the feed for one caller.
 
 use context_model::{Change, ChangeOperation, Reason, Result};
 use context_store::{Change as Row, Changed, Feed, OwnerId, Read};
@@ -12,11 +12,11 @@ use crate::access::Caller;
 use crate::error::store_error;
 use crate::{artifacts, contexts, read, truncate};
 
-/// The cursor of this moment.
+/// The `cursor` that stands for the position after the newest change.
 const NOW: &str = "now";
 /// Commits up to this many changes are never split.
 const WHOLE_COMMIT: usize = 1000;
-/// How many bodies are loaded together.
+/// Maximum number of bodies that are loaded together.
 const BODIES_AT_ONCE: usize = 50;
 
 /// Where a page begins.
@@ -47,23 +47,23 @@ impl Position {
 /// Consecutive changes, as one caller sees them.
 pub(super) struct Page {
     pub changes: Vec<Change>,
-    /// The position after each of them.
+    /// The position after each of the changes.
     pub cursors: Vec<Cursor>,
     /// The position after the last change that was read.
     pub next: Cursor,
     pub has_more: bool,
     pub revision: i64,
-    /// The first revision that is kept.
+    /// The revision of the oldest change in the feed.
     pub oldest: i64,
 }
 
-/// How often a page is read if compaction removes a part of it meanwhile.
+/// Maximum number of reads of a page if compaction removes a part of it in the meantime.
 const ATTEMPTS: u32 = 3;
 
-/// The selected changes, with what they show.
+/// The selected changes in the form of replies.
 pub(super) struct Loaded {
     pub changes: Vec<Change>,
-    /// Whether there are fewer than were selected, because their bodies are too large together.
+    /// Whether the last of the selected changes are left out, because all bodies together are too large.
     pub is_cut: bool,
     /// The revision of the newest state that was loaded, or 0.
     pub revision: i64,
@@ -71,7 +71,7 @@ pub(super) struct Loaded {
 
 /// A selected row of the feed.
 pub(super) struct Selected<'r> {
-    /// Its place among the rows that were read.
+    /// Its index among the rows that were read.
     place: usize,
     row: &'r Row,
     operation: ChangeOperation,
@@ -98,13 +98,13 @@ impl Changes {
         read: Read,
     ) -> Result<Page> {
         let owner = &caller.owner;
-        let (from, last_sent) = match &position {
+        let (from, cursor_rows) = match &position {
             Position::Oldest => (1, 0),
             Position::Now => return self.end(owner, read).await,
-            // With the row of the cursor itself, to check it.
-            Position::After(cursor) => (cursor.revision.max(1), i64::from(cursor.revision > 0)),
+            // The row of the cursor itself is read too, to check the cursor.
+            Position::After(cursor) => (cursor.revision.max(1), u32::from(cursor.revision > 0)),
         };
-        let count = limit.saturating_add(u32::try_from(last_sent).unwrap_or(0));
+        let count = limit.saturating_add(cursor_rows);
         let mut attempts = 0;
         let mut feed = loop {
             let mut feed = self.feed(owner, from, count, read).await?;
@@ -123,13 +123,14 @@ impl Changes {
                 feed.changes.truncate(limit as usize);
             }
             attempts += 1;
-            // The rest of the commit may have left the feed meanwhile. What is kept now begins after it.
+            // Compaction may have removed the rest of the commit in the meantime. The feed then begins after the
+            // commit, and the page is read again.
             if self.extend_to_commit_end(owner, &mut feed).await? || attempts == ATTEMPTS {
                 break feed;
             }
         };
         let rows = std::mem::take(&mut feed.changes);
-        let (selected, judged_at) = self.select(caller, selection, &rows).await?;
+        let (selected, filtered_at) = self.select(caller, selection, &rows).await?;
         let Loaded {
             mut changes,
             is_cut,
@@ -140,9 +141,9 @@ impl Changes {
             Position::Oldest | Position::Now => None,
         };
         let shown = self
-            .shown_at(owner, judged_at.max(loaded_at), before, rows.last())
+            .shown_at(owner, filtered_at.max(loaded_at), before, rows.last())
             .await?;
-        // When bodies end the page early, it ends before the first change that has none.
+        // If the bodies are too large, the page ends before the first change that is left out.
         let read_rows = match selected.get(changes.len()).filter(|_| is_cut) {
             Some(next) => next.place,
             None => rows.len(),
@@ -170,7 +171,7 @@ impl Changes {
         })
     }
 
-    /// The position itself, checked.
+    /// Converts a position to a cursor. A given cursor is checked.
     pub(super) async fn locate(
         &self,
         owner: &OwnerId,
@@ -215,7 +216,7 @@ impl Changes {
                 if feed.is_behind {
                     return Ok(true);
                 }
-                // The row is also gone if it was compacted meanwhile, which has a reason of its own.
+                // The row is also missing if it was compacted in the meantime, which is another error.
                 cursor.check(owner, &feed)?;
                 cursor.check_shown(&feed.changes)?;
             }
@@ -223,8 +224,8 @@ impl Changes {
         Ok(false)
     }
 
-    /// The newest state that was shown to a reader, after states of this revision were. `last` is the last row that was
-    /// read.
+    /// The newest state that was shown to a reader: `before`, or the state of this revision if it is newer. The
+    /// revision is 0 if no state was shown. `last` is the last row that was read.
     pub(super) async fn shown_at(
         &self,
         owner: &OwnerId,
@@ -235,11 +236,11 @@ impl Changes {
         if before.is_some_and(|before| before.revision >= revision) || revision == 0 {
             return Ok(before);
         }
-        // This is so for all readers that are up to date.
+        // No read is needed for a reader that is up to date.
         if let Some(last) = last.filter(|last| last.revision >= revision) {
             return Ok(Some(Shown::after(last)));
         }
-        // A later row, if this one was compacted meanwhile.
+        // If the row was compacted in the meantime, this is a later row.
         let feed = self.feed(owner, revision, 1, Read::default()).await?;
         let row = feed.changes.first();
         row.map(|row| Some(Shown::after(row)))
@@ -320,8 +321,8 @@ impl Changes {
         Ok(follows)
     }
 
-    /// The rows that the caller selects and may see, with what is reported about them, and the revision of the state
-    /// that judged them, or 0.
+    /// Returns the rows that the caller selects and may see, each with the operation to report, and the revision of the
+    /// state to which the filters were applied. It is 0 if no filter needs the state.
     async fn select<'r>(
         &self,
         caller: &Caller,
@@ -333,18 +334,18 @@ impl Changes {
             .enumerate()
             .filter(|(_, row)| !selection.excludes(row))
             .collect();
-        let judged = || {
+        let needing_state = || {
             candidates
                 .iter()
                 .map(|(_, row)| *row)
-                .filter(move |row| selection.is_judged(row))
+                .filter(move |row| selection.needs_state(row))
         };
-        let states = if judged().next().is_some() {
+        let states = if needing_state().next().is_some() {
             States::load(
                 &*self.store,
                 caller,
-                judged(),
-                // Filters concern no text.
+                needing_state(),
+                // No filter needs the text.
                 Some(1),
                 u64::MAX,
                 state_at(rows),
@@ -354,8 +355,8 @@ impl Changes {
             States::default()
         };
         let selected = candidates.into_iter().filter_map(|(place, row)| {
-            let operation = if selection.is_judged(row) {
-                selection.judge(row, &states.of(row))?
+            let operation = if selection.needs_state(row) {
+                selection.filter_by_state(row, &states.of(row))?
             } else {
                 operation(row.kind)
             };
@@ -368,7 +369,7 @@ impl Changes {
         Ok((selected.collect(), states.revision))
     }
 
-    /// The changes with their bodies.
+    /// The changes with their bodies or previews, as far as the selection includes them.
     pub(super) async fn with_bodies(
         &self,
         caller: &Caller,
@@ -382,7 +383,7 @@ impl Changes {
         };
         let text_chars = match (selection.include_body, selection.preview_chars) {
             (true, _) => None,
-            // One more, to see whether the text is cut.
+            // One character more, to detect whether the text is cut.
             (false, chars @ 1..) => Some(u32::try_from(chars + 1).unwrap_or(u32::MAX)),
             (false, 0) => {
                 let changes = selected
@@ -420,7 +421,7 @@ impl Changes {
             let (now, later) = rest.split_at(count);
             loaded.changes.extend(now.iter().map(|selected| {
                 let current = states.of(selected.row);
-                let selected = judge_again(selection, selected, &current);
+                let selected = filter_again(selection, selected, &current);
                 shown(selection, &selected, &current)
             }));
             rest = later;
@@ -429,13 +430,14 @@ impl Changes {
     }
 }
 
-/// A read of a state that includes all of these changes, also on a standby.
+/// A read of a state that includes all of these changes, even on a standby.
 fn state_at<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Read {
     read::at(rows.into_iter().map(|row| row.revision).max())
 }
 
-/// Judges by the state whose text is shown. It can be newer than the one that selected the change.
-fn judge_again<'r>(
+/// Applies the filters again, to the state that is shown. It can be newer than the state by which the change was
+/// selected.
+fn filter_again<'r>(
     selection: &Selection,
     selected: &Selected<'r>,
     current: &Current<'_>,
@@ -445,11 +447,12 @@ fn judge_again<'r>(
         row,
         operation,
     } = *selected;
-    let matches = !selection.is_judged(row) || selection.judge(row, current) == Some(operation);
+    let matches =
+        !selection.needs_state(row) || selection.filter_by_state(row, current) == Some(operation);
     Selected {
         place,
         row,
-        // A reader of `left` may never have seen what left, so it is right for what was created too.
+        // A reader must expect `left` for an entry that it has never seen, so `left` is correct for a created one too.
         operation: if matches {
             operation
         } else {
@@ -458,7 +461,7 @@ fn judge_again<'r>(
     }
 }
 
-/// A change as the caller sees it. What does not satisfy the filters any more is only named.
+/// A change as the caller sees it. If the entry or artifact no longer satisfies the filters, only its id is shown.
 fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) -> Change {
     let left = selected.operation == ChangeOperation::Left;
     let current = if left { &Current::Gone } else { current };
@@ -511,7 +514,8 @@ fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) 
     }
 }
 
-/// Moves the end of each commit to its last change that is shown. `shown` has the places of the changes among the rows.
+/// Moves the end of each commit to its last change that is shown. `shown` has each change with its index among the
+/// rows.
 fn mark_commit_ends<'c>(rows: &[Row], shown: impl Iterator<Item = (usize, &'c mut Change)>) {
     let mut previous: Option<(usize, &mut Change)> = None;
     let ends_between = |from: usize, to: usize| {

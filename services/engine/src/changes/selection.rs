@@ -1,4 +1,4 @@
-//! Which changes a caller wants and may see.
+//! Selects the changes that a caller wants and may see.
 
 use context_model::{
     ChangeOperation, ChangedEntity, Filter, FilterInput, JsonObject, Scope, Timestamp, Violations,
@@ -7,7 +7,7 @@ use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, or
 
 use crate::access::{Caller, Reach};
 
-/// A page with bodies ends here.
+/// Maximum bytes of the bodies of a page with several changes.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of characters of a preview.
@@ -20,19 +20,19 @@ pub(super) struct Selection {
     reach: Reach,
     /// Whether the caller may see which key made a change.
     pub shows_keys: bool,
-    /// Whether changes carry the current state of what was changed.
+    /// Whether changes include the current entry or artifact.
     pub include_body: bool,
-    /// How many characters of the current text changes carry.
+    /// How many characters of the current text changes include.
     pub preview_chars: usize,
-    /// A page with bodies ends here.
+    /// Maximum bytes of the bodies of a page with several changes.
     pub page_bytes: usize,
 }
 
-/// The current state of what was changed.
+/// The current state of the entry or artifact of a change.
 pub(super) enum Current<'c> {
     /// It does not exist any more.
     Gone,
-    /// It does not match its checksum, so it cannot be judged or shown.
+    /// It does not match its checksum, so it cannot be filtered or shown.
     Damaged,
     Entry(&'c StoredEntry),
     Artifact(&'c StoredArtifact),
@@ -118,8 +118,8 @@ impl Selection {
         !is_included
     }
 
-    /// Whether the current state decides about a change that is not excluded.
-    pub fn is_judged(&self, change: &Change) -> bool {
+    /// Whether a filter needs the current state, for a change that is not excluded.
+    pub fn needs_state(&self, change: &Change) -> bool {
         let Filter {
             within: _,
             thread_id: _,
@@ -140,8 +140,12 @@ impl Selection {
             || (source.is_some() && is_of_unknown_source)
     }
 
-    /// What to report about a change, judged by the current state. `None`: nothing.
-    pub fn judge(&self, change: &Change, current: &Current<'_>) -> Option<ChangeOperation> {
+    /// Applies the filters to the current state. Returns the operation to report. `None` if the change is not reported.
+    pub fn filter_by_state(
+        &self,
+        change: &Change,
+        current: &Current<'_>,
+    ) -> Option<ChangeOperation> {
         let matches = match current {
             Current::Gone => false,
             Current::Damaged => true,
@@ -160,7 +164,7 @@ impl Selection {
     }
 }
 
-/// The name of a change for callers.
+/// The operation that is reported for a change.
 pub(super) const fn operation(kind: ChangeKind) -> ChangeOperation {
     match kind {
         ChangeKind::Create => ChangeOperation::Created,

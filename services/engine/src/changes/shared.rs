@@ -1,8 +1,8 @@
 //! Reads of the feed that several readers share.
 //!
 //! A commit wakes all streams of its owner at once, and those that are up to date need the same page. One of them reads
-//! it. Streams that need it while that read runs wait for the next read, which they share: a read that has begun may not
-//! see the commit that woke them.
+//! it. Streams that need it while that read runs wait for the next read, which they share: a read that has begun may
+//! not see the commit that woke them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ impl SharedReads {
     /// The result of a read of this part that begins after this call: either `read`, or the read of another reader.
     ///
     /// # Errors
-    /// Those of `read`. Others do not share them.
+    /// Those of `read`. Other readers do not get them.
     pub async fn read(
         &self,
         part: Part,
@@ -73,7 +73,7 @@ impl SharedReads {
     }
 }
 
-/// A reader that is counted until this value is dropped, also when its caller leaves.
+/// A reader that is counted until this value is dropped, even if its caller stops waiting.
 struct CountedReader<'a> {
     reads: &'a SharedReads,
     part: &'a Part,

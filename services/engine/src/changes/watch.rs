@@ -19,7 +19,7 @@ use crate::{read, validate};
 
 /// How many changes, or entries of a snapshot, one step reads.
 const STEP: u32 = 100;
-/// A step with bodies ends here.
+/// Maximum bytes of the bodies of a step with several changes.
 const STEP_BYTES: usize = 1024 * 1024;
 /// A bookmark follows after this many changes that were left out.
 const BOOKMARK_AFTER: usize = 1000;
@@ -27,14 +27,14 @@ const BOOKMARK_AFTER: usize = 1000;
 /// A stream of changes.
 pub struct Watch {
     selection: Selection,
-    /// Everything up to here was sent, or is in the snapshot.
+    /// Everything up to this position was sent, or is in the snapshot.
     cursor: Cursor,
     snapshot: Option<Snapshot>,
     /// Changes that were left out since the last frame with a cursor.
     left_out: usize,
 }
 
-/// What is left of a snapshot: first entries, then artifacts, each newest first.
+/// The rest of a snapshot: first entries, then artifacts, each newest first.
 enum Snapshot {
     /// The entries created at this time or before, except those with these ids, which were sent.
     Entries {
@@ -148,8 +148,8 @@ impl Changes {
     /// The next frames of a stream for a caller with its present rights. It does not wait.
     ///
     /// # Errors
-    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; the store's errors. After the store's errors the step can
-    /// be repeated.
+    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; the store's errors. After the store's errors the step
+    /// can be repeated.
     pub async fn next_step(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
         caller.require(Operation::Watch)?;
         watch.selection.narrow_to(caller);
@@ -190,6 +190,7 @@ impl Changes {
         Ok(watch.cursor.revision > 0 && feed.revision == 0)
     }
 
+    /// The next frames of a snapshot.
     async fn next_of_snapshot(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
         let Listed {
             rows,
@@ -239,7 +240,7 @@ impl Changes {
         })
     }
 
-    /// Notes that a part of a snapshot shows the state of this revision.
+    /// Records in the cursor that a part of a snapshot shows the state of this revision.
     async fn note_shown(&self, caller: &Caller, watch: &mut Watch, revision: i64) -> Result<()> {
         let before = watch.cursor.shown();
         if revision <= watch.cursor.revision {
@@ -247,7 +248,8 @@ impl Changes {
         }
         let owner = &caller.owner;
         let shown = self.shown_at(owner, revision, before, None).await?;
-        // The database can be replaced during a long snapshot, and the cursor has room for one state.
+        // The cursor stores one state. The earlier one is checked before it is replaced, because a failover may have
+        // happened during a long snapshot.
         if let Some(before) = before.filter(|_| shown != before) {
             let feed = self
                 .feed(owner, before.revision, 1, Read::default())
@@ -259,7 +261,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The next entries of a snapshot, as rows.
+    /// The next entries of a snapshot, as rows of the feed.
     async fn entries(
         &self,
         caller: &Caller,
@@ -317,7 +319,7 @@ impl Changes {
         })
     }
 
-    /// The next artifacts of a snapshot, as rows.
+    /// The next artifacts of a snapshot, as rows of the feed.
     async fn artifacts(&self, caller: &Caller, watch: &Watch, start: PageStart) -> Result<Listed> {
         if !watch.selection.has_artifacts() {
             return Ok(Listed::nothing(None));
@@ -401,7 +403,7 @@ impl Listed {
 }
 
 impl Snapshot {
-    /// What is left after these rows.
+    /// The rest of the snapshot after these rows.
     fn after(&self, done: &[Row]) -> Self {
         match (self, done.last()) {
             (Self::Entries { until, sent }, Some(last)) => {

@@ -31,7 +31,7 @@ impl Contexts {
         let ids = validate::ids(context_ids, Limits::MAX_GET, "context_ids", &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
-        let ids = self.reached(caller, &ids).await?.of(ids);
+        let ids = self.reached(caller, &ids).await?.accessible(ids);
         let selection = RowSelection {
             images: include_images.unwrap_or(true),
             text_chars: None,

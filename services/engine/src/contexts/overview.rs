@@ -205,12 +205,13 @@ impl Contexts {
                 .collect(),
             has_more: has_later_pages || !counted_all,
             scanned,
-            // Only the last day that was counted can be counted in part.
+            // Only the oldest day that was counted can be incomplete.
             complete: has_later_pages || counted_all,
             revision: found.revision,
         })
     }
 
+    /// Counts in the metadata of the newest entries, and returns the first `limit` counts.
     async fn counted<T: Send + 'static>(
         &self,
         caller: &Caller,

@@ -26,8 +26,8 @@ impl Reached {
         }
     }
 
-    /// Removes the ids that the caller may not access.
-    pub fn of(&self, mut ids: Vec<i64>) -> Vec<i64> {
+    /// The ids among these that the caller may access.
+    pub fn accessible(&self, mut ids: Vec<i64>) -> Vec<i64> {
         ids.retain(|id| self.has(*id));
         ids
     }

@@ -10,10 +10,10 @@ use super::truncate::shown_bytes;
 
 /// Maximum number of characters in a snippet.
 pub(super) const SNIPPET_CHARS: usize = 300;
-/// Number of characters in which evidence is looked for, and the nearest chunk if it lies beyond them.
+/// Number of characters of a text that are searched for evidence. The nearest chunk is searched even if it lies beyond.
 const SEARCHED_CHARS: u32 = 32_000;
 
-/// What a search knows about the entries of a page.
+/// The results of a search that select the snippets of a page.
 pub(super) struct Evidence {
     /// The content words of the query.
     pub words: Vec<ContentWord>,
@@ -30,8 +30,8 @@ impl Evidence {
         last.unwrap_or_default().max(SEARCHED_CHARS)
     }
 
-    /// The evidence in an entry's text. `None` if its result shows the whole text, or what matches. The result shows
-    /// the first `shown_chars` characters.
+    /// The evidence in an entry's text. The result shows the first `shown_chars` characters. `None` if they are the
+    /// whole text, or already have what matches.
     pub fn snippet(
         &self,
         id: i64,

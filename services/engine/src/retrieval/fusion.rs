@@ -31,8 +31,8 @@ const FTS_WEIGHT: f64 = 0.6;
 /// Weight of full-text scores in [`Fused::blend`] if the best hits of both retrievers stand out equally. Late
 /// interaction, which follows, also compares words.
 const BLEND_FTS_WEIGHT: f64 = 0.35;
-/// How much the weight of full-text scores in [`Fused::blend`] rises with the fragmentation of the query. The model knows
-/// little of words that its tokenizer breaks into many pieces.
+/// How much the weight of full-text scores in [`Fused::blend`] rises with the fragmentation of the query. A model
+/// embeds words poorly that its tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.3;
 /// How much a retriever's weight in [`Fused::blend`] rises when its best hit stands out by one more standard deviation.
 const LEAD_WEIGHT: f64 = 0.05;
@@ -59,9 +59,10 @@ pub(super) struct Fused {
     pub id: i64,
     /// The fused score. Higher is better.
     pub score: f64,
-    /// The score for reranking. Ranks do not show how much better one entry is than the next, so it is made of scores with
-    /// either [`Fusion`] (see [`blended`]). The weights depend on the query (see [`blend_fts_weight`]). It is 0 to 1 in
-    /// the first part and -1 to 0 in the others, so the entries of the first part are reranked first.
+    /// The score for reranking. Ranks do not show how much better one entry is than the next, so this score is computed
+    /// from scores, whichever [`Fusion`] is used (see [`blended`]). The weights depend on the query (see
+    /// [`blend_fts_weight`]). It is 0 to 1 in the first part and -1 to 0 in the others, so the entries of the first
+    /// part are reranked first.
     pub blend: f64,
     /// The full-text retriever's rank, from 1. `None` if the retriever did not find the entry, or if reciprocal rank
     /// fusion does not count the rank.
@@ -75,8 +76,8 @@ pub(super) struct Fused {
 }
 
 /// The boundaries between the parts of a ranking. Each part is fused separately, and the fused parts are concatenated.
-/// The depth of a ranking that is fused is [`FIRST_PART`], [`DEEP`] or the maximum depth, so a deeper ranking only adds a part, and a
-/// page does not depend on the depth. An entry in two parts counts only in the first.
+/// The depth of a ranking is [`FIRST_PART`], [`DEEP`] or the maximum depth. A deeper ranking therefore only adds a
+/// part, and a page does not depend on the depth. An entry in two parts counts only in the first.
 const PARTS: [usize; 4] = [0, FIRST_PART, DEEP, usize::MAX];
 
 /// Fuses the rankings, best first. Among equal scores the greater id comes first.

@@ -16,9 +16,9 @@ use crate::access::Caller;
 /// The parts of a text that a result shows beside its opening.
 #[derive(Debug, Default)]
 pub(super) struct Extracts {
-    /// With the words of the query marked.
+    /// A passage with the words of the query marked.
     highlighted: Option<String>,
-    /// What matches the query best.
+    /// The passage that matches the query best.
     snippet: Option<String>,
 }
 

@@ -235,7 +235,7 @@ impl Retrieval {
         let reasons = retrievers.unavailable_because.join("; ");
         let message = format!("hybrid search has no search to run: {reasons}");
         Err(match failure {
-            // Its reason says whether a retry can help.
+            // The reason of this error shows whether a retry can help.
             Some(mut error) => {
                 error.message = message;
                 error

@@ -33,21 +33,21 @@ use crate::access::Caller;
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
 /// Minimum weight of any other word. A word that occurs in few candidates has a weight of about 1.
 const MIN_WORD_WEIGHT: f64 = 0.3;
-/// Number of tokens encoded at a time, except for a single longer text. After each time the remaining budget is known
-/// more precisely, and other searches take turns.
+/// Number of tokens encoded at a time, except for a single longer text. After each piece, the number of tokens that fit
+/// into the remaining budget is estimated again, and other searches can run.
 const PIECE_TOKENS: usize = 256;
-/// Texts of up to this many tokens together are encoded even without any time, and at least one text, however long.
+/// Texts of up to this many tokens together, and at least one text of any length, are encoded even if no time is left.
 /// Otherwise the pace would never be measured again after the machine was busy.
 const MIN_TOKENS: usize = 128;
-/// Number of tokens of an excerpt that are encoded if there is no time for whole excerpts. Many parts show more than few whole
-/// texts do (docs/benchmarks.md).
+/// Number of tokens of an excerpt that are encoded if there is no time for whole excerpts. Comparing many parts gives
+/// better results than comparing few whole texts (docs/benchmarks.md).
 const PART_TOKENS: usize = 64;
-/// How many tokens a second a model encodes, before it was measured.
+/// Number of tokens that a model is assumed to encode in a second, before the first measurement.
 const USUAL_PACE: f64 = 5_000.0;
 
 impl Retrieval {
-    /// Compares the candidates that the budget suffices for with the query. `None` if no model is in use or its
-    /// provider has no token vectors. The candidates come best first.
+    /// Compares as many candidates with the query as the budget allows. `candidates` must be sorted, best first. `None`
+    /// if no model is in use or its provider has no token vectors.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -136,7 +136,7 @@ impl Retrieval {
             context_weight: self.reranking.context_weight,
             context_gap: self.reranking.context_gap,
         };
-        // Long texts and a long query need some hundred million multiplications.
+        // Long texts and a long query need some hundred million multiplications, which would block an async worker.
         let Compared { scores, new_codes } = tokio::task::spawn_blocking(|| comparison.run())
             .await
             .map_err(|_| {

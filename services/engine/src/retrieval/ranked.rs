@@ -44,12 +44,12 @@ pub(super) struct RankedSearch<'r> {
     pub encoded: Option<EncodedQuery>,
     /// The query of each retriever, and the depth of the ranking. Its kind is ignored.
     pub rank: RankSearch,
-    /// What is ranked. Not empty.
+    /// The kinds of documents that are ranked. Not empty.
     pub kinds: Vec<DocumentKind>,
     pub filter: Filter,
     pub page: Page,
-    /// Entries with a lower relevance are dropped. So are all after the first [`MAX_CONSIDERED`], whose relevance is not
-    /// computed.
+    /// Entries with a lower relevance are dropped. So are all after the first [`MAX_CONSIDERED`], whose relevance is
+    /// not computed.
     pub min_relevance: Option<f64>,
     /// Whether results show their relevance and, of a long text, the part that matches, and a warning says when the
     /// relevance is low.
@@ -59,7 +59,7 @@ pub(super) struct RankedSearch<'r> {
     pub reading: Reading,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
-    /// The words that are marked in a snippet of each result. `None`: no such snippets.
+    /// The words that are marked in a snippet of each result. `None` for no such snippets.
     pub highlight: Option<Parsed>,
 }
 
@@ -68,7 +68,7 @@ pub(super) trait RankedHit: Copy {
     /// The entry as a candidate for reranking.
     fn candidate(self) -> Candidate;
 
-    /// What the semantic retriever found.
+    /// The semantic retriever's hit, if it found the entry.
     fn semantic(&mut self) -> Option<&mut SemanticHit>;
 
     /// The scores in the entry's result.
@@ -81,7 +81,7 @@ pub(super) struct RankedPage {
     pub results: Vec<SearchHit>,
     /// Whether more entries follow the page.
     pub has_more: bool,
-    /// What the retrievers found.
+    /// The rankings of the retrievers.
     pub ranking: Ranking,
     /// The limitations of the results, one sentence each.
     pub warnings: Vec<String>,
@@ -132,7 +132,7 @@ impl Retrieval {
         let mut hits = combine(&ranking);
         let mut candidates: Vec<Candidate> = hits.iter().map(|hit| hit.candidate()).collect();
         let reranked = if search.reading.is_possible || self.has_reranker() {
-            // Reranking reads the nearest chunks, which only exact hits name.
+            // Reranking reads the nearest chunk of each candidate, which only exact hits have.
             let chosen = self.chosen_for_reranking(&candidates);
             if self
                 .replace_estimates(caller, search, &mut hits, &chosen)
@@ -171,7 +171,7 @@ impl Retrieval {
             .fold(0.0, f64::max);
         if !reranked.interaction.scores.is_empty() {
             // The scores of a blend compare the candidates of one search, so the best candidate has a high score even
-            // if it is irrelevant. Multiplied by the highest relevance, it has a low one.
+            // if it is irrelevant. Multiplied by the highest relevance, this score becomes low.
             for (_, score) in &mut order {
                 *score = score.map(|score| score * highest);
             }
@@ -343,7 +343,7 @@ impl Retrieval {
         Ok(statistics.revision)
     }
 
-    /// What is known about these entries to find the evidence in their texts.
+    /// The query's words and the nearest chunks, which find the evidence in the texts of these entries.
     fn evidence(
         &self,
         search: &RankedSearch<'_>,
@@ -361,9 +361,9 @@ impl Retrieval {
         }
     }
 
-    /// Reads the entries with these ids, in this order, with as much of their texts as evidence needs. Returns it
-    /// unless so much text would exceed the size of a reply. The read omits entries that changed after `revision`. They
-    /// may no longer match the filter, and they differ from the state at the reply's revision.
+    /// Reads the entries with these ids, in this order, with as much of their texts as `evidence` needs. Returns
+    /// `evidence`, unless so much text would exceed the size of a reply. The read omits entries that changed after
+    /// `revision`. They may no longer match the filter, and they differ from the state at the reply's revision.
     async fn entries_in_order(
         &self,
         caller: &Caller,
@@ -400,7 +400,8 @@ impl Retrieval {
     }
 }
 
-/// Two rankings as one, best first. Entries that changed after the earlier of the two reads count as changed.
+/// Merges two rankings, best first. The revision is that of the earlier read, so entries that changed between the reads
+/// count as changed.
 fn merged(one: Ranking, other: Ranking, depth: usize) -> Ranking {
     let mut fts = [one.fts, other.fts].concat();
     fts.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
@@ -434,8 +435,8 @@ pub(super) fn requested_page(
     )
 }
 
-/// The smallest of [`DEPTHS`] that holds the page, one entry more and `at_least` entries, so that adjacent pages usually
-/// come from the same ranking.
+/// The smallest of [`DEPTHS`] that holds the page, one entry more and `at_least` entries, so that adjacent pages
+/// usually come from the same ranking.
 pub(super) fn depth(page: Page, at_least: u32) -> u32 {
     let wanted = page
         .offset

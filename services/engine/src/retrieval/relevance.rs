@@ -1,7 +1,7 @@
 //! Relevance: how likely an entry is about the query, 0 to 1.
 //!
 //! Ranks and scores say which entry is better than another. They do not say whether the best one is any good. The
-//! relevance does, and it can be compared between queries. It is a logistic function of what is known about an entry:
+//! relevance does, and it can be compared between queries. It is a logistic function of these features of an entry:
 //!
 //! - its similarity to the query, and the share of the query's content words in its text;
 //! - how well its token vectors match the query, and how much better than those of the other candidates;
@@ -10,9 +10,9 @@
 //! - the number of the query's content words, and how many of them no candidate contains. A short question shows little,
 //!   and a word that does not occur cannot be matched.
 //!
-//! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets (docs/benchmarks.md).
-//! A store of two entries has no meaningful mean or spread, so both start from the values of an average store. How much
-//! these weigh is part of what is known.
+//! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets
+//! (docs/benchmarks.md). A store of two entries has no meaningful mean or spread, so both start from the values of an
+//! average store. The share of these values is one of the features.
 
 use std::collections::{HashMap, HashSet};
 
@@ -53,7 +53,7 @@ const FITTED_NAME: &str = "all-minilm-l6-v2";
 /// Longer queries show no more than those of this many words.
 const MAX_QUERY_WORDS: usize = 12;
 
-/// The relevance of an entry, and what it was computed from. It is shown as `explain_query` says it.
+/// The relevance of an entry, and the features that it was computed from. `Display` writes the line of `explain_query`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Relevance {
     /// 0 to 1.
@@ -101,11 +101,11 @@ impl std::fmt::Display for Relevance {
     }
 }
 
-/// What is known about an entry.
+/// The features of an entry from which its relevance is computed.
 #[derive(Debug, Clone, Copy)]
 struct Features {
-    /// The share of the query's content words in its excerpt. With late interaction rare words count more, and the start
-    /// of a text has 1 000 characters. Without it all words count equally, and the start has 8 000.
+    /// The share of the query's content words in its excerpt. With late interaction rare words count more, and the
+    /// start of a text has 1 000 characters. Without it all words count equally, and the start has 8 000.
     coverage: f64,
     /// Number of content words of the query, up to [`MAX_QUERY_WORDS`].
     query_words: usize,

@@ -28,13 +28,13 @@ use crate::read;
 const CANDIDATES: u32 = 50;
 /// Weight of the retrievers' scores in the blend with late interaction. The weight of late interaction is 1 minus this.
 const RETRIEVAL_WEIGHT: f64 = 0.4;
-/// How much it rises with the fragmentation of the query. Late interaction knows little of
-/// words that its tokenizer breaks into many pieces.
+/// How much this weight rises with the fragmentation of the query. Late interaction compares words poorly that its
+/// tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.2;
-/// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of the
-/// query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
+/// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of
+/// the query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
 const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
-/// Weight of the usual slopes in the estimate: that of this many candidates whose features differ by 1.
+/// Weight of the usual slopes in the estimate: as much as this many candidates whose features differ by 1.
 const PRIOR_WEIGHT: f64 = 1.0;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
 const EXCERPT_CHARS: u32 = 1_000;
@@ -59,7 +59,7 @@ pub(super) struct RerankQuery<'q> {
     pub text: &'q str,
     /// The vectors of the query's tokens, if they were created together with the query's vector.
     pub encoded: Option<EncodedQuery>,
-    /// How far the model's tokenizer breaks the query's words, 0 to 1.
+    /// To what degree the model's tokenizer breaks the query's words into pieces, 0 to 1.
     pub fragmentation: f64,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Excerpt {
     pub text: String,
 }
 
-/// What late interaction found out about the candidates.
+/// The results of late interaction.
 #[derive(Debug, Default)]
 pub(super) struct Interaction {
     /// The scores, 0 to 1, of the candidates that were compared with the query.
@@ -82,7 +82,7 @@ pub(super) struct Interaction {
     pub coverage: HashMap<i64, f64>,
     /// Number of different content words of the query.
     pub query_words: usize,
-    /// The share of them that no candidate contains.
+    /// The share of these words that no candidate contains.
     pub absent_words: f64,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Interaction {
 pub(super) struct Reranked {
     /// All candidates in their new order, each with its score from 0 to 1 if it was reranked.
     pub order: Vec<(i64, Option<f64>)>,
-    /// What late interaction found out. Empty without it.
+    /// The results of late interaction. Empty if it did not run.
     pub interaction: Interaction,
     /// Why nothing was reranked although reranking is on.
     pub warning: Option<String>,
@@ -115,7 +115,7 @@ impl Reranked {
 struct Scored {
     /// The score that decides the order.
     scores: HashMap<i64, f64>,
-    /// What late interaction found out, if it took part.
+    /// The results of late interaction. Empty if it did not run.
     interaction: Interaction,
 }
 
@@ -190,7 +190,7 @@ impl Retrieval {
                 )));
             }
         };
-        // A reranker compares all of them, late interaction those that the budget suffices for.
+        // A reranker compares all candidates, late interaction only as many as the budget allows.
         let compared = if interaction.scores.is_empty() {
             scores.len()
         } else {
@@ -206,7 +206,7 @@ impl Retrieval {
             .map(|(id, score)| (*id, score.clamp(0.0, 1.0)))
             .collect();
         reranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-        // They are not among the best, or were deleted meanwhile.
+        // The other candidates are not among the best, or were deleted in the meantime.
         let others = candidates
             .iter()
             .filter(|candidate| !scores.contains_key(&candidate.id))
@@ -304,8 +304,8 @@ impl Retrieval {
     }
 }
 
-/// The retrievers' scores blended with those of late interaction, 0 to 1. Candidates that the budget of late interaction
-/// did not suffice for get the score of late interaction that is expected of them, so they neither gain nor lose by it.
+/// The retrievers' scores blended with those of late interaction, 0 to 1. Candidates beyond the budget of late
+/// interaction get the score that is expected of them, so they neither gain nor lose by it.
 fn blended(
     candidates: &[Candidate],
     interaction: &Interaction,
@@ -314,7 +314,7 @@ fn blended(
     let Interaction {
         scores, coverage, ..
     } = interaction;
-    // Those that still exist: late interaction read their texts.
+    // The candidates that still exist: late interaction has read their texts.
     let existing: Vec<&Candidate> = candidates
         .iter()
         .filter(|candidate| coverage.contains_key(&candidate.id))
@@ -344,17 +344,17 @@ fn blended(
     existing.iter().map(blend).collect()
 }
 
-/// The score of late interaction that is expected of a candidate with these features, given the features and the scores
-/// of others. A linear regression that starts from the usual slopes, because few candidates may be known. `None` if
-/// none is.
-fn expected(known: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
-    let count = known.len() as f64;
-    let mean_of = |feature: usize| known.iter().map(|(x, _)| x[feature]).sum::<f64>() / count;
+/// Estimates the late-interaction score of a candidate from its features. `compared` has the features and the scores of
+/// the candidates that were compared with the query. The estimate is a linear regression that starts from the usual
+/// slopes, because there may be few of them. `None` if there are none.
+fn expected(compared: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
+    let count = compared.len() as f64;
+    let mean_of = |feature: usize| compared.iter().map(|(x, _)| x[feature]).sum::<f64>() / count;
     let center = [mean_of(0), mean_of(1)];
-    let middle = known.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let middle = compared.iter().map(|(_, y)| y).sum::<f64>() / count;
     // The normal equations of the difference to the usual slopes.
     let (mut a, mut b) = ([[PRIOR_WEIGHT, 0.0], [0.0, PRIOR_WEIGHT]], [0.0; 2]);
-    for (x, y) in known {
+    for (x, y) in compared {
         let x = [x[0] - center[0], x[1] - center[1]];
         let residual = y - middle - USUAL_SLOPES[0] * x[0] - USUAL_SLOPES[1] * x[1];
         for row in 0..2 {
@@ -371,7 +371,7 @@ fn expected(known: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
     ];
     let expected =
         move |x: [f64; 2]| middle + slopes[0] * (x[0] - center[0]) + slopes[1] * (x[1] - center[1]);
-    (!known.is_empty()).then_some(expected)
+    (!compared.is_empty()).then_some(expected)
 }
 
 /// Converts the error of a read that reranking needs.
@@ -404,7 +404,8 @@ mod tests {
         }
     }
 
-    /// The order after blending. Each candidate has an id, a score, a coverage, and perhaps a score of late interaction.
+    /// The order after blending. Each candidate has an id, a score, a coverage, and perhaps a score of late
+    /// interaction.
     fn order(of: &[(i64, f64, f64, Option<f64>)]) -> Vec<i64> {
         let candidates: Vec<Candidate> = of
             .iter()

@@ -1,9 +1,9 @@
 //! Compares the sentences of long texts with the query, to find the evidence in them.
 //!
-//! Chunks are too long for that: a snippet has room for a third of one. So the sentences of a page's long texts are
-//! embedded when a search finds them, those of the nearest chunks first, until the budget (RERANK_BUDGET_MS) is spent. In
-//! memory, beside the token vectors of reranking, they are found by the next search. A text of which some were not is
-//! judged by its words.
+//! Chunks are too long for snippets: a snippet has room for a third of a chunk. So the sentences of a page's long texts
+//! are embedded when a search finds them, those of the nearest chunks first, until the budget (RERANK_BUDGET_MS) is
+//! spent. Their vectors are cached for the next search, beside the token vectors of reranking. If some sentences of a
+//! text were not embedded, the evidence in it is found by the query's words.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,16 +24,17 @@ use super::evidence::{Evidence, SNIPPET_CHARS, character_range};
 use super::ranked::RankedSearch;
 use super::truncate::shown_bytes;
 
-/// Number of tokens encoded at a time. After each time the remaining budget is known more precisely, and other searches
-/// take turns.
+/// Number of tokens encoded at a time. After each piece, the number of tokens that fit into the remaining budget is
+/// estimated again, and other searches can run.
 const PIECE_TOKENS: usize = 256;
-/// Maximum number of sentences that are compared in one search, however much time there is: those of a text of 40 pages.
+/// Maximum number of sentences that are compared in one search, however much time there is: those of a text of 40
+/// pages.
 const MAX_SENTENCES: usize = 2_000;
 
 impl Retrieval {
     /// Adds the similarities of sentences of these entries to the evidence, if a model inside the service has embedded
-    /// the query. A provider elsewhere would be asked in every search. Without similarities evidence is found by words, so
-    /// an error of the model is only logged.
+    /// the query. A remote provider would get a request in every search. Without similarities evidence is found by
+    /// words, so an error of the model is only logged.
     pub(super) async fn compare_sentences(
         &self,
         search: &RankedSearch<'_>,
@@ -96,8 +97,8 @@ impl Retrieval {
     }
 }
 
-/// The distinct sentences of texts, each with the nearest chunk: first those of the chunks, then the others, each in the
-/// order of the texts.
+/// The distinct sentences of texts, each with the nearest chunk: first those of the chunks, then the others, each in
+/// the order of the texts.
 fn sentences(texts: &[(String, Option<ChunkRange>)]) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for (text, chunk) in texts {

@@ -1,5 +1,5 @@
-//! What ranked searches know of artifacts: a row of `artifact_documents` for each, with its words, and its vectors. They
-//! are written in the transaction of the artifact.
+//! The search index of artifacts: for each artifact its vectors, and a row of `artifact_documents` with its words. Both
+//! are written in the transaction that writes the artifact.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::transaction::Transaction;
 
 /// Number of artifacts indexed in one transaction when the database is opened. A content has up to 100 000 characters.
 const AT_ONCE: i64 = 20;
-/// The setting that stores how the words of artifacts were made.
+/// Key of the setting that stores how the words of artifacts were made ([`made_with`]).
 const SETTING: &str = "artifact_words";
 
 /// Indexes a version of an artifact, whose row the transaction has created or locked.
@@ -71,7 +71,7 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// What is indexed of an artifact.
+/// The content of an artifact's row in `artifact_documents`.
 struct Indexed<'a> {
     owner: &'a str,
     id: i64,
@@ -222,22 +222,20 @@ pub(crate) async fn complete(
     language: &Language,
 ) -> Result<(), Failure> {
     let wanted = made_with(language);
-    let all = match settings::read(conn, SETTING).await?.as_ref() == Some(&wanted) {
-        true => None,
-        false => Some(Key::default()),
-    };
-    if all.is_none() && !are_missing(conn).await? {
+    let is_same_language = settings::read(conn, SETTING).await?.as_ref() == Some(&wanted);
+    // The last artifact of a full rebuild so far. `None` if only missing artifacts are indexed.
+    let mut rebuilt = (!is_same_language).then(Key::default);
+    if rebuilt.is_none() && !are_missing(conn).await? {
         return Ok(());
     }
     let mut indexed = 0;
-    let mut all = all;
     loop {
         conn.batch_execute("BEGIN").await?;
-        let done = index_some(conn, all.as_ref(), language).await?;
+        let done = index_some(conn, rebuilt.as_ref(), language).await?;
         conn.batch_execute("COMMIT").await?;
         let Some(last) = done.last() else { break };
         indexed += done.len();
-        all = all.map(|_| last.clone());
+        rebuilt = rebuilt.map(|_| last.clone());
     }
     settings::write(conn, SETTING, &wanted).await?;
     if indexed > 0 {
@@ -246,7 +244,7 @@ pub(crate) async fn complete(
     Ok(())
 }
 
-/// Whether the current version of any artifact is not indexed. Reads only, because a standby opens the database too.
+/// Whether the current version of any artifact is not indexed. It only reads, because a service also opens standbys.
 async fn are_missing(conn: &mut AsyncPgConnection) -> Result<bool, Failure> {
     let missing = fragment!(
         "SELECT count(*) FROM (SELECT 1 FROM context.artifacts AS a WHERE {stale} LIMIT 1) AS missing",
@@ -328,7 +326,7 @@ async fn index_some(
         };
         insert(conn, &indexed, language).await?;
         if after.is_none() {
-            // The vectors of an older text. The backfill creates new ones.
+            // These vectors belong to an older text. The backfill creates new ones.
             let stale = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ?";
             let binds = vec![Bind::text(&row.owner_id), Bind::Int(id)];
             delete_if_any(conn, Fragment::prepared(stale, binds)).await?;

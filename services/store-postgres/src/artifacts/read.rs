@@ -36,7 +36,7 @@ struct VersionRow {
 }
 
 impl VersionRow {
-    fn of(self, id: ArtifactId) -> ReadVersion {
+    fn into_version(self, id: ArtifactId) -> ReadVersion {
         let Self {
             created_at,
             path,
@@ -113,7 +113,7 @@ pub(crate) async fn unchecked_version(
         }
     }
     .optional()?;
-    Ok(found.map(|row| row.of(*id)))
+    Ok(found.map(|row| row.into_version(*id)))
 }
 
 /// The number of the artifact's current version.
@@ -143,7 +143,7 @@ pub(crate) async fn at_path(
 ) -> Result<Option<ArtifactId>, Failure> {
     let found: Option<String> = artifacts::table
         .filter(artifacts::owner_id.eq(owner.as_str()))
-        // The columns of the index on paths.
+        // The index on paths consists of these two expressions.
         .filter(hashtextextended(artifacts::path, 0_i64).eq(hashtextextended(path, 0_i64)))
         .filter(hashtextextended(artifacts::path, 1_i64).eq(hashtextextended(path, 1_i64)))
         .filter(artifacts::path.eq(path))
@@ -155,7 +155,8 @@ pub(crate) async fn at_path(
     Ok(found.map(id).transpose()?)
 }
 
-/// The artifacts at and below this path, locked, at most one more than a write may reach.
+/// Locks the artifacts at and below this path and returns them: at most [`artifact::MAX_AT_PATH`] + 1, so that the
+/// caller notices if there are too many.
 pub(crate) async fn lock_placed(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
@@ -168,7 +169,7 @@ pub(crate) async fn lock_placed(
         .filter(artifacts::owner_id.eq(owner.as_str()))
         .filter(artifacts::path.eq(path.as_str()).or(below))
         .select((artifacts::artifact_id, artifacts::path, artifacts::version))
-        // In this order every write locks artifacts.
+        // Every write locks artifacts in this order, so that writes cannot deadlock.
         .order(artifacts::artifact_id)
         .limit(artifact::MAX_AT_PATH as i64 + 1)
         .for_update()
@@ -180,13 +181,13 @@ pub(crate) async fn lock_placed(
     Ok(placed.collect::<Result<_, _>>()?)
 }
 
-/// Reads which artifact has a path.
-pub(crate) struct AtPath {
+/// Finds the artifact with a path. `None` when no artifact has it.
+pub(crate) struct FindByPath {
     pub path: ArtifactPath,
     pub statement_timeout: Duration,
 }
 
-impl Reading for AtPath {
+impl Reading for FindByPath {
     type Outcome = AtRevision<Option<ArtifactId>>;
 
     fn empty(&self) -> Self::Outcome {
@@ -211,14 +212,14 @@ impl Reading for AtPath {
     }
 }
 
-/// Reads an artifact with its current version, or with the given one.
-pub(crate) struct Get {
+/// Reads an artifact at `version`, or at its current version. `None` when the artifact has no such version.
+pub(crate) struct GetArtifact {
     pub id: ArtifactId,
     pub version: Option<i64>,
     pub statement_timeout: Duration,
 }
 
-impl Reading for Get {
+impl Reading for GetArtifact {
     type Outcome = AtRevision<Option<StoredArtifact>>;
 
     fn empty(&self) -> Self::Outcome {
@@ -369,7 +370,7 @@ impl Reading for Versions {
 
 /// A page of artifacts, newest first.
 pub(crate) struct List {
-    /// Only artifacts whose metadata satisfies its conditions. It has no other parts.
+    /// Only artifacts whose metadata satisfies these conditions. The other parts of the filter are empty.
     pub filter: Filter,
     /// Only artifacts whose path begins with this text.
     pub path_prefix: Option<String>,

@@ -12,7 +12,7 @@ use context_store::{
 };
 
 use super::documents::GetDocuments;
-use super::read::{AtPath, Get, History, List, Versions};
+use super::read::{FindByPath, GetArtifact, History, List, Versions};
 use super::write::{Create, Delete, DeleteAll, MoveAll, Restore, Update};
 use crate::store::PostgresStore;
 
@@ -121,7 +121,7 @@ impl ArtifactStore for PostgresStore {
         self.read(
             owner,
             read,
-            Get {
+            GetArtifact {
                 id,
                 version: None,
                 statement_timeout: self.statement_timeout(),
@@ -136,11 +136,11 @@ impl ArtifactStore for PostgresStore {
         path: ArtifactPath,
         read: Read,
     ) -> Result<AtRevision<Option<ArtifactId>>> {
-        let at = AtPath {
+        let find = FindByPath {
             path,
             statement_timeout: self.statement_timeout(),
         };
-        self.read(owner, read, at).await
+        self.read(owner, read, find).await
     }
 
     async fn list_artifacts(
@@ -237,7 +237,7 @@ impl PostgresStore {
             return Ok(Written { outcome, revision });
         }
         let id = ArtifactId::parse(&id)?;
-        let get = Get {
+        let get = GetArtifact {
             id,
             version: Some(version),
             statement_timeout: self.statement_timeout(),

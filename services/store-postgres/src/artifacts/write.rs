@@ -148,7 +148,7 @@ impl Writing for MoveAll {
         let Self { from, to } = self;
         let found = read::lock_placed(transaction.conn, transaction.owner, from).await?;
         let moves = artifact::moves(found, from, to)?;
-        // First none has a path, because one may get the path that another has now.
+        // All paths are removed first, because an artifact may get the path that another one has now.
         for (artifact, _) in &moves {
             write_path(transaction, &artifact.id.to_string(), None).await?;
         }
@@ -254,7 +254,8 @@ async fn store_next(
     Ok(next.into_outcome())
 }
 
-/// Checks that no other artifact has this path. The database's index refuses the one of two writes that ends later.
+/// Checks that no other artifact has this path. Two concurrent writes may both pass this check. The unique index then
+/// rejects the later one.
 async fn require_free(
     transaction: &mut Transaction<'_>,
     path: Option<&str>,

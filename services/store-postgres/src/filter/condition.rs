@@ -295,7 +295,7 @@ fn equal_key(field: &Field, value: &Scalar) -> Fragment<'static> {
     }
 }
 
-/// False or NULL for a value that is not a number.
+/// Compares the field as a number. False or NULL for a value that is not a number.
 fn compared_number(field: &Field, operator: &str, value: &Scalar) -> Fragment<'static> {
     let mut term = Fragment::new(format!("{} {operator} ", field.number()));
     term.bind(Bind::text(decimal(value))).push("::numeric");

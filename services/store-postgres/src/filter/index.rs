@@ -11,7 +11,8 @@ pub(super) const INDEXED_CHARS: usize = 200;
 /// The metadata of an entry as it was given.
 pub(super) const EXACT_METADATA: &str = "(entries.metadata)";
 
-/// A metadata field. Its text is the same everywhere, because PostgreSQL uses an index only for exactly its expression.
+/// A metadata field. Its SQL is the same in every statement, because PostgreSQL uses an index only for an identical
+/// expression.
 ///
 /// `->` with a text only enters objects. `#>` would read `0` as the first item of an array.
 pub(super) struct Field {
@@ -78,10 +79,10 @@ impl Field {
 
 /// The names of the indexes on a metadata field, and the part of their CREATE INDEX statements after the table's name.
 ///
-/// The first index serves `eq`, `in`, `starts_with`, ranges of strings, `exists`, `is_null` and `not_exists`, with case
-/// and without. The second serves equality and ranges of numbers. Both return the rows of one value newest first. The
-/// second is not limited to rows with numbers, because the planner only takes the frequencies of an expression's values
-/// from indexes over the whole table.
+/// The first index serves `eq`, `in`, `starts_with`, ranges of strings, `exists`, `is_null` and `not_exists`,
+/// case-sensitive or not. The second serves equality and ranges of numbers. Both return the rows of one value newest
+/// first. The second is not limited to rows with numbers, because the planner takes the frequencies of an expression's
+/// values only from indexes over the whole table.
 pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     let field = Field::new(path);
     let of_table = |expression: String| expression.replace("entries.", "");

@@ -12,7 +12,7 @@ use crate::pg::sql::{self, Bind, Fragment};
 use crate::schema::entries;
 use crate::settings;
 
-/// The setting that stores what the index was built with.
+/// Key of the setting that stores how the index was built.
 const SETTING: &str = "fts";
 
 /// Must be increased whenever the tokens of the same text change.
@@ -22,7 +22,7 @@ const ANALYZER_VERSION: u32 = 2;
 /// only rows of one owner can be locked together.
 const BATCH: i64 = 500;
 
-/// What decides how the words of a text are stored: the language and the version of the analyzer.
+/// Describes how the words of a text are stored: the language and the version of the analyzer.
 pub(crate) fn made_with(language: &Language) -> String {
     format!("{} {ANALYZER_VERSION}", language.name())
 }

@@ -143,14 +143,14 @@ impl Reading for Lines {
     }
 }
 
-/// Removes at most 1000 lines of each kind from before this time. Several services may do so at the same time: a row that
-/// another one has removed is not found any more.
+/// Removes at most 1000 lines of each kind from before this time, and returns their number. Several services may do so
+/// at the same time: a service no longer finds a row that another one has removed.
 pub(crate) async fn remove(
     conn: &mut AsyncPgConnection,
     before: Timestamp,
 ) -> Result<u64, Failure> {
-    // Raw SQL for LATERAL and ctid. Changes have no index by time: where an owner's oldest one is due, the thousand after
-    // it are tried.
+    // Raw SQL for LATERAL and ctid. Changes have no index by time. If an owner's oldest change is from before the time,
+    // the changes of the 1000 revisions from there on are tried.
     let changes = "DELETE FROM context.audited_changes WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM context.owners AS o CROSS JOIN LATERAL \
                    (SELECT f.revision, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
                    JOIN context.audited_changes AS a ON a.owner_id = o.owner_id AND a.revision < c.revision + 1000 \

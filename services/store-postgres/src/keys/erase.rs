@@ -125,7 +125,7 @@ impl Writing for Erase {
             .conn
             .batch_execute("SET LOCAL statement_timeout = 0")
             .await?;
-        // Locks the threads first, as every write does, so that no other write is in progress.
+        // Locks the threads first, as every write does, so that no other write of the owner is in progress.
         threads::table
             .filter(threads::owner_id.eq(transaction.owner.as_str()))
             .order(threads::thread_id)

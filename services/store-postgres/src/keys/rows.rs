@@ -196,7 +196,8 @@ async fn update(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
     Ok(())
 }
 
-/// Stores a key that replaces another one, and deactivates the other one. The outcome says whether there was one.
+/// Stores a key that replaces another one, and deactivates the other one. The outcome is false when there is no other
+/// key to replace.
 pub(crate) struct Replace {
     pub id: String,
     pub key: StoredKey,

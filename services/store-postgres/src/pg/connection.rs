@@ -29,8 +29,9 @@ use crate::pg::tls::Tls;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// Timeout for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of statements in flight, and maximum bytes of one of them: unsent statements are held in memory.
+/// Maximum number of statements in flight. Unsent statements are held in memory.
 const MAX_IN_FLIGHT: usize = 64;
+/// Maximum bytes of the values of a statement in flight. Larger statements are awaited.
 const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 
 /// Why connecting failed.
@@ -44,8 +45,8 @@ pub(crate) enum ConnectError {
 
 /// One connection with its statement cache.
 ///
-/// It replaces diesel-async's type of the same name behind the same traits. That one hides the SQLSTATE of an error,
-/// needs three round trips for a statement that is not cached, and cannot pipeline statements.
+/// It replaces diesel-async's type of the same name behind the same traits. diesel-async's type hides the SQLSTATE of
+/// an error, needs three round trips for a statement that is not cached, and cannot pipeline statements.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
     /// `None` behind a pooler, where the next transaction may run in another server process.
@@ -66,8 +67,8 @@ impl AsyncPgConnection {
         self.client.is_closed()
     }
 
-    /// Sets the session's parameters, unless the next transaction may run in another server process. The next statement
-    /// returns an error.
+    /// Sets the session's parameters, unless the next transaction may run in another server process. If this fails, the
+    /// next statement returns the error.
     pub async fn start_session(
         &mut self,
         statement_timeout: Duration,
@@ -115,9 +116,9 @@ impl AsyncPgConnection {
     ) -> QueryResult<Encoded> {
         let prepared = self.cache.as_ref().and_then(|cache| cache.find_by_id(id));
         #[cfg(debug_assertions)]
-        if let Some(known) = self.cache.as_ref().and_then(|cache| cache.text_of(id)) {
+        if let Some(cached) = self.cache.as_ref().and_then(|cache| cache.text_of(id)) {
             let sql = self.encode(query, CachePolicy::Always)?.sql;
-            assert_eq!(known, sql, "a fixed query has two texts");
+            assert_eq!(cached, sql, "a fixed query has two texts");
         }
         match prepared {
             Some(prepared) => Encoded::of_prepared(prepared.clone(), query, &self.types),
@@ -128,8 +129,8 @@ impl AsyncPgConnection {
         }
     }
 
-    /// Encodes a diesel query. A query with a static query id has a fixed text. Others share the bounded part of the
-    /// cache.
+    /// Encodes a diesel query. A query with a static query id has a fixed text. Other queries share the bounded part of
+    /// the cache.
     pub fn encode_query<Q: QueryFragment<Pg> + QueryId>(&self, query: &Q) -> QueryResult<Encoded> {
         match Q::query_id() {
             Some(id) => self.encode_fixed(StatementId::Query(id), query),
@@ -140,7 +141,7 @@ impl AsyncPgConnection {
         }
     }
 
-    /// Reads the OIDs of an extension's type, whatever its schema, unless they are known.
+    /// Reads the OIDs of an extension's type in any schema, unless this connection has read them already.
     pub async fn load_type(&mut self, name: &'static str) -> QueryResult<()> {
         if self.types.contains_key(name) {
             return Ok(());
@@ -162,16 +163,16 @@ impl AsyncPgConnection {
         Ok(())
     }
 
-    /// Runs `own` behind the statements in flight. Returns the first error of all: in a transaction, the later errors
-    /// follow from it.
+    /// Sends `statement` after the statements in flight, and waits for the results of all. Returns the first error,
+    /// because in a transaction the later errors follow from it.
     async fn run_in_order<T>(
         &mut self,
-        own: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> QueryResult<T> {
-        let mut own = pin!(own);
-        // Sends it.
-        let mut answered = match poll!(own.as_mut()) {
-            Poll::Ready(answered) => Some(answered),
+        let mut statement = pin!(statement);
+        // The first poll sends the statement.
+        let mut result = match poll!(statement.as_mut()) {
+            Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         };
         let mut first = Ok(());
@@ -180,23 +181,25 @@ impl AsyncPgConnection {
             self.in_flight.pop_front();
             first = first.and(earlier);
         }
-        if answered.is_none() {
-            answered = Some(own.await);
+        if result.is_none() {
+            result = Some(statement.await);
         }
-        match (first, answered) {
-            (Ok(()), Some(answered)) => answered.map_err(failed),
+        match (first, result) {
+            (Ok(()), Some(result)) => result.map_err(failed),
             (Err(error), _) => Err(failed(error)),
             (Ok(()), None) => Err(DieselError::BrokenTransactionManager),
         }
     }
 
+    /// Sends `statement` after the statements in flight, without waiting for its result.
     async fn send_in_order(
         &mut self,
-        mut own: BoxFuture<'static, Result<(), tokio_postgres::Error>>,
+        mut statement: BoxFuture<'static, Result<(), tokio_postgres::Error>>,
     ) {
-        let sent = match poll!(own.as_mut()) {
-            Poll::Ready(answered) => std::future::ready(answered).boxed(),
-            Poll::Pending => own,
+        // The first poll sends the statement.
+        let sent = match poll!(statement.as_mut()) {
+            Poll::Ready(result) => std::future::ready(result).boxed(),
+            Poll::Pending => statement,
         };
         self.in_flight.push_back(sent);
     }
@@ -295,8 +298,9 @@ impl AsyncPgConnection {
     /// the server works, not during a further round trip.
     ///
     /// # Errors
-    /// [`CommitError::Rejected`] also covers the statements in flight. It covers an error of `end` itself when the
-    /// server gave a reason other than its own shutdown.
+    /// [`CommitError::OutcomeUnknown`] when the server may have ended the transaction: the connection was lost, or
+    /// `end` was interrupted by a timeout or a shutdown of the server. [`CommitError::Rejected`] for every other error,
+    /// also of the statements in flight.
     pub async fn rows_and_end(
         &mut self,
         statement: Encoded,
@@ -370,10 +374,11 @@ impl AsyncPgConnection {
     }
 }
 
-/// Logs a statement's text, without values, at the level `trace`. A prepared statement was logged when it was prepared.
+/// Logs a statement's text, without values, at the level `trace`. A prepared statement is logged only when it is
+/// prepared.
 ///
-/// `raw` is the literal in the source. It is the text itself if the literal is not known, and absent if diesel's query
-/// language wrote the text. The tests read it (`tests/it/sent_sql.rs`).
+/// The field `raw` is the literal in the source code, or the text itself if it does not come from one literal. It is
+/// absent if diesel's query language wrote the text. The tests read this field (`tests/it/sent_sql.rs`).
 fn report(sql: &str, source: Source) {
     let raw = match source {
         Source::Diesel => None,
@@ -406,7 +411,7 @@ impl SimpleAsyncConnection for AsyncPgConnection {
     }
 }
 
-/// A new connection.
+/// Opens a connection.
 pub(crate) async fn connect(
     target: &Target,
     tls: &Tls,
@@ -415,7 +420,7 @@ pub(crate) async fn connect(
     connect_with(target, tls, timeout, None).await
 }
 
-/// A new connection that sets `notified` when a notification arrives.
+/// Opens a connection that sets `notified` when a notification arrives.
 pub(crate) async fn connect_to_listen(
     target: &Target,
     tls: &Tls,
@@ -440,7 +445,7 @@ async fn connect_with(
         // If the server's machine disappears without closing the connection, the connection ends after this time.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
-    // Each host has its own timeout, and so has the conversation after connecting.
+    // Each host has its own timeout, and so have TLS and the login after connecting.
     let hosts =
         u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
     let limit = timeout.saturating_mul(hosts.saturating_add(1));
@@ -448,11 +453,11 @@ async fn connect_with(
     let (client, mut connection) = connecting
         .map_err(|_| ConnectError::TimedOut(limit))?
         .map_err(|error| ConnectError::Driver(DriverError(error)))?;
-    let (alive, gone) = tokio::sync::oneshot::channel();
+    let (alive, dropped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         // A server that does not respond must not block this task forever.
         let closed = async {
-            let _ = gone.await;
+            let _ = dropped.await;
             tokio::time::sleep(CLOSE_TIMEOUT).await;
         };
         let receiving = poll_fn(|cx| {
@@ -470,7 +475,7 @@ async fn connect_with(
     });
     Ok(AsyncPgConnection {
         client: Arc::new(client),
-        cache: target.keeps_statements.then(StatementCache::default),
+        cache: target.caches_statements.then(StatementCache::default),
         slow_searches: Arc::default(),
         has_session: false,
         types: Types::default(),

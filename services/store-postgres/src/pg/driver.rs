@@ -23,7 +23,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) enum Source {
     /// diesel's query language.
     Diesel,
-    /// Raw SQL and its literal. `None` for text that is put together at run time.
+    /// Raw SQL and its literal in the source code. `None` for text that is put together at run time.
     Raw(Option<&'static str>),
 }
 
@@ -47,9 +47,10 @@ impl Encoded {
     pub fn of_prepared(
         prepared: Statement,
         query: &(impl QueryFragment<Pg> + ?Sized),
-        known: &Types,
+        extension_types: &Types,
     ) -> QueryResult<Self> {
-        let values = binds(query, known)?.binds.into_iter().map(Value).collect();
+        let binds = binds(query, extension_types)?.binds;
+        let values = binds.into_iter().map(Value).collect();
         Ok(Self {
             sql: String::new(),
             values,
@@ -61,16 +62,16 @@ impl Encoded {
         })
     }
 
-    /// The statement of a query. `known` has the OIDs of types that are not built into PostgreSQL. The server resolves
-    /// other types as far as it can.
+    /// The statement of a query. The server infers the type of a parameter whose type is neither built into PostgreSQL
+    /// nor in `extension_types`.
     pub fn of(
         query: &(impl QueryFragment<Pg> + ?Sized),
         policy: CachePolicy,
-        known: &Types,
+        extension_types: &Types,
     ) -> QueryResult<Self> {
         let mut sql = PgQueryBuilder::default();
         query.to_sql(&mut sql, &Pg)?;
-        let binds = binds(query, known)?;
+        let binds = binds(query, extension_types)?;
         let mut types = Vec::with_capacity(binds.metadata.len());
         for metadata in &binds.metadata {
             types.push(type_of(
@@ -103,17 +104,18 @@ impl Encoded {
         self.values
             .iter()
             .zip(&self.types)
-            .map(|(value, given)| (value as &(dyn ToSql + Sync), given.clone()))
+            .map(|(value, ty)| (value as &(dyn ToSql + Sync), ty.clone()))
             .collect()
     }
 }
 
 fn binds(
     query: &(impl QueryFragment<Pg> + ?Sized),
-    known: &Types,
+    extension_types: &Types,
 ) -> QueryResult<RawBytesBindCollector<Pg>> {
     let mut binds = RawBytesBindCollector::<Pg>::new();
-    query.collect_binds(&mut binds, &mut Known(Arc::clone(known)), &Pg)?;
+    let mut lookup = TypeLookup(Arc::clone(extension_types));
+    query.collect_binds(&mut binds, &mut lookup, &Pg)?;
     Ok(binds)
 }
 
@@ -122,12 +124,12 @@ fn type_of(oid: u32) -> Type {
         .unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
 }
 
-/// The OIDs of types by name: the type and its array type.
+/// The OIDs of extension types by name: of the type and of its array type.
 pub(crate) type Types = Arc<HashMap<&'static str, (u32, u32)>>;
 
-struct Known(Types);
+struct TypeLookup(Types);
 
-impl PgMetadataLookup for Known {
+impl PgMetadataLookup for TypeLookup {
     fn lookup_type(&mut self, name: &str, _: Option<&str>) -> PgTypeMetadata {
         let (oid, array_oid) = self.0.get(name).copied().unwrap_or_default();
         PgTypeMetadata::new(oid, array_oid)

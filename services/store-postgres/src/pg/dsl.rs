@@ -62,7 +62,7 @@ impl<Id, Q: Query> Query for Fixed<Id, Q> {
     type SqlType = Q::SqlType;
 }
 
-/// What pipelining adds to [`diesel_async::RunQueryDsl`].
+/// Adds pipelining to [`diesel_async::RunQueryDsl`].
 pub(crate) trait PipelineDsl: Sized {
     /// Pipelines the statement. The next awaited statement returns its error.
     async fn send(self, conn: &mut AsyncPgConnection) -> QueryResult<()>

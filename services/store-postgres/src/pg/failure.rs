@@ -12,8 +12,8 @@ pub(crate) struct DriverError(pub tokio_postgres::Error);
 
 impl std::fmt::Display for DriverError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(said) = self.0.as_db_error() {
-            return write!(f, "{} (SQLSTATE {})", said.message(), said.code().code());
+        if let Some(error) = self.0.as_db_error() {
+            return write!(f, "{} (SQLSTATE {})", error.message(), error.code().code());
         }
         let mut text = self.0.to_string();
         let mut cause = std::error::Error::source(&self.0);
@@ -51,7 +51,7 @@ pub(crate) enum CommitError {
 pub(crate) enum Failure {
     /// The request conflicts with the stored data.
     Rejected(StoreError),
-    /// Anything else.
+    /// Any other error of the server or the driver.
     Database(DieselError),
     /// The connection was lost during the commit.
     CommitUnknown(DieselError),
@@ -93,15 +93,19 @@ impl From<StoreError> for Failure {
 /// The class of a PostgreSQL error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Another transaction conflicted. The same attempt may succeed again.
+    /// Another transaction conflicted. The same attempt may succeed if it is repeated.
     Conflict,
     /// The server cannot be reached, is shutting down, or has no free connections.
     Unavailable,
     /// A statement exceeded its timeout.
     TooSlow,
+    /// The server's disk is full.
     Full,
+    /// The server accepts no writes, for example because it is a standby.
     ReadOnly,
+    /// Stored data is damaged or cannot be read.
     Corrupt,
+    /// Any other error, such as wrong SQL.
     Internal,
 }
 
@@ -117,13 +121,13 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
         return Kind::Conflict;
     }
     match driver.as_db_error() {
-        Some(said) => kind_of(said.code(), said.parsed_severity()),
+        Some(error) => kind_of(error.code(), error.parsed_severity()),
         None if driver.is_closed() || is_io(driver) => Kind::Unavailable,
         None => Kind::Internal,
     }
 }
 
-/// Whether the server itself sent the error, so that it did not execute the statements behind it.
+/// Whether the server itself sent the error. It then did not execute the pipelined statements after the failed one.
 pub(crate) fn is_from_server(error: &DieselError) -> bool {
     driver_error(error).is_some_and(|error| error.as_db_error().is_some())
 }
@@ -176,7 +180,7 @@ fn kind_of(code: &SqlState, severity: Option<Severity>) -> Kind {
         return Kind::Unavailable;
     }
     match code.code().get(..2) {
-        // Connection exceptions, which poolers report of their servers, and shutdowns and startups.
+        // Connection exceptions, which poolers report about their servers, and shutdowns and startups.
         Some("08" | "57") => Kind::Unavailable,
         // Damaged data, and files that cannot be read or are missing.
         Some("XX") if *code != SqlState::INTERNAL_ERROR => Kind::Corrupt,
@@ -213,7 +217,7 @@ pub(crate) fn store_error(error: DieselError) -> StoreError {
     }
 }
 
-/// The cause, for the operator of a migration.
+/// The underlying error, for a message to the operator of a migration.
 pub(crate) fn cause(failure: Failure) -> BoxError {
     match failure {
         Failure::Database(error) => error.into(),

@@ -22,7 +22,7 @@ use crate::pg::statement_cache::SlowSearches;
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
 
-/// Timeout for telling a server to cancel a statement that no caller waits for.
+/// Timeout for asking the server to cancel a statement that no caller waits for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Creates connections, and checks those that are returned.
@@ -181,7 +181,8 @@ impl Slots {
                 return;
             };
             if let Err(mut refused) = grant.send(Slot(Some((self.clone(), next)))) {
-                // The caller has left. Dropping the slot would recurse into this function, once for each such caller.
+                // The caller no longer waits. Dropping the slot would call this function again, recursively for each
+                // such caller.
                 if let Some((_, sharer)) = refused.0.take() {
                     self.lock().give_back(&sharer);
                 }
@@ -210,8 +211,8 @@ impl Drop for Slot {
 /// statement running.
 pub(crate) struct Lease {
     conn: Option<Object<Connector>>,
-    /// Held until the cancel request was sent, so that callers who leave do not use more connections of the server than
-    /// callers who stay.
+    /// Held until the cancel request was sent, so that callers that stop waiting do not use more connections of the
+    /// server than others.
     slot: Option<Slot>,
     tls: Tls,
 }

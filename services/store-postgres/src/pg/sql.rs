@@ -287,7 +287,7 @@ impl QueryFragment<Pg> for Fragment<'_> {
     }
 }
 
-// Fragments share this type, so their text identifies them.
+// All fragments have this type, so only its text identifies a statement.
 impl QueryId for Fragment<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -352,17 +352,18 @@ where
     Ok(rows)
 }
 
-/// Passes a query's rows to `keep` as they arrive, until it says that it has enough.
+/// Passes a query's rows to `handle` as they arrive. The first error of `handle` ends the query and is returned.
+/// `failed` converts the errors of the query.
 pub(crate) async fn each<Row, E>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
     failed: impl Fn(diesel::result::Error) -> E,
-    keep: impl FnMut(Row) -> Result<(), E>,
+    handle: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E>
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
-    read(conn, fragment, failed, Row::build, keep).await
+    read(conn, fragment, failed, Row::build, handle).await
 }
 
 /// As [`each`], but reads the columns `Columns` by position.
@@ -370,12 +371,12 @@ pub(crate) async fn each_in_order<Columns, Row, E>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
     failed: impl Fn(diesel::result::Error) -> E,
-    keep: impl FnMut(Row) -> Result<(), E>,
+    handle: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E>
 where
     Row: FromSqlRow<Columns, Pg>,
 {
-    read(conn, fragment, failed, Row::build_from_row, keep).await
+    read(conn, fragment, failed, Row::build_from_row, handle).await
 }
 
 /// The number that a query with one row and one column returns.
@@ -397,7 +398,7 @@ async fn read<Row, E>(
     fragment: Fragment<'_>,
     failed: impl Fn(diesel::result::Error) -> E,
     build: impl Fn(&PgRow) -> deserialize::Result<Row>,
-    mut keep: impl FnMut(Row) -> Result<(), E>,
+    mut handle: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E> {
     load_types(conn, &fragment).await.map_err(&failed)?;
     let statement = fragment.encode(conn).map_err(&failed)?;
@@ -409,7 +410,7 @@ async fn read<Row, E>(
         .await
         .map_err(|error| failed(driver_failed(error)))?
     {
-        keep(
+        handle(
             build(&PgRow(row))
                 .map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?,
         )?;
@@ -462,7 +463,7 @@ pub(crate) async fn explain(
     conn: &mut AsyncPgConnection,
     fragment: &Fragment<'_>,
 ) -> QueryResult<Vec<String>> {
-    let plan = planned("EXPLAIN (COSTS OFF) ", fragment.clone());
+    let plan = explained("EXPLAIN (COSTS OFF) ", fragment.clone());
     Ok(query::<Line>(conn, plan)
         .await?
         .into_iter()
@@ -481,7 +482,7 @@ where
 {
     let (fragment, plan) = (
         fragment.encode(conn)?,
-        planned("EXPLAIN ", other).encode(conn)?,
+        explained("EXPLAIN ", other).encode(conn)?,
     );
     let (rows, plan) = conn.rows_of_both(fragment, plan).await?;
     let lines: Vec<Line> = built(&plan[..])?;
@@ -503,7 +504,7 @@ struct Line {
     line: String,
 }
 
-fn planned<'v>(explain: &'static str, fragment: Fragment<'v>) -> Fragment<'v> {
+fn explained<'v>(explain: &'static str, fragment: Fragment<'v>) -> Fragment<'v> {
     let mut plan = Fragment::new(explain);
     plan.append(fragment);
     plan

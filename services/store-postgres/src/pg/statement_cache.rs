@@ -1,9 +1,9 @@
 //! Statements that stay prepared on a connection.
 //!
-//! PostgreSQL plans a prepared statement with its values in view five times, and then reuses one plan for all values if
-//! it expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a search, but a
-//! plan made for rare words may be a hundred times too slow for a common one. So searches are cached as well, and a
-//! search whose cached plan was slow is planned again for a while.
+//! PostgreSQL plans the first five uses of a prepared statement for their values, and then reuses one plan for all
+//! values if it expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a
+//! search, but a plan made for rare words may be a hundred times too slow for a common one. So searches are cached as
+//! well, and if a search was slow with a cached plan, its next uses are planned again.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -17,9 +17,10 @@ use tokio_postgres::Statement;
 const MAX_SEARCHES: usize = 64;
 /// A slower search may have had a plan that does not suit its values.
 const SLOW: Duration = Duration::from_millis(50);
-/// How many searches of one text are planned again after a slow one: the first number and the maximum. Each further
-/// slow search multiplies it by four.
+/// How many uses of a search are planned again after its first slow use. Each further slow use multiplies the number by
+/// four.
 const FIRST_PAUSE: u64 = 1_000;
+/// Maximum number of uses that are planned again after a slow one.
 const MAX_PAUSE: u64 = 1_000_000;
 /// Maximum number of slow searches' texts that are stored.
 const MAX_SLOW_TEXTS: usize = 256;
@@ -112,16 +113,16 @@ impl StatementCache {
                 .map_or(Lookup::Miss, |statement| Lookup::Hit(statement.clone())),
             CachePolicy::WhileUsed => {
                 self.uses += 1;
-                if let Some(known) = self.searches.iter_mut().find(|known| known.sql == sql) {
-                    known.last_use = self.uses;
-                    return known.statement.clone().map_or(Lookup::Miss, Lookup::Hit);
+                if let Some(search) = self.searches.iter_mut().find(|search| search.sql == sql) {
+                    search.last_use = self.uses;
+                    return search.statement.clone().map_or(Lookup::Miss, Lookup::Hit);
                 }
                 if self.searches.len() >= MAX_SEARCHES {
                     let oldest = self
                         .searches
                         .iter()
                         .enumerate()
-                        .min_by_key(|(_, known)| known.last_use)
+                        .min_by_key(|(_, search)| search.last_use)
                         .map(|(at, _)| at);
                     // Dropping a statement closes it on the server.
                     oldest.map(|at| self.searches.swap_remove(at));
@@ -138,8 +139,8 @@ impl StatementCache {
 
     /// Adds a statement after a [`Lookup::Miss`].
     pub fn insert(&mut self, sql: &str, statement: &Statement) {
-        match self.searches.iter_mut().find(|known| known.sql == sql) {
-            Some(known) => known.statement = Some(statement.clone()),
+        match self.searches.iter_mut().find(|search| search.sql == sql) {
+            Some(search) => search.statement = Some(statement.clone()),
             None => _ = self.by_text.insert(sql.to_owned(), statement.clone()),
         }
     }

@@ -11,8 +11,8 @@ pub struct Target {
     pub(crate) config: tokio_postgres::Config,
     pub(crate) trust: Trust,
     pub(crate) root_certificate: Option<PathBuf>,
-    /// Whether statements may stay prepared on a connection.
-    pub(crate) keeps_statements: bool,
+    /// Whether connections cache prepared statements. False behind a pooler that loses them.
+    pub(crate) caches_statements: bool,
 }
 
 /// How strict a connection is about encryption and the server's identity: libpq's `sslmode`.
@@ -73,8 +73,8 @@ impl SslMode {
     }
 }
 
-/// A number that is higher for a stricter mode. It is 0 for `disable`, `allow` and `prefer`, because each of them can end
-/// in a connection without encryption.
+/// A number that is higher for a stricter mode. It is 0 for `disable`, `allow` and `prefer`, because each of them can
+/// end in a connection without encryption.
 const fn strictness(mode: DriverMode, trust: Trust) -> u8 {
     match (mode, trust) {
         (_, Trust::ThisHost) => 3,
@@ -158,7 +158,7 @@ impl Target {
     ) -> Result<Self, TargetError> {
         let text = connection_string.trim();
         let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-        let (rest, taken) = if is_url {
+        let (rest, own_options) = if is_url {
             take_from_url(text)
         } else {
             take_from_pairs(text)
@@ -176,18 +176,18 @@ impl Target {
                 "the connection string names no user".to_owned(),
             ));
         }
-        let (mut ssl_mode, mut keeps_statements) = (None, true);
+        let (mut ssl_mode, mut caches_statements) = (None, true);
         let mut root_certificate = None;
-        for (key, value) in taken {
+        for (key, value) in own_options {
             match key {
-                Taken::SslMode => {
+                OwnOption::SslMode => {
                     ssl_mode = Some(SslMode::named(&value).ok_or(TargetError::SslMode)?);
                 }
-                Taken::SslRootCert => {
+                OwnOption::SslRootCert => {
                     root_certificate = (value != "system").then(|| PathBuf::from(value))
                 }
-                Taken::PgBouncer => keeps_statements = value != "true",
-                Taken::Ignored => {}
+                OwnOption::PgBouncer => caches_statements = value != "true",
+                OwnOption::Ignored => {}
             }
         }
         let (mode, mut trust) = ssl_mode.or(setting).unwrap_or(SslMode::Prefer).for_driver();
@@ -206,7 +206,7 @@ impl Target {
             config: with_application_name(config),
             trust,
             root_certificate,
-            keeps_statements,
+            caches_statements,
         })
     }
 
@@ -239,7 +239,7 @@ impl Target {
             config: with_application_name(config),
             trust,
             root_certificate: None,
-            keeps_statements: true,
+            caches_statements: true,
         }
     }
 
@@ -247,7 +247,7 @@ impl Target {
     /// statement is then parsed again for each use, in the same round trip.
     #[must_use]
     pub fn without_prepared_statements(mut self) -> Self {
-        self.keeps_statements = false;
+        self.caches_statements = false;
         self
     }
 
@@ -302,42 +302,44 @@ fn with_application_name(mut config: tokio_postgres::Config) -> tokio_postgres::
 
 fn described(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    // A cause with an `@` may repeat a part of the password: what follows a `?` in it was read as the name of an option.
+    // A cause with an `@` may repeat a part of the password: if the password contains a `?`, the text after it was read
+    // as the name of an option.
     cause
         .filter(|cause| !cause.contains('@'))
         .unwrap_or_else(|| "the connection string cannot be read".to_owned())
 }
 
-/// Options that the driver does not understand and this program does.
+/// Options that the driver does not know and this program handles itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum OwnOption {
     SslMode,
     SslRootCert,
     /// The option that other tools (Prisma, Supabase) use when a transaction pooler does not carry prepared statements.
     PgBouncer,
-    /// An option of other programs that means nothing here.
+    /// An option for other programs, which has no effect on this one.
     Ignored,
 }
 
-fn taken(key: &str) -> Option<Taken> {
+fn own_option(key: &str) -> Option<OwnOption> {
     match key {
-        "sslmode" => Some(Taken::SslMode),
-        "sslrootcert" => Some(Taken::SslRootCert),
-        "pgbouncer" => Some(Taken::PgBouncer),
+        "sslmode" => Some(OwnOption::SslMode),
+        "sslrootcert" => Some(OwnOption::SslRootCert),
+        "pgbouncer" => Some(OwnOption::PgBouncer),
         "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni"
-        | "sslcompression" => Some(Taken::Ignored),
+        | "sslcompression" => Some(OwnOption::Ignored),
         _ => None,
     }
 }
 
-fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
+/// Takes this program's options from a URL. Returns the URL without them, and the options with their values.
+fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
     let Some((before, parameters)) = url.split_once('?') else {
         return (Cow::Borrowed(url), Vec::new());
     };
     let (mut others, mut found) = (Vec::new(), Vec::new());
     for parameter in parameters.split('&') {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        match taken(key) {
+        match own_option(key) {
             Some(key) => found.push((key, percent_decoded(value))),
             None => others.push(parameter),
         }
@@ -367,8 +369,8 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Takes options from libpq's pairs: `key = value` or `key='a value'`, with backslashes before quotes.
-fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
+/// As [`take_from_url`], from libpq's pairs: `key = value` or `key='a value'`, with backslashes before quotes.
+fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(OwnOption, String)>) {
     let (mut others, mut found) = (String::new(), Vec::new());
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -379,7 +381,7 @@ fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
         };
         let after = after.trim_start();
         let (value, length) = pair_value(after);
-        match taken(key.trim()) {
+        match own_option(key.trim()) {
             Some(key) => found.push((key, value)),
             None => {
                 others.push_str(key.trim());
@@ -431,7 +433,7 @@ mod tests {
         assert_eq!(pooled.trust, Trust::Anyone);
         let encoded = parse("postgres://postgres%2Eabc:pw@h/db?pgbouncer=true");
         assert_eq!(encoded.config.get_user(), Some("postgres.abc"));
-        assert!(!encoded.keeps_statements && pooled.keeps_statements);
+        assert!(!encoded.caches_statements && pooled.caches_statements);
     }
 
     #[test]

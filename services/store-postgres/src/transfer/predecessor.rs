@@ -13,7 +13,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use super::Link;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 
-/// What the columns say about the version of the tables.
+/// The version of the predecessor's tables, as their columns show it.
 #[derive(Debug, Clone)]
 struct Shape {
     /// The schema of the tables, quoted.
@@ -326,11 +326,11 @@ impl OldDatabase for OldTables {
                 entry.tags.push(tag);
             }
         }
-        let gone = |id: &OldId| {
+        let missing = |id: &OldId| {
             TransferError::Refused(format!("the entry {id} of {shown} cannot be read"))
         };
         ids.iter()
-            .map(|id| found.remove(id).ok_or_else(|| gone(id)))
+            .map(|id| found.remove(id).ok_or_else(|| missing(id)))
             .collect()
     }
 

@@ -12,6 +12,7 @@ use super::vectors;
 use crate::pg::failure::{Failure, unreadable};
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 
+/// A row of any table, with its columns in the [`Slots`] of their types.
 #[derive(QueryableByName)]
 struct Loaded {
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -113,7 +114,7 @@ fn ordering(column: &Column) -> String {
     }
 }
 
-/// The bytes of a row's long values. The server knows them without reading the values.
+/// The SQL for the bytes of a row's long values. The server stores these lengths, so it does not read the values.
 fn size(table: &Table) -> String {
     let long = table
         .columns
@@ -243,11 +244,11 @@ async fn of_set(conn: &mut AsyncPgConnection, table: &Table) -> Result<Fragment<
         return Ok(Fragment::new(""));
     }
     let set = Bind::Int(vectors::set(conn).await?);
-    // The target indexes artifacts itself.
+    // The vectors of artifacts have negative ids. They are not migrated, because the target embeds artifacts again.
     Ok(fragment!("AND set_id = ? AND id > 0", set))
 }
 
-/// The condition that compares rows' keys with this key, if there is one.
+/// The condition that compares rows' keys with this key. Without a key it is empty.
 fn compared<'v>(
     table: &Table,
     operator: &'static str,

@@ -72,9 +72,10 @@ impl PostgresTarget {
         })
     }
 
-    async fn commit(&mut self, mark: &str, done: Result<(), Failure>) -> Result<(), TransferError> {
+    /// Stores the mark and commits, or rolls back if the work of the transaction failed.
+    async fn commit(&mut self, mark: &str, work: Result<(), Failure>) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.source.link;
-        let marked = match done {
+        let marked = match work {
             Ok(()) => settings::write(conn, MARK, mark)
                 .await
                 .map_err(Failure::Database),
@@ -93,6 +94,7 @@ impl PostgresTarget {
         ended.map_err(|failure| Link::failed(shown)(cause(failure)))
     }
 
+    /// Begins a transaction.
     async fn start(&mut self) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.source.link;
         conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")

@@ -40,7 +40,7 @@ pub(super) async fn rows(
 }
 
 /// A column that only this database has: its name, the SQL of its value, and the values to bind to that SQL.
-struct Further<'v> {
+struct ExtraColumn<'v> {
     name: &'static str,
     expression: Fragment<'v>,
     values: Bind<'v>,
@@ -52,7 +52,7 @@ async fn insert(
     owner: &OwnerId,
     table: &'static Table,
     rows: &[Row],
-    further: Vec<Further<'_>>,
+    extra: Vec<ExtraColumn<'_>>,
 ) -> Result<(), Failure> {
     let (mut names, mut given) = (Vec::new(), Vec::new());
     let (mut values, mut arrays) = (Fragment::new(""), Fragment::new(""));
@@ -61,8 +61,8 @@ async fn insert(
         let value = Fragment::new(expression(column, &name));
         (column.name, name, value, array(column, at, rows))
     });
-    let further = further.into_iter().enumerate();
-    let further = further.map(|(at, column)| {
+    let extra = extra.into_iter().enumerate();
+    let extra = extra.map(|(at, column)| {
         (
             column.name,
             format!("f{at}"),
@@ -70,7 +70,7 @@ async fn insert(
             column.values,
         )
     });
-    for (name, as_given, value, array) in own.chain(further) {
+    for (name, as_given, value, array) in own.chain(extra) {
         let separator = if names.is_empty() { "" } else { ", " };
         values.push(separator).append(value);
         arrays.push(separator).bind(array);
@@ -189,24 +189,24 @@ async fn entries(
             fragment!("to_tsvector(?::regconfig, n.f1)", Bind::text(configuration))
         }
     };
-    let further = vec![
-        Further {
+    let extra = vec![
+        ExtraColumn {
             name: "metadata_folded",
             expression: Fragment::new("n.f0::jsonb"),
             values: Bind::Texts(folded),
         },
-        Further {
+        ExtraColumn {
             name: "words",
             expression: vector,
             values: Bind::Texts(words),
         },
-        Further {
+        ExtraColumn {
             name: "words_cut",
             expression: Fragment::new("n.f2 <> 0"),
             values: Bind::Ints(cut),
         },
     ];
-    insert(conn, owner, table, rows, further).await?;
+    insert(conn, owner, table, rows, extra).await?;
     tags(conn, owner, table, rows).await?;
     threads(conn, owner, table, rows).await
 }

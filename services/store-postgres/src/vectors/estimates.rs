@@ -53,8 +53,8 @@ impl Estimates {
         recent
             .iter()
             .rev()
-            .find(|known| known.key == key && known.at.elapsed() < LIFETIME)
-            .map(|known| known.entries)
+            .find(|estimate| estimate.key == key && estimate.at.elapsed() < LIFETIME)
+            .map(|estimate| estimate.entries)
     }
 
     /// Stores an estimate, and removes the oldest one when there are too many.

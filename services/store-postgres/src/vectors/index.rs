@@ -14,8 +14,8 @@ use crate::open;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::sql::{self, Bind, Fragment};
 
-/// Number of vectors from which a set gets an index. It is compared with an approximate number: of rows of the table,
-/// or with Citus of entries.
+/// Number of vectors from which a set gets an index. It is compared with an approximation: the size of the table
+/// divided by the size of a row or, with Citus, the number of entries with vectors.
 const INDEXED_FROM: i64 = 10_000;
 /// pgvector's limit for an HNSW index over halfvec.
 pub(super) const MAX_INDEXED_DIMENSIONS: u32 = 4_000;
@@ -81,7 +81,7 @@ pub(super) async fn build_if_due(
     if valid || is_being_built {
         return Ok(Session::Unchanged);
     }
-    let approximate = if open::is_spread(conn, "context.chunks").await? {
+    let approximate = if open::is_distributed(conn, "context.chunks").await? {
         count_up_to_due(conn, set_id).await?
     } else {
         // The table has the vectors of all sets, so during a change of the model this counts both models. A row takes
@@ -146,8 +146,8 @@ async fn state(conn: &mut AsyncPgConnection, name: &str) -> diesel::QueryResult<
 }
 
 /// Counts the entries with vectors of this set, up to the number that an index requires. An entry may have several
-/// vectors, so the count is low. The size of the coordinator's own table does not reflect the size of the distributed
-/// table.
+/// vectors, so the count is too low. The size of the coordinator's own table does not reflect the size of the
+/// distributed table.
 async fn count_up_to_due(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
     let count = "SELECT count(*) FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
     let binds = vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)];

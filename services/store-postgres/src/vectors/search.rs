@@ -105,7 +105,7 @@ impl Search<'_> {
             if let Some(found) = self.by_index(conn, matching).await? {
                 return Ok(found);
             }
-            // `set_index_options` turned it off. The comparison needs sorts.
+            // The comparison needs sorts, which `set_index_options` has turned off.
             conn.send_batch("SET LOCAL enable_sort TO DEFAULT").await;
         }
         self.compare_all(conn, matching).await

@@ -56,7 +56,7 @@ impl Reading for ReadTokens {
         if begun {
             commit(conn).await?;
         }
-        // 0: this read is never asked for a revision.
+        // The revision is 0, because no call of this read requires one.
         Ok(Some((0, rows.into_iter().map(ChunkTokens::from).collect())))
     }
 }

@@ -18,7 +18,7 @@ const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 /// an entry and then removed it, its chunks would stay, so this must not happen.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkChanges<'v> {
-    /// What to insert for each entry: the vectors of its last write. `None`: nothing.
+    /// The vectors to insert for each entry: those of its last write. `None` inserts nothing.
     entries: BTreeMap<i64, Option<&'v Embedded>>,
     /// Entries whose chunks of all sets are deleted before anything is inserted. An update during a change of the model
     /// therefore also deletes the vectors of the building set, and the entry gets new ones later.
@@ -115,8 +115,8 @@ fn fits(embedded: &Embedded) -> bool {
 }
 
 /// Inserts chunks into the set with this model's name, in any state. If there is none, the entries remain without
-/// vectors. The caller holds the locks of the entries' threads, and has deleted old chunks or
-/// seen that there are none, so there is no conflict.
+/// vectors. There is no conflict: the caller holds the locks of the entries' threads, and has deleted the old chunks or
+/// found that there are none.
 async fn insert(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

@@ -1,4 +1,4 @@
-//! Reads that exceed their time limit, and reads whose caller leaves.
+//! Reads that exceed their time limit, and reads whose caller stops waiting.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn blocked(client: &Client) -> i64 {
     client
         .query_one(waiting, &[])
         .await
-        .expect("the server tells")
+        .expect("the sessions are counted")
         .get(0)
 }
 

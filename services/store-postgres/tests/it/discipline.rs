@@ -30,8 +30,8 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
             .lines()
             .filter(|line| !line.trim_start().starts_with("--"))
             .collect();
-        // The one value that the server makes: a service of the previous version, which does not know the column, also
-        // creates owners. It is no id and no key.
+        // The server generates only this value, because a service of the previous version, which does not know the
+        // column, also creates owners. The value is neither an id nor a key.
         let sql = sql.join("\n").to_lowercase().replace(
             "alter column incarnation set default replace(gen_random_uuid()::text, '-', '')",
             "",

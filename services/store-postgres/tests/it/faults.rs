@@ -149,7 +149,7 @@ async fn an_idempotency_key_settles_a_commit_without_an_answer() {
         proxy.set(mode);
         let written = put(&store, text, Some(text))
             .await
-            .expect("the key tells what became of it");
+            .expect("the retry finds the outcome by the key");
         let again = put(&store, text, Some(text)).await.expect("repeated");
         assert_eq!(written, again);
     }
@@ -418,7 +418,7 @@ async fn after_closing_nothing_is_done_any_more() {
     assert!(matches!(all(&store).await, Err(StoreError::Closed)));
 }
 
-/// After a failover to an asynchronous standby the new primary may not know the last leases.
+/// After a failover to an asynchronous standby, the new primary may lack the last leases.
 #[tokio::test]
 async fn a_lost_lease_of_ids_stops_no_service() {
     let Some(database) = database().await else {

@@ -57,7 +57,7 @@ impl Shared {
     async fn until(&self, mode: Mode, has: bool) {
         let mut modes = self.mode.subscribe();
         let changed = modes.wait_for(|now| (*now == mode) == has).await;
-        changed.expect("the mode is there as long as what is shared");
+        changed.expect("the sender lives as long as `self`");
     }
 }
 

@@ -94,29 +94,30 @@ async fn a_round_trip_through_postgresql_gives_the_same_database() {
     fill(&store, 11, wanted_entries()).await;
     store.close().await;
     #[expect(clippy::disallowed_methods, reason = "for people to read")]
-    let (filled, started) = (peak_memory(), Instant::now());
-    let there = moved(
+    let (memory_before, started) = (peak_memory(), Instant::now());
+    let to_postgres = moved(
         from_sqlite(&first).await,
         into_postgres(&database).await.unwrap(),
     )
     .await;
     #[expect(clippy::disallowed_methods, reason = "for people to read")]
-    let (half, back) = (started.elapsed(), Instant::now());
-    let here = moved(
+    let (forward_time, back_started) = (started.elapsed(), Instant::now());
+    let to_sqlite = moved(
         from_postgres(&database).await.unwrap(),
         into_sqlite(&last).await,
     )
     .await;
     eprintln!(
-        "{} rows: SQLite to PostgreSQL {half:?}, back {:?}; peak memory {filled} MiB before, {} MiB after",
-        there.copied,
-        back.elapsed(),
+        "{} rows: SQLite to PostgreSQL {forward_time:?}, back {:?}; peak memory {memory_before} MiB before, {} MiB after",
+        to_postgres.copied,
+        back_started.elapsed(),
         peak_memory()
     );
-    assert_eq!(checksums(&there), checksums(&here));
+    assert_eq!(checksums(&to_postgres), checksums(&to_sqlite));
     for table in TABLES {
         assert!(
-            here.verified
+            to_sqlite
+                .verified
                 .iter()
                 .any(|found| found.table == table.name && found.rows > 0),
             "{}",
@@ -130,7 +131,7 @@ async fn a_round_trip_through_postgresql_gives_the_same_database() {
     .await;
     assert_eq!(
         checksums(&same),
-        checksums(&here),
+        checksums(&to_sqlite),
         "the first and the last file are equal"
     );
     let (first, last) = (sqlite(&first), sqlite(&last));
@@ -278,12 +279,12 @@ impl Observer for StopsAfter {
     fn note(&mut self, _: &str) {}
 }
 
-/// The tables of an old version. `id` is the type of the id, and `further` are its additional columns.
-fn tables(id: &str, further: &str) -> String {
+/// The tables of an old version. `id` is the type of the ids, and `extra` are additional columns of the entries.
+fn tables(id: &str, extra: &str) -> String {
     format!(
         "CREATE TABLE context_entries (id {id} PRIMARY KEY, thread_id TEXT NOT NULL, \
          source TEXT NOT NULL CHECK(source IN ('user', 'agent')), content_type TEXT NOT NULL CHECK(content_type IN ('text', 'multimodal')), \
-         text_content TEXT, metadata JSONB{further}, created_at TIMESTAMPTZ DEFAULT CURRENT_TIMESTAMP, \
+         text_content TEXT, metadata JSONB{extra}, created_at TIMESTAMPTZ DEFAULT CURRENT_TIMESTAMP, \
          updated_at TIMESTAMPTZ DEFAULT CURRENT_TIMESTAMP); \
          CREATE TABLE tags (id BIGSERIAL PRIMARY KEY, context_entry_id {id} NOT NULL REFERENCES context_entries(id), tag TEXT NOT NULL); \
          CREATE TABLE image_attachments (id BIGSERIAL PRIMARY KEY, context_entry_id {id} NOT NULL REFERENCES context_entries(id), \

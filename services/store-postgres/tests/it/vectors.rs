@@ -96,7 +96,10 @@ async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
     let database = database().await?;
     let store = store(&database).await;
     assert_eq!(
-        store.use_model(&model()).await.expect("the model is taken"),
+        store
+            .use_model(&model())
+            .await
+            .expect("the model is selected"),
         ModelUse::Ready
     );
     let vectors = clustered(ENTRIES + FEW, &mut Random::new(11));
@@ -404,7 +407,7 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
         service
             .use_model(&model())
             .await
-            .expect("the model is taken");
+            .expect("the model is selected");
     }
     for owner in ["one", "two words"] {
         let entries = (0..30).map(|n| entry(&format!("text {n}"))).collect();
@@ -499,7 +502,10 @@ async fn a_service_that_starts_during_a_change_to_its_model_uses_the_vectors_mad
     };
     let store = store(&database).await;
     // The current set is empty, so the change deletes it.
-    store.use_model(&model()).await.expect("the model is taken");
+    store
+        .use_model(&model())
+        .await
+        .expect("the model is selected");
     let entries = vec![entry("one"), entry("two")];
     store
         .store_contexts(&OwnerId::default(), entries, true, options(Vec::new()))
@@ -514,7 +520,10 @@ async fn a_service_that_starts_during_a_change_to_its_model_uses_the_vectors_mad
     );
     gather(&store, 1).await;
     assert_eq!(
-        store.use_model(&newer()).await.expect("the model is taken"),
+        store
+            .use_model(&newer())
+            .await
+            .expect("the model is selected"),
         ModelUse::Ready
     );
     let (owner, model) = (OwnerId::default(), newer());
@@ -532,7 +541,10 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
         return;
     };
     let store = store(&database).await;
-    store.use_model(&model()).await.expect("the model is taken");
+    store
+        .use_model(&model())
+        .await
+        .expect("the model is selected");
     let entries = vec![entry("one"), entry("two")];
     let given = vec![Embedding::Now(embedding(1)), Embedding::Now(embedding(2))];
     store
@@ -681,7 +693,7 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
     client
         .batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
         .await
-        .expect("gone");
+        .expect("the role is dropped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -691,7 +703,10 @@ async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_d
     };
     let store = store(&database).await;
     assert_eq!(
-        store.use_model(&model()).await.expect("the model is taken"),
+        store
+            .use_model(&model())
+            .await
+            .expect("the model is selected"),
         ModelUse::Ready
     );
     let mut random = Random::new(5);

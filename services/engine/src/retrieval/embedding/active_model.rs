@@ -34,7 +34,7 @@ pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
     }
 }
 
-/// How long a caller should wait before it asks for a provider again that did not say when it will be back.
+/// How long a caller should wait before it retries, if the provider did not say.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The error of an operation that needs semantic search.

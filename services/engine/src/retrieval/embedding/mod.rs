@@ -106,8 +106,8 @@ impl Embeddings {
     }
 
     /// Combines the provider with its model. Token vectors are stored if RERANK_STORE_TOKENS is set and reranking reads
-    /// them, and else only kept in memory. Install the reranker before: a reranker that is installed later does not
-    /// change what is stored.
+    /// them, and otherwise only cached in memory. Install the reranker first: a reranker that is installed later does
+    /// not change what is stored.
     pub fn activate(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> ActiveModel {
         let uses_tokens = self.why_tokens_are_unused(&*embedder).is_none();
         let cache_bytes = (self.rerank.cache_mb as usize).saturating_mul(1024 * 1024);

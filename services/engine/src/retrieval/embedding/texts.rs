@@ -7,9 +7,9 @@ use context_store::{Embedded, EmbeddedChunk, Embedding};
 
 use super::active_model::{ActiveModel, checked};
 
-/// Maximum number of chunks of a text whose token vectors are stored, or cached when it is embedded.
-/// Token vectors take about 45 times as
-/// much space as the text. For a longer text, reranking encodes the one chunk that it reads.
+/// Maximum number of chunks of a text whose token vectors are stored, or cached when the text is embedded. Token
+/// vectors take about 45 times as much space as the text. For a longer text, reranking encodes the one chunk that it
+/// reads.
 const MAX_CHUNKS_WITH_TOKENS: usize = 64;
 
 /// A chunk of a text, with its position in characters.
@@ -22,7 +22,8 @@ struct Chunk {
 /// Texts that are split into chunks. `None` stands for an item without a new text.
 pub(super) struct SplitTexts(Vec<Option<Vec<Chunk>>>);
 
-/// Embeds texts for the background worker, in order. Searches and writes take precedence. `None` stands for an item without a new text.
+/// Embeds texts for the background worker, in order. Searches and writes take precedence. `None` stands for an item
+/// without a new text.
 ///
 /// # Errors
 /// The provider's errors.

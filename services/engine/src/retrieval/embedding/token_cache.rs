@@ -15,7 +15,7 @@ const OVERHEAD: usize = 160;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TextKey([u64; 2]);
 
-/// The token vectors of texts. The texts that were used last are kept.
+/// The token vectors of the most recently used texts.
 ///
 /// The key is a hash of the text, not an entry's id, so a changed text never gets the token vectors of the old one.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl TokenCache {
         Some(Arc::clone(&cached.codes))
     }
 
-    /// Keeps the codes of a text. If they do not fit, the texts that were not used for the longest time are dropped.
+    /// Stores the codes of a text. If they do not fit, the least recently used texts are dropped.
     pub fn insert(&self, text: TextKey, codes: Arc<TokenCodes>) {
         let size = size(&codes);
         if size > self.max_bytes {

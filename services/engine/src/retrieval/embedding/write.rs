@@ -17,7 +17,7 @@ use crate::config::OnFailure;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum time that a write waits for the first response of a provider since the start of the service.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The write itself keeps a tenth of the call's time: 1 / this.
+/// One part in this many of the call's remaining time is reserved for the write itself.
 const WRITE_SHARE: u32 = 10;
 /// Maximum number of chunks of a text for which a write waits. A small model needs some seconds for this many. Longer
 /// texts are embedded in the background.
@@ -51,7 +51,7 @@ impl Embeddings {
     /// Embeds the texts of a write, in order, as many as the time of the call allows. Nothing is embedded if no model
     /// is in use, or for a repeated write, which stores nothing.
     ///
-    /// Texts that are too long to wait for are pending, also with `EMBEDDING_ON_FAILURE=fail`: their length is no
+    /// Texts that are too long to wait for are pending, even with `EMBEDDING_ON_FAILURE=fail`: their length is no
     /// failure of the provider, and a retry would not help. The same holds for the texts of a batch with more than
     /// [`MAX_WRITE_CHUNKS`] chunks that have no vectors when the time is over.
     ///
@@ -72,7 +72,7 @@ impl Embeddings {
         let time = call::time_left().map_or(WRITE_TIMEOUT, |left| {
             (left - left / WRITE_SHARE).min(WRITE_TIMEOUT)
         });
-        // A provider that does not respond at all is not waited for. Its state then remains as it is.
+        // If the provider does not respond within this time, its state remains as it is.
         let _ = tokio::time::timeout(time.min(FIRST_RESPONSE_TIMEOUT), self.first_response()).await;
         let pending = texts.iter().map(Option::is_some).collect();
         let fails = self.config.on_failure == OnFailure::Fail;

@@ -15,7 +15,7 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 11] = [
     (r#"FROM "context"."owners" ORDER BY"#, "the owners"),
     (
         "SELECT coalesce(sum(entry_count), 0)::bigint + (SELECT count(*) FROM context.artifact_documents) FROM context.owners",
-        "the number of entries and artifacts that a move of vectors has to embed",
+        "the number of entries and artifacts to embed for another model",
     ),
     (
         "LIMIT 1) AS missing",
@@ -23,11 +23,11 @@ pub const OVER_ALL_OWNERS: [(&str, &str); 11] = [
     ),
     (
         "LIMIT $2) AS waiting",
-        "whether entries wait in a move of vectors",
+        "whether entries have no vectors of the new model yet",
     ),
     (
         "SELECT count(*) FROM context.chunks WHERE set_id = $1 AND position = 0",
-        "the progress of a move of vectors",
+        "the progress of the change to another model",
     ),
     (
         "FROM context.chunks WHERE set_id = $1 LIMIT 1) AS found",
