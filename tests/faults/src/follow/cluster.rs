@@ -68,7 +68,7 @@ impl Cluster {
     /// Waits until the standby, if there is one, has replayed everything.
     pub async fn synchronize(&self) {
         if let Some(standby) = &self.standby {
-            standby.reaches(&self.server).await;
+            standby.wait_for_replay(&self.server).await;
         }
     }
 
