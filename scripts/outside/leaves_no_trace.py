@@ -53,7 +53,7 @@ CHANGING = {
     },
 }
 # What uninstalling keeps: the sessions' state, which `hook status` names.
-KEPT = r"\.local(/state(/context-service(/hooks(/.*)?)?)?)?"
+HOOK_STATE = r"\.local(/state(/context-service(/hooks(/.*)?)?)?)?"
 
 
 def tree(directory):
@@ -80,14 +80,14 @@ def without(fields, value):
 
 def comparable(found, changing):
     """The tree without what changes."""
-    kept = {}
+    remaining = {}
     for path, content in found.items():
         rules = [fields for pattern, fields in changing.items() if re.fullmatch(pattern, path)]
         if not rules:
-            kept[path] = content
+            remaining[path] = content
         elif rules[0] is not None:
-            kept[path] = without(rules[0], json.loads(content))
-    return kept
+            remaining[path] = without(rules[0], json.loads(content))
+    return remaining
 
 
 def main():
@@ -116,7 +116,7 @@ def main():
     without_us = end("home-without")
 
     changing = CHANGING[name]
-    ours = comparable(with_us, {**changing, KEPT: None})
+    ours = comparable(with_us, {**changing, HOOK_STATE: None})
     control = comparable(without_us, changing)
     different = [path for path in sorted({*ours, *control}) if ours.get(path) != control.get(path)]
     for path in different:
