@@ -58,7 +58,7 @@ HOOK_STATE = r"\.local(/state(/context-service(/hooks(/.*)?)?)?)?"
 
 def tree(directory):
     """The bytes of each file below the directory. Directories have none. Modes are not
-    compared: Codex writes its own file anew when a person trusts hooks."""
+    compared: Codex rewrites its own file when a person trusts hooks."""
     found = {}
     for parent, directories, files in os.walk(directory):
         for name in directories + files:

@@ -348,7 +348,8 @@ fn malformed(name: &str, value: &str, conversion: Conversion, why: &str) -> Stri
 /// The table of `docs/migrating.md`.
 #[must_use]
 pub fn migration_table() -> String {
-    let mut table = String::from("| setting of mcp-context-server | status | note |\n|---|---|---|\n");
+    let mut table =
+        String::from("| setting of mcp-context-server | status | note |\n|---|---|---|\n");
     for (name, here) in NAMES {
         let (kind, text) = match here {
             Here::Same(text) => ("same", text),
