@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::Result;
 use crate::usage::CpuTimes;
 
-/// One pass of one contender.
+/// The figures of one contender in one round.
 #[derive(Debug, Clone, Default)]
 pub struct Round {
-    /// Wall time of the whole pass.
+    /// Wall time of the whole round.
     pub elapsed: Duration,
     /// Time of each operation.
     pub latencies: Vec<Duration>,
@@ -26,7 +26,7 @@ pub struct Round {
 /// A future that is not `Send`.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// A contender: something that can run a number of operations.
+/// One side of a comparison, such as a transport of the service or a floor. It runs any number of operations.
 pub struct Contender<'a> {
     /// Its name in the report.
     pub name: String,
@@ -54,7 +54,7 @@ pub struct Series {
     pub threads: Vec<(String, f64)>,
 }
 
-/// The figures of one round.
+/// What is computed from the figures of one round.
 #[derive(Debug, Clone, Copy)]
 struct Summary {
     per_second: f64,

@@ -55,14 +55,12 @@ impl Process {
         let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = self.child.try_wait()? {
-                return Err(
-                    format!("a process stopped with {status}: {}", self.last_words()).into(),
-                );
+                return Err(format!("a process stopped with {status}: {}", self.log_tail()).into());
             }
             if Instant::now() > deadline {
                 return Err(format!(
                     "a process does not listen on {address}: {}",
-                    self.last_words()
+                    self.log_tail()
                 )
                 .into());
             }
@@ -83,7 +81,7 @@ impl Process {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => {
                     return Err(
-                        format!("a process stopped with {status}: {}", self.last_words()).into(),
+                        format!("a process stopped with {status}: {}", self.log_tail()).into(),
                     );
                 }
                 None if Instant::now() > deadline => return Err("a process does not stop".into()),
@@ -99,7 +97,7 @@ impl Process {
         }
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
@@ -134,7 +132,7 @@ pub fn isolate(command: &mut Command) {
 ///
 /// # Errors
 /// The program does not exist. The message says how to build it.
-pub fn beside(name: &str) -> Result<PathBuf> {
+pub fn sibling_program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let path = own.with_file_name(name);
     if path.is_file() {

@@ -78,7 +78,7 @@ impl Provider {
             .insert(text.to_owned(), BASE64.encode(bytes));
     }
 
-    /// Forgets all texts.
+    /// Removes all texts.
     pub fn clear(&self) {
         self.table.lock().clear();
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::process::{Process, beside, free_address, isolate};
+use crate::process::{Process, free_address, isolate, sibling_program};
 
 /// A running `context-service`.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Service {
     fn spawn_with(database: &Path, settings: &[(&str, String)]) -> Result<Self> {
         let address = free_address()?;
         let socket = database.with_extension("sock");
-        let mut command = Command::new(beside("context-service")?);
+        let mut command = Command::new(sibling_program("context-service")?);
         command
             .env("DB_PATH", database)
             .env("CONTEXT_LISTEN", address.to_string())
@@ -93,7 +93,7 @@ impl HttpGateway {
     /// The process cannot be started.
     pub fn start(socket: &Path) -> Result<Self> {
         let address = free_address()?;
-        let mut command = Command::new(beside("context-gateway")?);
+        let mut command = Command::new(sibling_program("context-gateway")?);
         command
             .arg("http")
             .env("CONTEXT_BACKEND", unix(socket))
@@ -132,7 +132,7 @@ impl HttpGateway {
 /// # Errors
 /// The program is missing.
 pub fn stdio_gateway(socket: &Path) -> Result<Command> {
-    let mut command = Command::new(beside("context-gateway")?);
+    let mut command = Command::new(sibling_program("context-gateway")?);
     command.arg("stdio").env("CONTEXT_BACKEND", unix(socket));
     isolate(&mut command);
     Ok(command)

@@ -125,10 +125,10 @@ stop_everything() {
         wait "$pid" 2>/dev/null
     done
     if [[ $status != 0 ]]; then
-        local kept=$CACHE/logs/last-failure
-        rm -rf "$kept"
-        mkdir -p "$kept"
-        cp "$SCRATCH"/*.log "$kept" 2>/dev/null && say "server logs kept in $kept"
+        local saved=$CACHE/logs/last-failure
+        rm -rf "$saved"
+        mkdir -p "$saved"
+        cp "$SCRATCH"/*.log "$saved" 2>/dev/null && say "server logs kept in $saved"
     fi
     [[ -n ${KEEP_SCRATCH:-} ]] && say "kept $SCRATCH" || rm -rf "$SCRATCH"
     exit "$status"

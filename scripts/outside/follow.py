@@ -51,18 +51,18 @@ class Service:
         self.end(how)
         self.start()
 
-    def keep(self):
+    def back_up(self):
         """Copies the database of the service, which must not run. Returns the function that puts the copy back."""
-        kept = self.directory / "kept"
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir()
+        backup = self.directory / "backup"
+        shutil.rmtree(backup, ignore_errors=True)
+        backup.mkdir()
         for file in self._files():
-            shutil.copy(file, kept)
+            shutil.copy(file, backup)
 
         def put_back():
             for file in self._files():
                 file.unlink()
-            for file in kept.iterdir():
+            for file in backup.iterdir():
                 shutil.copy(file, self.directory)
 
         return put_back
@@ -84,7 +84,7 @@ class Service:
             return None
 
     def entries(self):
-        """What the lists of the API have: id to (version, text, tags, metadata). None when the service does not reply."""
+        """What the lists of the API return: id to (version, text, tags, metadata). None when the service does not reply."""
         ids, offset, more = [], 0, True
         while more:
             page = self.call("POST", "/v1/contexts/search", {"limit": 100, "offset": offset})
@@ -138,7 +138,7 @@ class Writer(threading.Thread):
                 self.ids = [one for one in self.ids if one not in some]
         return reply
 
-    def some_more(self, count):
+    def wait_for_writes(self, count):
         """Waits until so many more writes have succeeded."""
         wanted = self.writes + count
         wait_until(f"{count} writes", lambda: self.writes >= wanted)
@@ -165,8 +165,7 @@ class Follower:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def forget(self):
-        """Deletes the copy."""
+    def delete_copy(self):
         for file in self.copy.parent.glob(self.copy.name + "*"):
             shutil.rmtree(file) if file.is_dir() else file.unlink()
 
@@ -186,8 +185,8 @@ class Follower:
         except (OSError, ValueError, sqlite3.OperationalError):
             return None
 
-    def must_reach(self, service, after):
-        """Waits until the copy is what the service has."""
+    def wait_until_equal(self, service, after):
+        """Waits until the copy equals what the service has."""
         started = time.monotonic()
 
         def in_step():
@@ -219,51 +218,51 @@ def walk(service, follower, rng):
         entries = [{"thread_id": "t", "source": "agent", "text": f"{batch} {n}"} for n in range(90)]
         assert service.call("POST", "/v1/contexts/batch", {"entries": entries})["succeeded"] == 90
     follower.start()
-    follower.must_reach(service, "the snapshot")
+    follower.wait_until_equal(service, "the snapshot")
 
     writer = Writer(service, rng)
     writer.start()
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     service.restart(signal.SIGKILL)
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     follower.kill()
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     follower.start()
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     service.restart(signal.SIGTERM)
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     # A new copy, whose snapshot is cut when the service is killed during it, and written to.
     follower.kill()
-    follower.forget()
+    follower.delete_copy()
     follower.start()
-    writer.some_more(5)
+    writer.wait_for_writes(5)
     service.restart(signal.SIGKILL)
-    writer.some_more(40)
+    writer.wait_for_writes(40)
     writer.stopped.set()
     writer.join()
-    follower.must_reach(service, f"{writer.writes} writes, with both killed and started again")
+    follower.wait_until_equal(service, f"{writer.writes} writes, with both killed and started again")
 
     # The database is put back: the cursor is ahead of it.
     service.end(signal.SIGTERM)
-    put_back = service.keep()
+    put_back = service.back_up()
     service.start()
     writer.writes += sum(writer.write() is not None for _ in range(30))
-    follower.must_reach(service, "30 more writes")
+    follower.wait_until_equal(service, "30 more writes")
     service.end(signal.SIGTERM)
     put_back()
     service.start()
-    follower.must_reach(service, "the database was put back")
+    follower.wait_until_equal(service, "the database was put back")
 
     # The database is put back, and other changes get the revisions of those that are lost.
     writer.writes += sum(writer.write() is not None for _ in range(10))
-    follower.must_reach(service, "10 more writes")
+    follower.wait_until_equal(service, "10 more writes")
     follower.kill()
     service.end(signal.SIGTERM)
     put_back()
     service.start()
     writer.writes += sum(writer.write() is not None for _ in range(60))
     follower.start()
-    follower.must_reach(service, "the database was put back and written to")
+    follower.wait_until_equal(service, "the database was put back and written to")
 
 
 def main():

@@ -53,12 +53,12 @@ CHANGING = {
     },
 }
 # What uninstalling keeps: the sessions' state, which `hook status` names.
-KEPT = r"\.local(/state(/context-service(/hooks(/.*)?)?)?)?"
+HOOK_STATE = r"\.local(/state(/context-service(/hooks(/.*)?)?)?)?"
 
 
 def tree(directory):
     """The bytes of each file below the directory. Directories have none. Modes are not
-    compared: Codex writes its own file anew when a person trusts hooks."""
+    compared: Codex rewrites its own file when a person trusts hooks."""
     found = {}
     for parent, directories, files in os.walk(directory):
         for name in directories + files:
@@ -80,14 +80,14 @@ def without(fields, value):
 
 def comparable(found, changing):
     """The tree without what changes."""
-    kept = {}
+    remaining = {}
     for path, content in found.items():
         rules = [fields for pattern, fields in changing.items() if re.fullmatch(pattern, path)]
         if not rules:
-            kept[path] = content
+            remaining[path] = content
         elif rules[0] is not None:
-            kept[path] = without(rules[0], json.loads(content))
-    return kept
+            remaining[path] = without(rules[0], json.loads(content))
+    return remaining
 
 
 def main():
@@ -116,7 +116,7 @@ def main():
     without_us = end("home-without")
 
     changing = CHANGING[name]
-    ours = comparable(with_us, {**changing, KEPT: None})
+    ours = comparable(with_us, {**changing, HOOK_STATE: None})
     control = comparable(without_us, changing)
     different = [path for path in sorted({*ours, *control}) if ours.get(path) != control.get(path)]
     for path in different:

@@ -7,8 +7,9 @@ locomo10.json is the file as it is published with "Evaluating Very Long-Term Con
 (Maharana et al., ACL 2024): 10 conversations, 5 882 turns, each a line of one of two people. It may not be used
 commercially (CC BY-NC 4.0), so it is not in this repository.
 
-Each conversation is a thread, each turn an entry: the name of who speaks and what was said, and what a shared photo
-shows. The questions of the categories 1 to 4 are item in their thread; those of category 5 have no answer.
+Each conversation is a thread, and each turn an entry: the speaker's name, what was said, and what a shared photo shows.
+The questions of the categories 1 to 4 search the thread of their conversation. Those of category 5 have no answer and
+are left out.
 """
 
 import datetime
@@ -50,7 +51,7 @@ def main(path):
             entry = {"key": key, "thread_id": thread, "source": source, "text": text, "pause_minutes": pause}
             print(json.dumps({"entry": entry}, ensure_ascii=False))
         for item in sample["qa"]:
-            # Some have several turns in one string, or name turns that do not exist.
+            # Some items have several turns in one string, or name turns that do not exist.
             named = re.findall(r"D\d+:\d+", " ".join(item.get("evidence", [])))
             relevant = [f"{thread} {turn}" for turn in dict.fromkeys(named) if turn in present]
             if item["category"] != 5 and relevant:

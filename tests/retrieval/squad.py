@@ -23,8 +23,8 @@ def main(path):
     questions = []
     for number, article in enumerate(articles):
         thread = f"article-{number + 1}"
-        for place, paragraph in enumerate(article["paragraphs"]):
-            key = f"{thread}-{place + 1}"
+        for index, paragraph in enumerate(article["paragraphs"]):
+            key = f"{thread}-{index + 1}"
             # JSQuAD puts the title before the passage.
             text = paragraph["context"].replace(" [SEP] ", "\n")
             entry = {"key": key, "thread_id": thread, "source": "agent", "text": text, "pause_minutes": 60}

@@ -9,7 +9,7 @@ use prost::Message as _;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{Bench, Lane, Loaded, SharedLane};
+use super::{Bench, Connections, Loaded, SharedConnections};
 use crate::Result;
 use crate::corpus::Random;
 use crate::floor::echo::{self, EchoClient};
@@ -41,19 +41,20 @@ pub async fn run(
     };
     let name = format!("{what}, {} entries", loaded.ids.len());
     bench.progress.step(&format!("Measuring {name}"));
-    let mut lanes = Vec::new();
-    for transport in Lane::NAMES {
-        let mut lane = Lane::connect(transport, service, 1).await?;
+    let mut transports = Vec::new();
+    for transport in Connections::TRANSPORTS {
+        let mut connections = Connections::connect(transport, service, 1).await?;
         for n in [0, loaded.ids.len() / 2, loaded.ids.len() - 1] {
-            if lane.run(&Operation::Get(loaded.ids[n])).await?.text()?
+            if connections
+                .run(&Operation::Get(loaded.ids[n]))
+                .await?
+                .text()?
                 != bench.corpus.entry(n as u64).text
             {
-                return Err(
-                    format!("{transport}: entry {n} is another one than was stored").into(),
-                );
+                return Err(format!("{transport}: entry {n} differs from the stored one").into());
             }
         }
-        lanes.push(lane.shared());
+        transports.push(connections.shared());
     }
     let (grpc_bytes, json_bytes) = payload(service, loaded).await?;
     let about = format!(
@@ -78,7 +79,7 @@ pub async fn run(
         Rc::new(Mutex::new(Http1::connect(hop.address).await?)),
     );
     let echo_id = echo.id();
-    /// A contender that repeats one call.
+    /// A contender that repeats one call, one after the other.
     macro_rules! repeat {
         ($name:literal, $service:expr, $gateway:expr, $client:ident, $payload:ident, $send:expr) => {
             Contender::new($name, move |count| {
@@ -119,7 +120,7 @@ pub async fn run(
             grpc_bytes,
             async |client: &mut EchoClient, bytes| client.echo(bytes).await
         ),
-        transport(&lanes[0], "gRPC", loaded),
+        transport(&transports[0], "gRPC", loaded),
         repeat!(
             "axum echo",
             echo_id,
@@ -128,7 +129,7 @@ pub async fn run(
             json_request,
             async |client: &mut Http1, message| client.send(message).await
         ),
-        transport(&lanes[1], "REST", loaded),
+        transport(&transports[1], "REST", loaded),
         repeat!(
             "rmcp stdio → tonic",
             echo_id,
@@ -137,7 +138,7 @@ pub async fn run(
             line,
             async |client: &mut Stdio, line: String| client.send(&line).await
         ),
-        transport(&lanes[2], "MCP stdio", loaded),
+        transport(&transports[2], "MCP stdio", loaded),
         repeat!(
             "rmcp HTTP → tonic",
             echo_id,
@@ -146,7 +147,7 @@ pub async fn run(
             request,
             async |client: &mut Http1, message| client.send(message).await
         ),
-        transport(&lanes[3], "MCP HTTP", loaded),
+        transport(&transports[3], "MCP HTTP", loaded),
     ];
     if loaded.images {
         // MCP sends images as separate content blocks, so the echo of a text is not a floor for them.
@@ -190,15 +191,15 @@ pub async fn run(
     Ok(())
 }
 
-fn transport<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> {
-    let lane = lane.clone();
+fn transport<'a>(connections: &SharedConnections, name: &str, loaded: &'a Loaded) -> Contender<'a> {
+    let connections = connections.clone();
     let mut random = Random::new(1);
     Contender::new(name, move |count| {
-        let lane = lane.clone();
+        let connections = connections.clone();
         let operations = (0..count)
             .map(|_| Operation::Get(loaded.ids[random.below(loaded.ids.len() as u64) as usize]))
             .collect();
-        Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
+        Box::pin(async move { Ok(connections.lock().await.round(&[operations]).await?.0) })
     })
 }
 

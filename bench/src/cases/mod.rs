@@ -1,7 +1,7 @@
 //! The measured cases.
 
+mod connections;
 pub mod get;
-mod lane;
 mod load;
 pub mod postgres;
 pub mod read;
@@ -10,7 +10,7 @@ pub mod store;
 pub mod vectors;
 pub mod watch;
 
-pub use lane::{Lane, SharedLane};
+pub use connections::{Connections, SharedConnections};
 pub use load::Loaded;
 
 use std::path::PathBuf;

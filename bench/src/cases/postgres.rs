@@ -44,16 +44,16 @@ enum Operation {
     FullText(String),
 }
 
-/// The clients of one side, each with its own operations.
-struct Side {
+/// Both sides of the comparison, the store and the tokio-postgres clients, and the runtime on which they run.
+struct Sides {
     runtime: Threads,
     raw: Vec<Arc<RawClient>>,
     store: Arc<PostgresStore>,
     next_id: Rc<Cell<i64>>,
 }
 
-/// Measures stores, gets, metadata searches and full-text searches. `url` is a server. Two databases are created on it
-/// and dropped at the end.
+/// Measures stores, gets, metadata searches and full-text searches. Two databases are created on the server with this
+/// `url`, and dropped at the end.
 ///
 /// # Errors
 /// The server rejects a statement, or the two sides return different results.
@@ -111,7 +111,7 @@ async fn measure(
     })
     .await?;
     let next_id = raw_next_id(&urls[1]).await?;
-    let side = Rc::new(Side {
+    let sides = Rc::new(Sides {
         runtime,
         raw,
         store,
@@ -143,8 +143,8 @@ async fn measure(
     ] {
         for operation in operations.iter().take(20) {
             let (raw, store) = (
-                ask_raw(&side, operation).await?,
-                ask_store(&side, operation).await?,
+                run_raw(&sides, operation).await?,
+                run_on_store(&sides, operation).await?,
             );
             if raw != store {
                 return Err(format!(
@@ -158,7 +158,7 @@ async fn measure(
         compare(
             bench,
             report,
-            &side,
+            &sides,
             name,
             count(full),
             goal,
@@ -167,8 +167,8 @@ async fn measure(
         .await?;
     }
     let row = new_row(bench, 0, &stored);
-    ask_raw(&side, &Operation::Store(Box::new(row.clone()))).await?;
-    ask_store(&side, &Operation::Store(Box::new(row))).await?;
+    run_raw(&sides, &Operation::Store(Box::new(row.clone()))).await?;
+    run_on_store(&sides, &Operation::Store(Box::new(row))).await?;
     same_last_row(urls).await?;
     let fresh = {
         let stored = stored.clone();
@@ -181,7 +181,7 @@ async fn measure(
     compare(
         bench,
         report,
-        &side,
+        &sides,
         "store",
         count(3_200),
         GOAL_ENTRY,
@@ -189,8 +189,8 @@ async fn measure(
     )
     .await?;
     same_counts(urls).await?;
-    let store = Arc::clone(&side.store);
-    on(&side.runtime, async move {
+    let store = Arc::clone(&sides.store);
+    on(&sides.runtime, async move {
         store.close().await;
         Ok(())
     })
@@ -236,7 +236,7 @@ type Operations = Rc<dyn Fn(&Bench, usize) -> Vec<Operation>>;
 async fn compare(
     bench: &Bench,
     report: &mut Report,
-    side: &Rc<Side>,
+    sides: &Rc<Sides>,
     name: &str,
     count: usize,
     goal: f64,
@@ -245,17 +245,17 @@ async fn compare(
     let title = format!("PostgreSQL, {name}, {CLIENTS} clients");
     bench.progress.step(&format!("Measuring {title}"));
     let contender = |name: &str, is_store: bool| {
-        let (side, operations) = (side.clone(), operations.clone());
+        let (sides, operations) = (sides.clone(), operations.clone());
         Contender::new(name, move |count| {
-            let (side, operations) = (
-                side.clone(),
+            let (sides, operations) = (
+                sides.clone(),
                 operations(bench, count.next_multiple_of(CLIENTS)),
             );
             Box::pin(async move {
                 if is_store {
-                    store_round(&side, operations).await
+                    store_round(&sides, operations).await
                 } else {
-                    raw_round(&side, operations).await
+                    raw_round(&sides, operations).await
                 }
             })
         })
@@ -283,15 +283,15 @@ async fn compare(
     Ok(())
 }
 
-async fn raw_round(side: &Side, operations: Vec<Operation>) -> Result<Round> {
+async fn raw_round(sides: &Sides, operations: Vec<Operation>) -> Result<Round> {
     let work = split(operations)
         .into_iter()
-        .zip(&side.raw)
+        .zip(&sides.raw)
         .map(|(operations, client)| {
             let client = Arc::clone(client);
-            let first = side
+            let first = sides
                 .next_id
-                .replace(side.next_id.get() + i64::try_from(operations.len()).unwrap_or(i64::MAX));
+                .replace(sides.next_id.get() + i64::try_from(operations.len()).unwrap_or(i64::MAX));
             async move {
                 let mut latencies = Vec::with_capacity(operations.len());
                 for (id, operation) in (first..).zip(&operations) {
@@ -302,7 +302,7 @@ async fn raw_round(side: &Side, operations: Vec<Operation>) -> Result<Round> {
                 Ok(latencies)
             }
         });
-    round(side, work.collect()).await
+    round(sides, work.collect()).await
 }
 
 async fn raw_operation(client: &RawClient, id: i64, operation: &Operation) -> Result<Vec<i64>> {
@@ -314,9 +314,9 @@ async fn raw_operation(client: &RawClient, id: i64, operation: &Operation) -> Re
     }
 }
 
-async fn store_round(side: &Side, operations: Vec<Operation>) -> Result<Round> {
+async fn store_round(sides: &Sides, operations: Vec<Operation>) -> Result<Round> {
     let work = split(operations).into_iter().map(|operations| {
-        let store = Arc::clone(&side.store);
+        let store = Arc::clone(&sides.store);
         let requests: Vec<Request> = operations.into_iter().map(Request::new).collect();
         async move {
             let mut latencies = Vec::with_capacity(requests.len());
@@ -328,17 +328,17 @@ async fn store_round(side: &Side, operations: Vec<Operation>) -> Result<Round> {
             Ok(latencies)
         }
     });
-    round(side, work.collect()).await
+    round(sides, work.collect()).await
 }
 
-async fn round<W>(side: &Side, work: Vec<W>) -> Result<Round>
+async fn round<W>(sides: &Sides, work: Vec<W>) -> Result<Round>
 where
     W: Future<Output = Result<Vec<Duration>>> + Send + 'static,
 {
     let started = Instant::now();
     let clients: Vec<_> = work
         .into_iter()
-        .map(|work| side.runtime.spawn(work))
+        .map(|work| sides.runtime.spawn(work))
         .collect();
     let mut latencies = Vec::new();
     for client in clients {
@@ -452,21 +452,21 @@ impl Request {
     }
 }
 
-async fn ask_raw(side: &Side, operation: &Operation) -> Result<Vec<i64>> {
+async fn run_raw(sides: &Sides, operation: &Operation) -> Result<Vec<i64>> {
     let (client, operation, id) = (
-        Arc::clone(&side.raw[0]),
+        Arc::clone(&sides.raw[0]),
         operation.clone(),
-        side.next_id.replace(side.next_id.get() + 1),
+        sides.next_id.replace(sides.next_id.get() + 1),
     );
-    on(&side.runtime, async move {
+    on(&sides.runtime, async move {
         raw_operation(&client, id, &operation).await
     })
     .await
 }
 
-async fn ask_store(side: &Side, operation: &Operation) -> Result<Vec<i64>> {
-    let (store, request) = (Arc::clone(&side.store), Request::new(operation.clone()));
-    on(&side.runtime, async move { request.run(&store).await }).await
+async fn run_on_store(sides: &Sides, operation: &Operation) -> Result<Vec<i64>> {
+    let (store, request) = (Arc::clone(&sides.store), Request::new(operation.clone()));
+    on(&sides.runtime, async move { request.run(&store).await }).await
 }
 
 async fn on<T: Send + 'static>(
@@ -612,6 +612,7 @@ async fn same_counts(urls: &[String; 2]) -> Result<()> {
     }
 }
 
+/// Replaces the name of the database in a PostgreSQL URL.
 pub(super) fn with_database(url: &str, database: &str) -> String {
     let authority = url.find("://").map_or(0, |at| at + 3);
     let end = url[authority..]

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Bench, Lane, Loaded};
+use super::{Bench, Connections, Loaded};
 use crate::Result;
 use crate::corpus::{AGENTS, agent};
 use crate::floor::search::ReadFloor;
@@ -34,9 +34,9 @@ pub async fn run(
 ) -> Result<()> {
     let entries = loaded.ids.len();
     let floor = Rc::new(RefCell::new(ReadFloor::open(&service.database)?));
-    let mut lanes = Vec::new();
-    for transport in Lane::NAMES {
-        lanes.push(Lane::connect(transport, service, 1).await?.shared());
+    let mut transports = Vec::new();
+    for transport in Connections::TRANSPORTS {
+        transports.push(Connections::connect(transport, service, 1).await?.shared());
     }
     for QueryCase {
         name,
@@ -46,7 +46,7 @@ pub async fn run(
     {
         let title = format!("{name}, {entries} entries");
         bench.progress.step(&format!("Measuring {title}"));
-        let rows = check(&operations, &floor, &lanes, entries).await?;
+        let rows = check(&operations, &floor, &transports, entries).await?;
         let operations = Rc::new(operations);
         let mut contenders = vec![Contender::new("SQL inline", {
             let (floor, operations) = (floor.clone(), operations.clone());
@@ -55,12 +55,12 @@ pub async fn run(
                 Box::pin(async move { round })
             }
         })];
-        for lane in &lanes {
-            let (lane, operations) = (lane.clone(), operations.clone());
-            let transport = lane.lock().await.name;
+        for connections in &transports {
+            let (connections, operations) = (connections.clone(), operations.clone());
+            let transport = connections.lock().await.name;
             contenders.push(Contender::new(transport, move |count| {
-                let (lane, operations) = (lane.clone(), repeated(&operations, count));
-                Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
+                let (connections, operations) = (connections.clone(), repeated(&operations, count));
+                Box::pin(async move { Ok(connections.lock().await.round(&[operations]).await?.0) })
             }));
         }
         let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
@@ -134,16 +134,16 @@ fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
 async fn check(
     operations: &[Operation],
     floor: &RefCell<ReadFloor>,
-    lanes: &[super::SharedLane],
+    transports: &[super::SharedConnections],
     entries: usize,
 ) -> Result<f64> {
     let mut rows = 0;
     for operation in operations {
-        let expected = floor.borrow_mut().ask(operation)?;
+        let expected = floor.borrow_mut().run(operation)?;
         rows += expected.rows;
-        for lane in lanes {
-            let mut lane = lane.lock().await;
-            let reply = lane.run(operation).await?;
+        for connections in transports {
+            let mut connections = connections.lock().await;
+            let reply = connections.run(operation).await?;
             let same = match operation {
                 Operation::Search(_) | Operation::FullText(_) => reply.ids()? == expected.ids,
                 Operation::Threads => usize::try_from(reply.total()?)?.min(1000) == expected.rows,
@@ -156,7 +156,7 @@ async fn check(
             if !same {
                 return Err(format!(
                     "{} returns {reply:?} for {operation:?}, SQL returns {expected:?}",
-                    lane.name
+                    connections.name
                 )
                 .into());
             }

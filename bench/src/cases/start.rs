@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Bench, Lane};
+use super::{Bench, Connections};
 use crate::Result;
 use crate::floor::echo::EchoClient;
 use crate::measure::median;
-use crate::process::beside;
+use crate::process::sibling_program;
 use crate::report::{Goal, Report};
 use crate::service::{Echo, Service};
 use crate::transport::{Grpc, Operation};
@@ -51,7 +51,7 @@ pub async fn run(
         starts.push(started.elapsed().as_secs_f64() * 1000.0);
         if u64::try_from(reply.total_entries)? != entries {
             return Err(format!(
-                "after a start {} entries are there, {entries} were stored",
+                "after a start the service has {} entries, {entries} were stored",
                 reply.total_entries
             )
             .into());
@@ -83,10 +83,10 @@ pub async fn run(
         "MiB",
     ));
     for transport in ["MCP stdio", "MCP HTTP"] {
-        let mut lane = Lane::connect(transport, &service, 1).await?;
-        let idle = Memory::of(lane.gateways()[0]);
-        lane.run(&Operation::Statistics).await?;
-        let used = Memory::of(lane.gateways()[0]);
+        let mut connections = Connections::connect(transport, &service, 1).await?;
+        let idle = Memory::of(connections.gateways()[0]);
+        connections.run(&Operation::Statistics).await?;
+        let used = Memory::of(connections.gateways()[0]);
         let what = format!("gateway, {transport}, resident");
         report.fact(&what, format!("{}; after a call {}", mib(idle), mib(used)));
         report.goal(Goal::at_most(what, used.resident, GATEWAY_GOAL_MIB, "MiB"));
@@ -94,7 +94,7 @@ pub async fn run(
     service.stop()?;
 
     for program in ["context-service", "context-gateway"] {
-        let size = beside(program)?.metadata()?.len() as f64 / (1024.0 * 1024.0);
+        let size = sibling_program(program)?.metadata()?.len() as f64 / (1024.0 * 1024.0);
         report.fact(&format!("size of {program}"), format!("{size:.1} MiB"));
         if !cfg!(debug_assertions) {
             report.goal(Goal::at_most(

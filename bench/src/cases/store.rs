@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::{Bench, Lane, Loaded, SharedLane};
+use super::{Bench, Connections, Loaded, SharedConnections};
 use crate::Result;
 use crate::corpus::Entry;
 use crate::floor::store::{ContextKeywords, Prepared, StoreFloor};
@@ -18,7 +18,7 @@ const GOAL: f64 = 0.6;
 
 struct Transport {
     service: Service,
-    lane: SharedLane,
+    connections: SharedConnections,
     stored: Rc<Cell<u64>>,
 }
 
@@ -30,7 +30,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let base = base(bench, report).await?;
     let most = bench.scale.clients.iter().copied().max().unwrap_or(1);
     let mut transports = Vec::new();
-    for name in Lane::NAMES {
+    for name in Connections::TRANSPORTS {
         bench
             .progress
             .step(&format!("Starting a service for {name}"));
@@ -40,10 +40,10 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         ));
         std::fs::copy(&base, &database)?;
         let service = Service::start(&database)?;
-        let lane = Lane::connect(name, &service, most).await?.shared();
+        let connections = Connections::connect(name, &service, most).await?.shared();
         transports.push(Transport {
             service,
-            lane,
+            connections,
             stored: Rc::new(Cell::new(0)),
         });
     }
@@ -86,10 +86,10 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         let mut before = Vec::new();
         for transport in &transports {
             before.push(commits(&transport.service).await?);
-            let (lane, stored) = (transport.lane.clone(), transport.stored.clone());
-            let name = transport.lane.lock().await.name;
+            let (connections, stored) = (transport.connections.clone(), transport.stored.clone());
+            let name = transport.connections.lock().await.name;
             contenders.push(Contender::new(name, move |count| {
-                let (lane, stored) = (lane.clone(), stored.clone());
+                let (connections, stored) = (connections.clone(), stored.clone());
                 Box::pin(async move {
                     let mut operations = vec![Vec::new(); clients];
                     for (at, entry) in entries(bench, clients, count, images, &stored)
@@ -98,7 +98,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     {
                         operations[at % clients].push(Operation::Store(entry));
                     }
-                    let (round, replies) = lane.lock().await.round(&operations).await?;
+                    let (round, replies) = connections.lock().await.round(&operations).await?;
                     replies
                         .iter()
                         .try_for_each(|reply| reply.stored_id().map(drop))?;
@@ -134,7 +134,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     for transport in transports {
         let total = transport
-            .lane
+            .connections
             .lock()
             .await
             .run(&Operation::Statistics)
@@ -142,9 +142,9 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             .total()?;
         let expected = i64::try_from(bench.scale.store_base + transport.stored.get())?;
         if total != expected {
-            return Err(format!("{total} entries are there, {expected} were stored").into());
+            return Err(format!("the service has {total} entries, {expected} were stored").into());
         }
-        drop(transport.lane);
+        drop(transport.connections);
         transport.service.stop()?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Bench, Lane, Loaded, SharedLane};
+use super::{Bench, Connections, Loaded, SharedConnections};
 use crate::Result;
 use crate::corpus::agent;
 use crate::floor::vectors::VectorFloor;
@@ -20,7 +20,7 @@ use crate::vectors::Vectors;
 
 /// Number of different queries.
 const QUERIES: u64 = 100;
-/// Number of entries between two registrations of vectors with the provider.
+/// Number of entries that are loaded in one step. The provider holds the vectors of one step at a time.
 const STEP: u64 = 1_000;
 /// The database size to which the goals apply.
 const GOAL_ENTRIES: usize = 100_000;
@@ -41,7 +41,7 @@ pub struct Searches {
 }
 
 /// The database, connections and floor with which all searches of one size are measured.
-struct At<'b> {
+struct Setup<'b> {
     bench: &'b Bench,
     vectors: &'b Vectors,
     provider: &'b Provider,
@@ -49,8 +49,8 @@ struct At<'b> {
     /// The agent of each entry.
     agents: Rc<Vec<String>>,
     ids: &'b [i64],
-    grpc: SharedLane,
-    mcp: SharedLane,
+    grpc: SharedConnections,
+    mcp: SharedConnections,
 }
 
 /// Measures at each size, with these vectors.
@@ -82,26 +82,28 @@ pub async fn run(
             provider.set(&query_text(bench, n), &vectors.of_query(n));
         }
         let agents = (0..size).map(|n| agent_of(bench, n)).collect();
-        let at = At {
+        let setup = Setup {
             bench,
             vectors,
             provider: &provider,
             floor: Rc::new(VectorFloor::new(vectors, size)),
             agents: Rc::new(agents),
             ids: &loaded.ids,
-            grpc: Lane::connect("gRPC", &service, 1).await?.shared(),
-            mcp: Lane::connect("MCP stdio", &service, 1).await?.shared(),
+            grpc: Connections::connect("gRPC", &service, 1).await?.shared(),
+            mcp: Connections::connect("MCP stdio", &service, 1)
+                .await?
+                .shared(),
         };
-        recall(&at, report).await?;
+        recall(&setup, report).await?;
         for filtered in [None, Some(agent(3))] {
             if searches.semantic {
-                semantic(&at, report, filtered.as_ref()).await?;
+                semantic(&setup, report, filtered.as_ref()).await?;
             }
             if searches.hybrid {
-                hybrid(&at, report, filtered.as_ref()).await?;
+                hybrid(&setup, report, filtered.as_ref()).await?;
             }
         }
-        drop(at);
+        drop(setup);
         report.fact(
             &format!("service with {size} {name}, resident"),
             super::start::mib(crate::usage::Memory::of(service.id())),
@@ -155,7 +157,7 @@ fn agent_of(bench: &Bench, n: u64) -> String {
         .to_owned()
 }
 
-impl At<'_> {
+impl Setup<'_> {
     fn title(&self, search: &str, filter: Option<&String>) -> String {
         let filter = if filter.is_some() {
             ", 5 % by a filter"
@@ -234,34 +236,39 @@ impl At<'_> {
     }
 }
 
-/// A contender that runs these searches over a lane.
+/// A contender that runs these searches on the first connection.
 fn searches_over(
     name: impl Into<String>,
-    lane: &SharedLane,
+    connections: &SharedConnections,
     operations: Vec<Operation>,
 ) -> Contender<'static> {
-    let lane = Rc::clone(lane);
+    let connections = Rc::clone(connections);
     Contender::new(name, move |count| {
-        let lane = Rc::clone(&lane);
+        let connections = Rc::clone(&connections);
         let repeated: Vec<Operation> = operations.iter().cycle().take(count).cloned().collect();
-        Box::pin(async move { Ok(lane.lock().await.round(&[repeated]).await?.0) })
+        Box::pin(async move { Ok(connections.lock().await.round(&[repeated]).await?.0) })
     })
 }
 
 /// Compares the semantic ranking with the exact one.
-async fn recall(at: &At<'_>, report: &mut Report) -> Result<()> {
-    at.bench.progress.step(&at.title("Checking recall", None));
+async fn recall(setup: &Setup<'_>, report: &mut Report) -> Result<()> {
+    setup
+        .bench
+        .progress
+        .step(&setup.title("Checking recall", None));
     for filter in [None, Some(agent(3))] {
         for wanted in RECALL {
             let (mut found, mut all) = (0, 0);
-            for n in 0..QUERIES.min(at.bench.scale.searches as u64) {
+            for n in 0..QUERIES.min(setup.bench.scale.searches as u64) {
                 let allowed = |entry: usize| {
                     filter
                         .as_ref()
-                        .is_none_or(|agent| at.agents[entry] == *agent)
+                        .is_none_or(|agent| setup.agents[entry] == *agent)
                 };
-                let exact = at.floor.nearest(&at.vectors.of_query(n), wanted, allowed);
-                let exact: Vec<i64> = exact.into_iter().map(|entry| at.ids[entry]).collect();
+                let exact = setup
+                    .floor
+                    .nearest(&setup.vectors.of_query(n), wanted, allowed);
+                let exact: Vec<i64> = exact.into_iter().map(|entry| setup.ids[entry]).collect();
                 let mut ids = Vec::new();
                 // A page has at most 100 results.
                 for offset in (0..wanted).step_by(100) {
@@ -269,24 +276,24 @@ async fn recall(at: &At<'_>, report: &mut Report) -> Result<()> {
                     let question = Question {
                         page: Some(page),
                         retrievers: vec!["semantic"],
-                        ..at.question(n, filter.as_ref())
+                        ..setup.question(n, filter.as_ref())
                     };
-                    // Semantic search ranks only as deep as its page needs, hybrid search as deep as it fuses.
+                    // Semantic search ranks only the entries of the page, hybrid search all that it fuses.
                     let operation = if wanted <= 100 {
                         Operation::Semantic(question)
                     } else {
                         Operation::Hybrid(question)
                     };
-                    ids.extend(at.grpc.lock().await.run(&operation).await?.ids()?);
+                    ids.extend(setup.grpc.lock().await.run(&operation).await?.ids()?);
                 }
                 found += exact.iter().filter(|id| ids.contains(id)).count();
                 all += exact.len();
             }
             let recall = found as f64 / all.max(1) as f64;
-            let title = at.title(&format!("recall of the nearest {wanted}"), filter.as_ref());
+            let title = setup.title(&format!("recall of the nearest {wanted}"), filter.as_ref());
             report.fact(&title, format!("{recall:.4}"));
-            if at.ids.len() == GOAL_ENTRIES {
-                let bound = match at.vectors {
+            if setup.ids.len() == GOAL_ENTRIES {
+                let bound = match setup.vectors {
                     Vectors::Real { .. } if wanted == 10 => 0.99,
                     _ => 0.95,
                 };
@@ -297,19 +304,19 @@ async fn recall(at: &At<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn semantic(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> Result<()> {
-    let title = at.title("semantic search", filter);
-    at.bench.progress.step(&format!("Measuring {title}"));
+async fn semantic(setup: &Setup<'_>, report: &mut Report, filter: Option<&String>) -> Result<()> {
+    let title = setup.title("semantic search", filter);
+    setup.bench.progress.step(&format!("Measuring {title}"));
     let questions: Vec<Operation> = (0..QUERIES)
-        .map(|n| Operation::Semantic(at.question(n, filter)))
+        .map(|n| Operation::Semantic(setup.question(n, filter)))
         .collect();
     let contenders = vec![
-        at.scan(filter),
-        at.provider().await?,
-        searches_over("gRPC", &at.grpc, questions.clone()),
-        searches_over("MCP stdio", &at.mcp, questions),
+        setup.scan(filter),
+        setup.provider().await?,
+        searches_over("gRPC", &setup.grpc, questions.clone()),
+        searches_over("MCP stdio", &setup.mcp, questions),
     ];
-    let series = at.alternate(contenders).await?;
+    let series = setup.alternate(contenders).await?;
     let mut section = Section::new(&title, &format!("{LIMIT} results"));
     section.add(&series[0], None);
     section.add(&series[1], None);
@@ -323,8 +330,8 @@ async fn semantic(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> 
     section.note(format!(
         "gRPC without the provider's time: {without_model:.2} of the exact scan"
     ));
-    if at.ids.len() == GOAL_ENTRIES && filter.is_none() {
-        let bound = match at.vectors {
+    if setup.ids.len() == GOAL_ENTRIES && filter.is_none() {
+        let bound = match setup.vectors {
             Vectors::Random => 1.5,
             Vectors::Real { .. } => 0.3,
         };
@@ -339,29 +346,29 @@ async fn semantic(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> 
     Ok(())
 }
 
-async fn hybrid(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> Result<()> {
-    let title = at.title("hybrid search", filter);
-    at.bench.progress.step(&format!("Measuring {title}"));
+async fn hybrid(setup: &Setup<'_>, report: &mut Report, filter: Option<&String>) -> Result<()> {
+    let title = setup.title("hybrid search", filter);
+    setup.bench.progress.step(&format!("Measuring {title}"));
     let questions = |retrievers: &[&'static str]| -> Vec<Operation> {
         let question = |n| Question {
             retrievers: retrievers.to_vec(),
-            ..at.question(n, filter)
+            ..setup.question(n, filter)
         };
         (0..QUERIES)
             .map(|n| Operation::Hybrid(question(n)))
             .collect()
     };
     let semantic = (0..QUERIES)
-        .map(|n| Operation::Semantic(at.question(n, filter)))
+        .map(|n| Operation::Semantic(setup.question(n, filter)))
         .collect();
     let contenders = vec![
-        searches_over("full text alone", &at.grpc, questions(&["fts"])),
-        searches_over("semantic search", &at.grpc, semantic),
-        searches_over("semantic part alone", &at.grpc, questions(&["semantic"])),
-        searches_over("gRPC", &at.grpc, questions(&[])),
-        searches_over("MCP stdio", &at.mcp, questions(&[])),
+        searches_over("full text alone", &setup.grpc, questions(&["fts"])),
+        searches_over("semantic search", &setup.grpc, semantic),
+        searches_over("semantic part alone", &setup.grpc, questions(&["semantic"])),
+        searches_over("gRPC", &setup.grpc, questions(&[])),
+        searches_over("MCP stdio", &setup.mcp, questions(&[])),
     ];
-    let series = at.alternate(contenders).await?;
+    let series = setup.alternate(contenders).await?;
     let retrievers = [&series[0], &series[1]];
     let mut section = Section::new(
         &title,
@@ -383,7 +390,7 @@ async fn hybrid(at: &At<'_>, report: &mut Report, filter: Option<&String>) -> Re
         1.5,
         "times its retrievers",
     ));
-    let p95_ms = match at.ids.len() {
+    let p95_ms = match setup.ids.len() {
         GOAL_ENTRIES => 20.0,
         10_000 => 10.0,
         _ => return Ok(()),
@@ -420,8 +427,10 @@ async fn reranked(
             started.elapsed().as_secs_f64() * 1e3
         ),
     );
-    let grpc = Lane::connect("gRPC", &service, 1).await?.shared();
-    let mcp = Lane::connect("MCP stdio", &service, 1).await?.shared();
+    let grpc = Connections::connect("gRPC", &service, 1).await?.shared();
+    let mcp = Connections::connect("MCP stdio", &service, 1)
+        .await?
+        .shared();
     let question = |n| Question {
         text: query_text(bench, n),
         ..Question::default()

@@ -84,11 +84,11 @@ impl ReadFloor {
         })
     }
 
-    /// Runs one query in its own transaction.
+    /// Runs one query in a transaction of its own.
     ///
     /// # Errors
     /// An error of SQLite.
-    pub fn ask(&mut self, operation: &Operation) -> Result<Found> {
+    pub fn run(&mut self, operation: &Operation) -> Result<Found> {
         self.begin.execute(&[])?;
         let mut found = Found::default();
         self.owner
@@ -161,7 +161,7 @@ impl ReadFloor {
         let mut latencies = Vec::with_capacity(operations.len());
         for operation in operations {
             let started = Instant::now();
-            std::hint::black_box(self.ask(operation)?);
+            std::hint::black_box(self.run(operation)?);
             latencies.push(started.elapsed());
         }
         Ok(Round {

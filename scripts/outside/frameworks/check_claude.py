@@ -137,7 +137,7 @@ async def claude_code_resumes_on_another_machine(service, scratch):
     assert len(ids) == len(set(ids)), "an entry was stored twice"
     (info,) = await list_sessions_from_store(store, directory=os.path.join(scratch, "project"))
     assert info.session_id == session and info.first_prompt == "The staging port is 6543.", info
-    # A transcript of the disk enters another store.
+    # A transcript on the disk is imported into another store.
     imported = store_of(service)
     os.environ["CLAUDE_CONFIG_DIR"] = os.path.dirname(os.path.dirname(os.path.dirname(transcript)))
     await import_session_to_store(session, imported, directory=os.path.join(scratch, "project"))
@@ -184,15 +184,15 @@ async def an_entry_that_is_sent_again_is_stored_once(service):
 async def random_operations_equal_those_of_the_store_in_memory(service):
     compared = 0
     for seed in SEEDS:
-        chosen = random.Random(seed)
+        rng = random.Random(seed)
         ours, theirs = store_of(service), InMemorySessionStore()
         for number in range(60):
-            key = {"project_key": chosen.choice("AB"), "session_id": chosen.choice("st")}
-            if chosen.random() < 0.4:
-                key["subpath"] = chosen.choice(["subagents/1", "subagents/1/2", "x"])
-            kind = chosen.random()
+            key = {"project_key": rng.choice("AB"), "session_id": rng.choice("st")}
+            if rng.random() < 0.4:
+                key["subpath"] = rng.choice(["subagents/1", "subagents/1/2", "x"])
+            kind = rng.random()
             if kind < 0.5:
-                lines = [entry(number, customTitle=f"Title {number}") for _ in range(chosen.randint(1, 3))]
+                lines = [entry(number, customTitle=f"Title {number}") for _ in range(rng.randint(1, 3))]
                 mine, expected = await ours.append(key, lines), await theirs.append(key, lines)
             elif kind < 0.65:
                 mine, expected = await ours.delete(key), await theirs.delete(key)
@@ -209,7 +209,7 @@ async def random_operations_equal_those_of_the_store_in_memory(service):
 
 
 async def concurrent_batches_lose_nothing(service):
-    """64 batches of as many stores, as if each were a process, to 8 transcripts."""
+    """64 stores, as in as many processes, append one batch each to 8 transcripts."""
     prefix = f"claude-{uuid.uuid4().hex}"
     stores = [ContextSessionStore(service, prefix) for _ in range(BATCHES)]
     keys = [{"project_key": "p", "session_id": f"s{batch % 4}", **({"subpath": "x"} if batch % 8 < 4 else {})} for batch in range(BATCHES)]
@@ -229,15 +229,15 @@ async def concurrent_batches_lose_nothing(service):
 
 async def concurrent_appends_all_reach_the_summary(service):
     prefix = f"claude-{uuid.uuid4().hex}"
-    told = {"customTitle": "custom_title", "aiTitle": "ai_title", "lastPrompt": "last_prompt", "summary": "summary_hint", "gitBranch": "git_branch"}
+    fields = {"customTitle": "custom_title", "aiTitle": "ai_title", "lastPrompt": "last_prompt", "summary": "summary_hint", "gitBranch": "git_branch"}
     for number in range(20):
         key = {"project_key": "p", "session_id": f"{number}"}
-        stores = [ContextSessionStore(service, prefix) for _ in told]
-        await asyncio.gather(*(store.append(key, [{"type": "x", field: field}]) for store, field in zip(stores, told)))
+        stores = [ContextSessionStore(service, prefix) for _ in fields]
+        await asyncio.gather(*(store.append(key, [{"type": "x", field: field}]) for store, field in zip(stores, fields)))
     summaries = await stores[0].list_session_summaries("p")
     assert len(summaries) == 20
     for summary in summaries:
-        assert {name: summary["data"].get(name) for name in told.values()} == {name: field for field, name in told.items()}, summary
+        assert {name: summary["data"].get(name) for name in fields.values()} == {name: field for field, name in fields.items()}, summary
 
 
 async def check(service, scratch):

@@ -81,7 +81,7 @@ async function theExamplesOfBaseStoreWork() {
 
 // --- Random operations
 
-function chosen(seed) {
+function randomFrom(seed) {
   const next = () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
   return { next, below: (limit) => Math.floor(next() * limit), one: (list) => list[Math.floor(next() * list.length)] };
 }
@@ -156,7 +156,7 @@ async function inMemory(store, operations) {
 async function resultsEqualThoseOfTheInMemoryStore() {
   let compared = 0;
   for (let seed = 0; seed < SEEDS; seed++) {
-    const random = chosen(seed);
+    const random = randomFrom(seed);
     const [ours, theirs] = [storeOf(), new InMemoryStore()];
     for (let batch = 0; batch < 25; batch++) {
       const operations = Array.from({ length: 1 + random.below(12) }, () => anyOperation(random));

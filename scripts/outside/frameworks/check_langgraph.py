@@ -161,10 +161,10 @@ def shown(result):
 def results_equal_those_of_the_in_memory_store(service):
     compared = 0
     for seed in SEEDS:
-        chosen = random.Random(seed)
+        rng = random.Random(seed)
         ours, theirs = store_of(service), InMemoryStore()
         for _ in range(25):
-            operations = [any_operation(chosen) for _ in range(chosen.randint(1, 12))]
+            operations = [any_operation(rng) for _ in range(rng.randint(1, 12))]
             pairs = zip(operations, ours.batch(operations), batch_in_memory(theirs, operations))
             for operation, mine, expected in pairs:
                 assert shown(mine) == shown(expected), f"seed {seed}: {operation}\n{shown(mine)}\n{shown(expected)}"

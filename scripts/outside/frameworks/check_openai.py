@@ -21,7 +21,7 @@ SEEDS = range(10)
 
 
 class Scripted(Model):
-    """A model that gives the next output of a script, and keeps what it was given."""
+    """A model that gives the next output of a script, and records its input."""
 
     def __init__(self, *outputs):
         self.outputs, self.given = list(outputs), []
@@ -70,7 +70,7 @@ async def a_conversation_is_remembered(service):
     assert [item.get("content") for item in given[1]][0] == "What city is the Golden Gate Bridge in?", given[1]
     items = await session.get_items()
     assert items == await theirs.get_items() and len(items) == 12, items
-    # Another process goes on with it.
+    # Another process continues the session.
     later = ContextSession(session.session_id, Service(sys.argv[1]))
     model = Scripted(says("Yes"))
     await Runner.run(Agent(name="Assistant", model=model), "Still there?", session=later)
@@ -107,15 +107,15 @@ def any_item(random):
 async def random_operations_equal_those_of_the_sqlite_session(service):
     compared = 0
     for seed in SEEDS:
-        chosen = random.Random(seed)
+        rng = random.Random(seed)
         ours, theirs = session_of(service), SQLiteSession("theirs")
         for _ in range(30):
-            kind = chosen.random()
+            kind = rng.random()
             if kind < 0.4:
-                items = [any_item(chosen) for _ in range(chosen.choice([0, 1, 2, 3]))]
+                items = [any_item(rng) for _ in range(rng.choice([0, 1, 2, 3]))]
                 call = lambda session: session.add_items(items)
             elif kind < 0.65:
-                limit = chosen.choice([None, 0, 1, 2, 5])
+                limit = rng.choice([None, 0, 1, 2, 5])
                 call = lambda session: session.get_items(limit)
             elif kind < 0.95:
                 call = lambda session: session.pop_item()

@@ -24,7 +24,7 @@ const storeOf = () => new ContextSessionStore(service, `claude-${randomUUID()}`)
 let compared = 0;
 
 /** Random numbers that are the same each time. */
-function chosen(seed) {
+function randomFrom(seed) {
   const next = () => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
   return { next, below: (limit) => Math.floor(next() * limit), one: (list) => list[Math.floor(next() * list.length)] };
 }
@@ -76,7 +76,7 @@ async function aConversationIsRemembered() {
 }
 
 async function sessionsEqualThoseInMemory(seed) {
-  const random = chosen(seed);
+  const random = randomFrom(seed);
   const [ours, theirs] = [new ContextSession(randomUUID(), service), new MemorySession()];
   const item = () =>
     random.one([
@@ -170,7 +170,7 @@ async function theFunctionsOfTheSdkWorkAsInMemory() {
   const seen = [];
   for (const sessionStore of [storeOf(), new claude.InMemorySessionStore()]) {
     const options = { dir, sessionStore };
-    // The SDK alone knows the key of a directory.
+    // Only the SDK knows the key of a directory.
     let key;
     const spying = { append: async (given) => void (key = given), load: async () => lines, listSessions: async () => [] };
     await claude.tagSession(session, "x", { dir, sessionStore: spying });
@@ -196,7 +196,7 @@ async function theFunctionsOfTheSdkWorkAsInMemory() {
 }
 
 async function storesEqualThoseInMemory(seed) {
-  const random = chosen(seed);
+  const random = randomFrom(seed);
   const [ours, theirs] = [storeOf(), new claude.InMemorySessionStore()];
   for (let step = 0; step < 60; step++, compared++) {
     const key = { projectKey: random.one(["A", "B"]), sessionId: random.one(["s", "t"]) };

@@ -36,7 +36,7 @@ class Machine:
     def __init__(self, image, scratch, names):
         self.image, self.scratch = image, scratch
         self.hosts = "127.0.0.1 " + " ".join(["localhost", *names]) + "\n"
-        self.made = 0
+        self.containers = 0
         (scratch / "volumes").mkdir()
 
     def volume(self, name, target):
@@ -56,8 +56,8 @@ class Container:
 
     def __init__(self, machine, name, service):
         self.machine, self.name, self.service = machine, name, service
-        machine.made += 1
-        self.root = machine.scratch / f"{machine.made}-{name}"
+        machine.containers += 1
+        self.root = machine.scratch / f"{machine.containers}-{name}"
         # Links: nothing in the containers runs as root, so no file of the image changes.
         subprocess.run(["cp", "-al", machine.image.root, self.root], check=True)
         hosts = self.root / "etc/hosts"

@@ -1,6 +1,6 @@
 """Follows the final stage of the Dockerfile in a root file system.
 
-It knows the instructions that the Dockerfile uses. Another one is an error, so that none is left out in silence.
+It knows the instructions that the Dockerfile uses. Another one is an error, so that none is silently ignored.
 """
 
 import dataclasses
@@ -101,26 +101,26 @@ def follow(image, instructions, binaries):
 
 
 def build(stage, archive, cache, root, binaries):
-    """Follows the stage. What comes before the first COPY does not depend on the binaries, so its result is kept."""
+    """Follows the stage. What comes before the first COPY does not depend on the binaries, so its result is cached."""
     first = next(at for at, (keyword, _) in enumerate(stage) if keyword == "COPY")
-    kept, mark = cache / "layer", cache / "layer.of"
+    layer, mark = cache / "layer", cache / "layer.of"
     of = hashlib.sha256(repr((stage[:first], archive.stat().st_mtime)).encode()).hexdigest()
     if not mark.is_file() or mark.read_text() != of:
         mark.unlink(missing_ok=True)
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir()
-        subprocess.run(["tar", "-C", kept, "-xpf", archive], check=True)
+        shutil.rmtree(layer, ignore_errors=True)
+        layer.mkdir()
+        subprocess.run(["tar", "-C", layer, "-xpf", archive], check=True)
         # As in every container: the machine's name servers.
-        shutil.copy("/etc/resolv.conf", kept / "etc/resolv.conf")
-        follow(Image(kept), stage[:first], binaries)
+        shutil.copy("/etc/resolv.conf", layer / "etc/resolv.conf")
+        follow(Image(layer), stage[:first], binaries)
         mark.write_text(of)
-    subprocess.run(["cp", "-a", kept, root], check=True)
+    subprocess.run(["cp", "-a", layer, root], check=True)
     image = image_of(stage[:first], root)
     follow(image, stage[first:], binaries)
 
 
 def image_of(stage, root):
-    """The image whose files are there already."""
+    """The image of the stage, whose files are already in `root`."""
     image = Image(root)
     for keyword, rest in stage:
         metadata(image, keyword, rest)

@@ -204,7 +204,7 @@ class Walk:
         assert reply["reason"] == "FEATURE_UNAVAILABLE", (status, reply)
         service.down()
         gateway.down()
-        say("embedded: searches with an HTTPS provider that the image's authorities vouch for; ENABLE_FTS=false arrives")
+        say("embedded: searches with an HTTPS provider whose certificate the image trusts; ENABLE_FTS=false arrives")
 
     def keys(self):
         """With AUTH=keys nothing is open, and the containers are healthy all the same."""

@@ -326,7 +326,7 @@ def garbage(rng, address):
     return "closed", data
 
 
-def answers(address, stubs):
+def service_responds(address, stubs):
     """Whether a valid call succeeds."""
     import grpc
 
@@ -370,7 +370,7 @@ def main():
             tally.complain(f"HTTP {status}", (headers, body))
         elif "reset" in answer and int(answer["reset"]) == 2:
             tally.complain("the stream was reset with INTERNAL_ERROR", (headers, body))
-    if not answers(address, stubs):
+    if not service_responds(address, stubs):
         tally.complain("a good call afterwards had no answer", "GetStatistics")
     tally.finish(count)
 

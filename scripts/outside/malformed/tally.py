@@ -11,8 +11,8 @@ MAX_COMPLAINTS = 20
 class Tally:
     """The result of the run on one transport."""
 
-    def __init__(self, wire):
-        self.wire = wire
+    def __init__(self, transport):
+        self.transport = transport
         self.answers = collections.Counter()
         self.complaints = []
         self.complaint_count = 0
@@ -31,11 +31,11 @@ class Tally:
         """Prints the result and ends the program with its exit status."""
         seconds = time.monotonic() - self.began
         summary = ", ".join(f"{answer}: {count}" for answer, count in sorted(self.answers.items(), key=str))
-        print(f"{self.wire}: {requests} malformed requests in {seconds:.0f} s; answers: {summary}")
+        print(f"{self.transport}: {requests} malformed requests in {seconds:.0f} s; answers: {summary}")
         for complaint in self.complaints:
-            print(f"FAILED: {self.wire}: {complaint}", file=sys.stderr)
+            print(f"FAILED: {self.transport}: {complaint}", file=sys.stderr)
         if self.complaint_count:
-            sys.exit(f"FAILED: {self.wire}: {self.complaint_count} of {requests} answers must not happen")
+            sys.exit(f"FAILED: {self.transport}: {self.complaint_count} of {requests} answers must not happen")
 
 
 def arguments():

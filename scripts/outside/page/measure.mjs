@@ -81,8 +81,8 @@ try {
   assert.ok(sizes.at(-1) < sizes[1] + 5, "the memory grows with what passes by");
 
   if (long > 0) {
-    const there = (await client.get("v1/threads?name=long&limit=1")).threads[0].entry_count;
-    await store(Math.max(long - there, 0), 10_000_000, () => "long");
+    const count = (await client.get("v1/threads?name=long&limit=1")).threads[0].entry_count;
+    await store(Math.max(long - count, 0), 10_000_000, () => "long");
     await page.goto(`${own.url}/#/threads/long`);
     await page.locator(".talk .entry").first().waitFor();
     const first = () => page.evaluate(() => document.querySelector(".talk .entry").id);
@@ -104,7 +104,7 @@ try {
     const start = Date.now();
     await page.getByText("Note 0.", { exact: false }).first().waitFor();
     const jump = Date.now() - start;
-    console.log(`load of the machine ${load()}; a thread of ${Math.max(long, there)} entries: 40 pages up, each in ${up} ms (median); its first entry after ${jump} ms; heap ${(await heap()).toFixed(1)} MiB`);
+    console.log(`load of the machine ${load()}; a thread of ${Math.max(long, count)} entries: 40 pages up, each in ${up} ms (median); its first entry after ${jump} ms; heap ${(await heap()).toFixed(1)} MiB`);
   }
 } finally {
   await browser.close();

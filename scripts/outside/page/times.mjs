@@ -49,12 +49,12 @@ export async function viewChanges(page, url, views) {
 export function timeOfView([target, selector]) {
   return new Promise((resolve) => {
     performance.mark("click");
-    const look = () => {
+    const check = () => {
       if (!document.querySelector(selector)) return;
       observer.disconnect();
       requestAnimationFrame(() => setTimeout(() => resolve(performance.measure("view", "click").duration)));
     };
-    const observer = new MutationObserver(look);
+    const observer = new MutationObserver(check);
     observer.observe(document.body, { childList: true, subtree: true });
     if (target.startsWith("#")) location.hash = target;
     else [...document.querySelectorAll("button")].find(({ textContent }) => textContent.startsWith(target)).click();

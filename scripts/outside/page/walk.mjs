@@ -68,7 +68,7 @@ async function visit(base, options = {}) {
   page.setDefaultTimeout(15 * SECONDS);
   const problems = [];
   page.expected = [];
-  page.asked = [];
+  page.authorizations = [];
   await page.exposeFunction("ran", () => problems.push("a stored text ran"));
   await page.exposeFunction("violated", (what) => problems.push(`against the policy: ${what}`));
   await page.addInitScript(() => {
@@ -88,7 +88,7 @@ async function visit(base, options = {}) {
   page.on("request", (request) => {
     const { protocol, href } = new URL(request.url());
     // Only the navigation to the issuer leaves the service.
-    if (page.issuer !== undefined && request.isNavigationRequest() && href.startsWith(`${page.issuer}/authorize?`)) return void page.asked.push(href);
+    if (page.issuer !== undefined && request.isNavigationRequest() && href.startsWith(`${page.issuer}/authorize?`)) return void page.authorizations.push(href);
     if (protocol.startsWith("http") && !href.startsWith(`${base}/`)) problems.push(`a request to ${href}`);
   });
   page.done = async () => {
@@ -103,8 +103,8 @@ async function accessible(page, what) {
   const { violations } = await page.evaluate(() =>
     window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], rules: { region: { enabled: false } } }),
   );
-  const told = violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 200)} ${failureSummary}`).slice(0, 3).join("\n    ")}`);
-  assert.deepEqual(told, [], `${what} is not accessible`);
+  const messages = violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 200)} ${failureSummary}`).slice(0, 3).join("\n    ")}`);
+  assert.deepEqual(messages, [], `${what} is not accessible`);
 }
 
 const heading = (page, name) => page.getByRole("heading", { level: 1, name });
@@ -130,7 +130,7 @@ const VIEWS = [
   ["connect", "#/connect", (page) => page.getByText("claude mcp add")],
 ];
 
-async function lookAround(base, kinds) {
+async function visitEveryView(base, kinds) {
   for (const [kind, options] of kinds) {
     const page = await visit(base, options);
     for (const [name, hash, shown] of VIEWS) {
@@ -234,17 +234,17 @@ async function continueAfterCuts() {
   const page = await visit(proxied);
   await page.goto(`${proxied}/`);
   await page.getByText("live", { exact: true }).last().waitFor();
-  const told = async (text) => {
+  const storeAndSee = async (text) => {
     await rest.post("v1/contexts", { thread_id: "live", source: "agent", text });
     await page.getByText(text).waitFor();
   };
-  await told("Before the cut.");
+  await storeAndSee("Before the cut.");
   page.expected.push("ERR_");
 
   // When the connection breaks, the page continues with the last cursor and shows no message.
   const before = opened.length;
   for (const stream of streams) stream.destroy();
-  await told("After the cut.");
+  await storeAndSee("After the cut.");
   assert.equal(opened.length, before + 1);
   assert.match(opened.at(-1), /^A.{20}/);
   assert.equal(await page.locator(".trouble").count(), 0);
@@ -252,7 +252,7 @@ async function continueAfterCuts() {
   // A slow reader continues too; after a gap the list is loaded again.
   for (const [reason, cursor] of [["SLOW_CONSUMER", /^A.{20}/], ["CURSOR_COMPACTED", /^now$/], ["RESYNC_REQUIRED", /^now$/]]) {
     for (const stream of streams) stream.end(`event: resync\ndata: {"reason":"${reason}"}\n\n`);
-    await told(`After ${reason}.`);
+    await storeAndSee(`After ${reason}.`);
     assert.match(opened.at(-1), cursor, reason);
     const texts = await page.locator(".entry .text").allTextContents();
     assert.deepEqual([new Set(texts).size, texts.filter((text) => text === "After the cut.").length], [texts.length, 1]);
@@ -358,7 +358,7 @@ async function surviveARestart() {
     await page.getByText("After the restart.").waitFor();
     await page.getByText("Before the restart.").waitFor();
     await page.done();
-    step("a restart of the service is said in one line, and the stream continues");
+    step("a restart of the service is shown in one line, and the stream continues");
   } finally {
     await own.end();
   }
@@ -495,14 +495,13 @@ async function showEntriesOverTime(base) {
   await bars.waitFor();
   assert.equal(await bars.locator("rect").count(), 60);
   assert.equal(await bars.locator("rect.agent").count(), days.length);
-  const told = Number(/^([\d,]+) entries/.exec(await bars.getAttribute("aria-label"))[1].replaceAll(",", ""));
-  assert.ok(told >= days[0].entry_count, `${told} of ${days[0].entry_count}`);
-  const before = told;
+  const total = Number(/^([\d,]+) entries/.exec(await bars.getAttribute("aria-label"))[1].replaceAll(",", ""));
+  assert.ok(total >= days[0].entry_count, `${total} of ${days[0].entry_count}`);
   await rest.post("v1/contexts", { thread_id: "heartbeat", source: "agent", text: `An entry of today, ${Date.now()}.` });
   await page.waitForFunction((before) => {
-    const told = /^([\d,]+) entries in/.exec(document.querySelector(".over-time svg")?.getAttribute("aria-label") ?? "");
-    return told !== null && Number(told[1].replaceAll(",", "")) > before;
-  }, before);
+    const label = /^([\d,]+) entries in/.exec(document.querySelector(".over-time svg")?.getAttribute("aria-label") ?? "");
+    return label !== null && Number(label[1].replaceAll(",", "")) > before;
+  }, total);
   await bars.scrollIntoViewIfNeeded();
   await page.screenshot({ path: join(pictures, "over-time-light.png") });
   await page.done();
@@ -646,7 +645,7 @@ async function surviveAnOutage() {
   await page.getByText("Stored during the outage.").waitFor({ timeout: 30 * SECONDS });
   await page.getByText("The service does not respond.").waitFor({ state: "detached" });
   await page.done();
-  step("below a path, an outage is said in one line and is over by itself");
+  step("below a path, an outage is shown in one line, and the page recovers by itself");
 }
 
 /** The page of a service that a gateway started: it has a port only for the page. */
@@ -684,7 +683,7 @@ async function openWithoutAPort() {
   await heading(page, "Activity").waitFor();
   await page.done();
   await rm(folder, { recursive: true, force: true });
-  step("context-gateway open shows what a service without a port has stored, live, and only to whoever has the link");
+  step("context-gateway open shows what a service without a port has stored, live, and only to those who have the link");
 }
 
 async function signInAndManageKeys() {
@@ -803,9 +802,9 @@ async function signInWithTheIssuer() {
     await button.click();
     await heading(page, "Activity").waitFor();
     assert.deepEqual(await left(), [0, 0, "", ""]);
-    const asked = new URL(page.asked.at(-1)).searchParams;
-    assert.deepEqual([...asked.keys()].sort(), ["client_id", "code_challenge", "code_challenge_method", "nonce", "redirect_uri", "response_type", "scope", "state"]);
-    assert.deepEqual([asked.get("code_challenge_method"), asked.get("code_challenge").length, asked.get("state").length], ["S256", 43, 43]);
+    const parameters = new URL(page.authorizations.at(-1)).searchParams;
+    assert.deepEqual([...parameters.keys()].sort(), ["client_id", "code_challenge", "code_challenge_method", "nonce", "redirect_uri", "response_type", "scope", "state"]);
+    assert.deepEqual([parameters.get("code_challenge_method"), parameters.get("code_challenge").length, parameters.get("state").length], ["S256", 43, 43]);
 
     // The token is gone after a reload. A code that this tab did not ask for is not exchanged.
     await page.reload();
@@ -816,7 +815,7 @@ async function signInWithTheIssuer() {
       assert.deepEqual(await left(), [0, 0, "", ""]);
     }
     // Nor is one whose state is not that of this tab.
-    const sendBack = (query) => issuerAnswers((asked) => ({ status: 302, headers: { location: `${own.url}/?${query(asked.get("state"))}` } }));
+    const sendBack = (query) => issuerAnswers((parameters) => ({ status: 302, headers: { location: `${own.url}/?${query(parameters.get("state"))}` } }));
     await sendBack((state) => `code=code-7&state=${state.toLowerCase()}x`);
     await page.getByText("This sign-in was not begun in this tab.").waitFor();
     await page.unroute(`${url}/authorize?*`);
@@ -923,12 +922,12 @@ function suspects() {
 
 const STEPS = {
   look: () =>
-    lookAround(service, [
+    visitEveryView(service, [
       ["light", {}],
       ["dark", { colorScheme: "dark" }],
       ["narrow", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
     ]),
-  path: () => lookAround(proxied, [["proxied", { viewport: { width: 1024, height: 768 } }]]),
+  path: () => visitEveryView(proxied, [["proxied", { viewport: { width: 1024, height: 768 } }]]),
   activity: () => followActivity(service),
   cuts: continueAfterCuts,
   restart: surviveARestart,

@@ -76,13 +76,13 @@ export async function storeCorpus(rest, image) {
     { data: svg, mime_type: "image/svg+xml", metadata: { caption: CORPUS[2] } },
     ...[0, 60, 120, 180].map((from) => ({ data: image, mime_type: "image/png", metadata: Object.fromEntries(CORPUS.slice(from, from + 60).map((text) => [text, { [text]: text }])) })),
   ];
-  const kept = [];
+  const stored = [];
   for (const one of images) {
     try {
-      kept.push((await rest.post("v1/contexts", { thread_id: "images", source: "user", text: `findme ${one.mime_type}`, images: [one] })).context_id);
+      stored.push((await rest.post("v1/contexts", { thread_id: "images", source: "user", text: `findme ${one.mime_type}`, images: [one] })).context_id);
     } catch {
       // The service may refuse a type; then it cannot be shown either.
     }
   }
-  return kept;
+  return stored;
 }

@@ -17,7 +17,7 @@ const { StdioClientTransport } = sdk('@modelcontextprotocol/sdk/client/stdio.js'
 const { StreamableHTTPClientTransport } = sdk('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const { ErrorCode, McpError, ResultSchema } = sdk('@modelcontextprotocol/sdk/types.js');
 
-const PATIENCE = 60_000;
+const TIMEOUT_MS = 60_000;
 
 // The value that a table describes. JSON itself cannot express all of them.
 function build(value) {
@@ -55,7 +55,7 @@ function transport(key) {
 async function answer(client, exchange, testCase) {
     exchange.members = Object.fromEntries(['method', 'params'].filter(name => name in testCase).map(name => [name, build(testCase[name])]));
     try {
-        const result = await client.request({ method: 'ping' }, ResultSchema, { timeout: PATIENCE });
+        const result = await client.request({ method: 'ping' }, ResultSchema, { timeout: TIMEOUT_MS });
         return result.isError ? { kind: 'tool-error', text: JSON.stringify(result.content) } : { kind: 'result', text: '' };
     } catch (error) {
         if (!(error instanceof McpError)) return { kind: 'error', bare: true, text: String(error) };
@@ -80,11 +80,11 @@ async function run(table) {
     const failures = [];
     for (const caller of ['full', 'reader']) {
         const client = new Client({ name: 'sdk-answers', version: '1' });
-        const wire = transport(process.env[`KEY_${caller.toUpperCase()}`]);
-        await client.connect(wire);
+        const connection = transport(process.env[`KEY_${caller.toUpperCase()}`]);
+        await client.connect(connection);
         const exchange = {};
-        const send = wire.send.bind(wire);
-        wire.send = (message, options) => {
+        const send = connection.send.bind(connection);
+        connection.send = (message, options) => {
             const { members } = exchange;
             exchange.members = undefined;
             return send(members ? { jsonrpc: '2.0', id: message.id, ...members } : message, options);

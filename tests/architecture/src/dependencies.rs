@@ -14,16 +14,16 @@ pub fn unused_dependencies(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = BTreeSet::new();
     words_of(folder, &mut names)?;
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml"))?;
-    let mut is_dependencies = false;
+    let mut in_dependencies = false;
     let mut unused = Vec::new();
     for line in manifest.lines() {
         if let Some(section) = line.strip_prefix('[') {
-            is_dependencies = section.trim_end_matches(']').ends_with("dependencies");
+            in_dependencies = section.trim_end_matches(']').ends_with("dependencies");
             continue;
         }
         let dependency = line.split(['.', '=', ' ']).next().unwrap_or_default();
         let is_named = || names.contains(&dependency.replace('-', "_"));
-        if is_dependencies && !dependency.is_empty() && !dependency.starts_with('#') && !is_named()
+        if in_dependencies && !dependency.is_empty() && !dependency.starts_with('#') && !is_named()
         {
             unused.push(dependency.to_owned());
         }

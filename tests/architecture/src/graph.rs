@@ -22,7 +22,7 @@ pub struct Import {
 pub struct Graph {
     modules: BTreeMap<String, Source>,
     /// For each inline module, the module of its file, because a file is one node.
-    in_braces: BTreeMap<String, String>,
+    inline_modules: BTreeMap<String, String>,
 }
 
 impl Graph {
@@ -77,7 +77,9 @@ impl Graph {
 
     /// The module of the file that contains this module.
     fn file_of<'g>(&'g self, module: &'g str) -> &'g str {
-        self.in_braces.get(module).map_or(module, String::as_str)
+        self.inline_modules
+            .get(module)
+            .map_or(module, String::as_str)
     }
 
     /// Reads a module from its file. `folder` contains its children.
@@ -95,7 +97,7 @@ impl Graph {
             match inline.take() {
                 Some(inline) => {
                     let file = self.file_of(name).to_owned();
-                    self.in_braces.insert(path.clone(), file);
+                    self.inline_modules.insert(path.clone(), file);
                     self.add(&path, inline, &within)?;
                 }
                 None => {

@@ -189,11 +189,11 @@ fn paths_in(tokens: &str) -> Vec<Names> {
 /// The end of the string literal at the start of this text.
 fn end_of_string(text: &str) -> usize {
     let mut is_escaped = false;
-    for (place, c) in text.char_indices().skip(1) {
+    for (index, c) in text.char_indices().skip(1) {
         match c {
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
-            '"' => return place + 1,
+            '"' => return index + 1,
             _ => {}
         }
     }

@@ -65,7 +65,7 @@ pub fn scope_missing(lines: &[Value]) -> Vec<&Value> {
 ///
 /// # Panics
 /// The database cannot be written.
-pub fn forget_digests(database: &Path) {
+pub fn remove_digests(database: &Path) {
     let mut conn = SqliteConnection::establish(database.to_str().expect("a path of text"))
         .expect("the database opens");
     conn.batch_execute("UPDATE api_keys SET digest = NULL")

@@ -84,16 +84,16 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT owner, row_id FROM chunks EXCEPT SELECT owner, row_id FROM entries",
     ),
     (
-        "a chunk has its vector, and a vector its chunk",
+        "each chunk has a vector, and each vector a chunk",
         "SELECT * FROM (SELECT chunk_id FROM chunks EXCEPT SELECT chunk_id FROM vectors) \
          UNION ALL SELECT * FROM (SELECT chunk_id FROM vectors EXCEPT SELECT chunk_id FROM chunks)",
     ),
     (
-        "vectors of tokens have their chunk",
+        "token vectors belong to a chunk",
         "SELECT owner, row_id, set_id, position FROM chunk_tokens EXCEPT SELECT owner, row_id, set_id, position FROM chunks",
     ),
     (
-        "a chunk is of a known set",
+        "a chunk belongs to an existing set",
         "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets",
     ),
     (
@@ -138,13 +138,13 @@ const CHECKS: &[(&str, &str)] = &[
 /// inconsistency.
 #[must_use]
 pub fn audit(database: &Path) -> Vec<String> {
-    know_the_tokenizer();
+    register_tokenizer();
     try_audit(database).unwrap_or_else(|error| vec![format!("the audit stopped: {error}")])
 }
 
-/// Opening a store registers its tokenizer for all later connections of this process. FTS5 does not open a table
-/// without it.
-fn know_the_tokenizer() {
+/// Registers the store's tokenizer for all later connections of this process, by opening a store. FTS5 does not open a
+/// table without it.
+fn register_tokenizer() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -154,7 +154,7 @@ fn know_the_tokenizer() {
     });
 }
 
-/// Audits a copy of the database that a killed process left. The copy is recovered like in a restart.
+/// Audits a copy of the database that a killed process left. Opening the copy recovers it, as a restart would.
 #[must_use]
 pub fn audit_copy(database: &Path) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -227,7 +227,7 @@ fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<
             format!("{entries} EXCEPT {rows}"),
         ),
         (
-            "the full-text index has an entry that is gone",
+            "the full-text index has an entry that does not exist",
             format!("{rows} EXCEPT {entries}"),
         ),
     ] {

@@ -8,7 +8,7 @@ use crate::content::Content;
 
 /// An acknowledged entry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct Acknowledged {
     /// The content.
     pub content: Content,
     /// The version.
@@ -32,7 +32,7 @@ pub struct Ledger {
     /// Number of the writer. The texts of its entries begin with `w<writer>n`.
     pub writer: usize,
     /// Acknowledged entries, by id.
-    pub known: BTreeMap<i64, Known>,
+    pub entries: BTreeMap<i64, Acknowledged>,
     /// The request in flight.
     pub attempt: Option<Attempt>,
     /// Counter for unique texts.
@@ -47,7 +47,7 @@ impl Ledger {
     pub const fn new(writer: usize) -> Self {
         Self {
             writer,
-            known: BTreeMap::new(),
+            entries: BTreeMap::new(),
             attempt: None,
             serial: 0,
             acknowledged: 0,
@@ -68,13 +68,13 @@ impl Ledger {
     /// One sentence for each acknowledged entry that is missing or different, each deleted entry that is back, each
     /// entry that was never sent, and each atomic batch that was applied in part.
     pub fn settle(&mut self, stored: &BTreeMap<i64, Entry>) -> Result<(), Vec<String>> {
-        let mut stored: BTreeMap<i64, Known> = stored
+        let mut stored: BTreeMap<i64, Acknowledged> = stored
             .values()
             .filter(|entry| self.wrote(&entry.text_content))
             .map(|entry| {
                 (
                     entry.id,
-                    Known {
+                    Acknowledged {
                         version: entry.version,
                         content: entry.clone().into(),
                     },
@@ -93,7 +93,7 @@ impl Ledger {
             Some(Attempt::Delete(ids)) => {
                 let gone = ids.iter().filter(|id| !stored.contains_key(id)).count();
                 if gone == ids.len() {
-                    self.known.retain(|id, _| !ids.contains(id));
+                    self.entries.retain(|id, _| !ids.contains(id));
                 } else if gone > 0 {
                     wrong.push(format!(
                         "deleting {ids:?} was done in part: {gone} of {} are gone",
@@ -102,7 +102,7 @@ impl Ledger {
                 }
             }
         }
-        for (id, known) in &self.known {
+        for (id, known) in &self.entries {
             match stored.remove(id) {
                 None => wrong.push(format!(
                     "acknowledged entry {id} (`{}`, version {}) is missing",
@@ -127,7 +127,7 @@ impl Ledger {
 
     fn settle_store(
         &mut self,
-        stored: &BTreeMap<i64, Known>,
+        stored: &BTreeMap<i64, Acknowledged>,
         contents: Vec<Content>,
         atomic: bool,
         wrong: &mut Vec<String>,
@@ -136,12 +136,12 @@ impl Ledger {
         let mut found = Vec::new();
         for content in contents {
             let same = stored.iter().find(|(id, known)| {
-                !self.known.contains_key(id) && known.content.text == content.text
+                !self.entries.contains_key(id) && known.content.text == content.text
             });
             found.extend(same.map(|(id, _)| {
                 (
                     *id,
-                    Known {
+                    Acknowledged {
                         content,
                         version: 1,
                     },
@@ -154,12 +154,12 @@ impl Ledger {
                 found.iter().map(|(id, _)| id).collect::<Vec<_>>()
             ));
         }
-        self.known.extend(found);
+        self.entries.extend(found);
     }
 
     fn settle_update(
         &mut self,
-        stored: &BTreeMap<i64, Known>,
+        stored: &BTreeMap<i64, Acknowledged>,
         updates: Vec<(i64, Content)>,
         atomic: bool,
         wrong: &mut Vec<String>,
@@ -167,12 +167,12 @@ impl Ledger {
         let total = updates.len();
         let mut done = 0;
         for (id, content) in updates {
-            if let Some(known) = self.known.get_mut(&id)
+            if let Some(known) = self.entries.get_mut(&id)
                 && stored
                     .get(&id)
                     .is_some_and(|found| found.version == known.version + 1)
             {
-                *known = Known {
+                *known = Acknowledged {
                     content,
                     version: known.version + 1,
                 };
@@ -188,12 +188,12 @@ impl Ledger {
 }
 
 /// The first difference between two entries, in short form: texts and images can be long.
-fn difference(expected: &Known, found: &Known) -> String {
-    let Known {
+fn difference(expected: &Acknowledged, found: &Acknowledged) -> String {
+    let Acknowledged {
         content: a,
         version,
     } = expected;
-    let Known {
+    let Acknowledged {
         content: b,
         version: found_version,
     } = found;

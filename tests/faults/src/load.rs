@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::content::Content;
-use crate::ledger::{Attempt, Known, Ledger};
+use crate::ledger::{Acknowledged, Attempt, Ledger};
 
 /// Approximate number of entries per writer. From this number on it deletes as often as it stores.
 const ENTRIES_PER_WRITER: usize = 20;
@@ -140,11 +140,11 @@ async fn write<C: Client>(
 
 /// Makes one request. The ledger records it before it is sent, and its outcome.
 async fn step(client: &impl Client, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
-    let full = ledger.known.len() >= ENTRIES_PER_WRITER;
+    let full = ledger.entries.len() >= ENTRIES_PER_WRITER;
     match random.below(100) {
         0..30 if !full => store(client, ledger, random).await,
         30..42 if !full => store_batch(client, ledger, random).await,
-        _ if ledger.known.len() < 3 => store(client, ledger, random).await,
+        _ if ledger.entries.len() < 3 => store(client, ledger, random).await,
         42..65 => update(client, ledger, random).await,
         65..75 => update_batch(client, ledger, random).await,
         75..80 if full => delete_thread(client, ledger).await,
@@ -170,9 +170,9 @@ async fn store(
     let content = new_content(ledger, random);
     ledger.attempt = Some(Attempt::Store(vec![content.clone()], true));
     let reply = client.store(content.request()).await?;
-    ledger.known.insert(
+    ledger.entries.insert(
         reply.context_id,
-        Known {
+        Acknowledged {
             content,
             version: reply.version,
         },
@@ -218,23 +218,25 @@ async fn store_batch(
         contents.len(),
         "every good item of a batch is stored: {reply:?}"
     );
-    ledger.known.extend(stored.into_iter().map(|(id, content)| {
-        (
-            id,
-            Known {
-                content,
-                version: 1,
-            },
-        )
-    }));
+    ledger
+        .entries
+        .extend(stored.into_iter().map(|(id, content)| {
+            (
+                id,
+                Acknowledged {
+                    content,
+                    version: 1,
+                },
+            )
+        }));
     Ok(())
 }
 
 fn any_id(ledger: &Ledger, random: &mut Random) -> i64 {
     *ledger
-        .known
+        .entries
         .keys()
-        .nth(random.below(ledger.known.len()))
+        .nth(random.below(ledger.entries.len()))
         .expect("a writer with entries")
 }
 
@@ -245,7 +247,7 @@ fn next_content(
     random: &mut Random,
 ) -> (Content, UpdateContextRequest) {
     ledger.serial += 1;
-    let known = &ledger.known[&id];
+    let known = &ledger.entries[&id];
     let source = known.content.source;
     let next = Content {
         source,
@@ -283,9 +285,9 @@ async fn update(
     let (content, request) = next_content(ledger, id, random);
     ledger.attempt = Some(Attempt::Update(vec![(id, content.clone())], true));
     let reply = client.update(request).await?;
-    ledger.known.insert(
+    ledger.entries.insert(
         id,
-        Known {
+        Acknowledged {
             content,
             version: reply.version,
         },
@@ -323,11 +325,11 @@ async fn update_batch(
         .await?;
     assert!(
         reply.success,
-        "updates of one's own entries succeed: {reply:?}"
+        "updates of the writer's own entries succeed: {reply:?}"
     );
     for (id, (content, _)) in updates {
-        let version = ledger.known[&id].version + 1;
-        ledger.known.insert(id, Known { content, version });
+        let version = ledger.entries[&id].version + 1;
+        ledger.entries.insert(id, Acknowledged { content, version });
     }
     Ok(())
 }
@@ -352,16 +354,16 @@ async fn delete(
     assert_eq!(
         reply.deleted_count,
         i64::try_from(ids.len()).unwrap_or(-1),
-        "each of one's own entries is there to be deleted"
+        "each of the writer's entries exists and is deleted"
     );
-    ledger.known.retain(|id, _| !ids.contains(id));
+    ledger.entries.retain(|id, _| !ids.contains(id));
     Ok(())
 }
 
 async fn delete_thread(client: &impl Client, ledger: &mut Ledger) -> Result<(), Error> {
     let thread = format!("thread-{}-1", ledger.writer);
     let of_thread = ledger
-        .known
+        .entries
         .iter()
         .filter(|(_, known)| known.content.thread_id == thread);
     let ids: Vec<i64> = of_thread.map(|(id, _)| *id).collect();
@@ -375,9 +377,9 @@ async fn delete_thread(client: &impl Client, ledger: &mut Ledger) -> Result<(), 
     assert_eq!(
         reply.deleted_count,
         i64::try_from(ids.len()).unwrap_or(-1),
-        "a thread is deleted whole"
+        "all entries of the thread are deleted"
     );
-    ledger.known.retain(|id, _| !ids.contains(id));
+    ledger.entries.retain(|id, _| !ids.contains(id));
     Ok(())
 }
 

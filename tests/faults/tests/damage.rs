@@ -11,8 +11,8 @@ use context_test_support::{Home, Random, rounds, seed};
 const PAGE: usize = 4096;
 const ENTRIES: u64 = 300;
 
-/// A database with entries, all of it in one file.
-async fn sound() -> (Vec<u8>, Vec<(i64, Content)>) {
+/// The file of an undamaged database, and its entries.
+async fn undamaged() -> (Vec<u8>, Vec<(i64, Content)>) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("contexts.db");
     let store = Embedded::open(Config::new(&path)).expect("a new database");
@@ -69,7 +69,7 @@ fn open(directory: &Path, file: &[u8]) -> Result<Embedded, OpenError> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
     let random = Random::new(seed());
-    let (file, entries) = sound().await;
+    let (file, entries) = undamaged().await;
     let mut reported = 0;
     for round in 0..rounds("CONTEXT_FAULTS_DAMAGES", 25) {
         let mut spoilt = file.clone();
@@ -131,7 +131,7 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
 
 #[tokio::test]
 async fn a_service_refuses_to_start_on_a_damaged_header() {
-    let (file, _) = sound().await;
+    let (file, _) = undamaged().await;
     for (from, what) in [
         (0, "magic"),
         (16, "page size"),

@@ -50,7 +50,7 @@ struct Expected {
     status: u16,
 }
 
-async fn refused(expected: &Expected, client: &Grpc, address: std::net::SocketAddr) {
+async fn assert_refused(expected: &Expected, client: &Grpc, address: std::net::SocketAddr) {
     let error = client
         .store(content(0).request())
         .await
@@ -98,7 +98,7 @@ async fn refused(expected: &Expected, client: &Grpc, address: std::net::SocketAd
     );
 }
 
-async fn survives(expected: Expected) {
+async fn service_survives(expected: Expected) {
     let random = Random::new(seed());
     let directory = tempfile::tempdir().expect("a directory");
     let disk = Disk::attach(directory.path());
@@ -116,7 +116,7 @@ async fn survives(expected: Expected) {
         disk.set_fault(expected.fault);
         ledgers = load.finish().await;
 
-        refused(&expected, &client, address).await;
+        assert_refused(&expected, &client, address).await;
         let during = settle(&client, &mut ledgers).await;
         nothing_wrong(
             &during,
@@ -133,7 +133,7 @@ async fn survives(expected: Expected) {
         let id = client
             .store(content(round as u64 + 1).request())
             .await
-            .expect("writes go on when there is room")
+            .expect("writes succeed when there is room")
             .context_id;
         let request = context_model::DeleteContextRequest {
             context_ids: Some(vec![id]),
@@ -155,7 +155,7 @@ async fn survives(expected: Expected) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected {
+    service_survives(Expected {
         fault: Fault::Full,
         reason: Reason::StorageFull,
         code: tonic::Code::ResourceExhausted,
@@ -166,7 +166,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_disk_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected {
+    service_survives(Expected {
         fault: Fault::ReadOnly,
         reason: Reason::StorageReadOnly,
         code: tonic::Code::ResourceExhausted,
@@ -177,7 +177,7 @@ async fn a_read_only_disk_refuses_writes_serves_reads_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_whose_writes_fail_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected {
+    service_survives(Expected {
         fault: Fault::WriteError,
         reason: Reason::StoreUnavailable,
         code: tonic::Code::Unavailable,
@@ -188,7 +188,7 @@ async fn a_disk_whose_writes_fail_refuses_writes_serves_reads_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
-    survives(Expected {
+    service_survives(Expected {
         fault: Fault::SyncError,
         reason: Reason::StoreUnavailable,
         code: tonic::Code::Unavailable,
@@ -258,11 +258,11 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
         service.pid().as_raw_nonzero(),
         home.path().join("small/ballast").display()
     );
-    std::fs::remove_file(ballast).expect("the ballast can be thrown off");
+    std::fs::remove_file(ballast).expect("the ballast file is removed");
     client
         .store(content(0).request())
         .await
-        .expect("writes go on when there is room");
+        .expect("writes succeed when there is room");
     assert_eq!(check().await, stored.len() + 1);
     assert!(service.terminate().await.success());
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use context_faults::follow::fault::{Backend, Fault};
 use context_faults::follow::round::Round;
-use context_faults::follow::stage::Rounds;
+use context_faults::follow::rounds::Rounds;
 use context_faults::follow::{Change, Event, Filter, Log, Session, Start};
 use context_test_support::seed;
 
 /// The first seed that is tried for a round in which faults are planted.
 const FIRST_EXAMPLE: u64 = 23;
 
-/// Says how a round can be repeated that panics.
+/// The command that repeats a round. It is printed when the round panics.
 struct Repeats(String);
 
 impl Drop for Repeats {
@@ -23,7 +23,7 @@ impl Drop for Repeats {
 }
 
 /// Runs the rounds of a backend, and reports each violation with the command that repeats its round.
-async fn play(backend: Backend, variable: &str) {
+async fn run_rounds(backend: Backend, variable: &str) {
     let Some(mut rounds) = Rounds::new(backend).await else {
         return;
     };
@@ -65,12 +65,12 @@ async fn play(backend: Backend, variable: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_of_one_service_stay_in_step() {
-    play(Backend::Sqlite, "CONTEXT_FAULTS_FOLLOW_SQLITE").await;
+    run_rounds(Backend::Sqlite, "CONTEXT_FAULTS_FOLLOW_SQLITE").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_of_two_services_stay_in_step() {
-    play(Backend::Postgres, "CONTEXT_FAULTS_FOLLOW_POSTGRES").await;
+    run_rounds(Backend::Postgres, "CONTEXT_FAULTS_FOLLOW_POSTGRES").await;
 }
 
 /// A round with a stream of everything, with bodies, and its session with many changes. Nothing left the feed.
@@ -90,7 +90,7 @@ async fn example() -> (Round, Log, usize) {
             continue;
         };
         let begins = |session: &Session| session.start != Start::Cursor;
-        // What comes before is not in the view at the end.
+        // Sessions before the last start are not part of the final view.
         let first = log.sessions.iter().rposition(begins).unwrap_or(0);
         let session = (first..log.sessions.len()).find(|number| {
             let session = &log.sessions[*number];
@@ -106,29 +106,29 @@ async fn example() -> (Round, Log, usize) {
     unreachable!("seeds do not end")
 }
 
-/// The events of a session that are changes, by their places.
+/// The events of a session that are changes, with their indexes.
 fn changes(session: &Session) -> Vec<(usize, &Change)> {
     let events = session.events.iter().enumerate();
-    let changes = events.filter_map(|(place, event)| match event {
-        Event::Change(change) => Some((place, change)),
+    let changes = events.filter_map(|(index, event)| match event {
+        Event::Change(change) => Some((index, change)),
         _ => None,
     });
     changes.collect()
 }
 
-fn change_at(session: &mut Session, place: usize) -> &mut Change {
-    match &mut session.events[place] {
+fn change_at(session: &mut Session, index: usize) -> &mut Change {
+    match &mut session.events[index] {
         Event::Change(change) => change,
         other => panic!("{other:?} is no change"),
     }
 }
 
-/// The checker must report each of these, or it shows nothing.
+/// If the checker does not report each of these violations, the tests above prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_planted_fault_is_reported() {
     let (round, log, session) = example().await;
     let found = changes(&log.sessions[session]);
-    let (place, revision) = (found[5].0, found[5].1.revision);
+    let (index, revision) = (found[5].0, found[5].1.revision);
     let inside = found
         .iter()
         .find(|(_, change)| !change.commit_end)
@@ -143,41 +143,41 @@ async fn each_planted_fault_is_reported() {
             "{words:?} is not in {wrong:#?}"
         );
     };
-    plant("missing: [", &|session| _ = session.events.remove(place));
+    plant("missing: [", &|session| _ = session.events.remove(index));
     plant("after everything up to", &|session| {
-        session.events.swap(place, place + 1)
+        session.events.swap(index, index + 1)
     });
     plant("after everything up to", &|session| {
-        let twice = session.events[place].clone();
-        session.events.insert(place, twice);
+        let twice = session.events[index].clone();
+        session.events.insert(index, twice);
     });
     plant("a commit is split", &|session| {
         change_at(session, inside).commit_end = true
     });
     plant("instead of Row", &|session| {
-        change_at(session, place).id = "another".to_owned()
+        change_at(session, index).id = "another".to_owned()
     });
     plant("instead of Row", &|session| {
-        change_at(session, place).operation = "left".to_owned()
+        change_at(session, index).operation = "left".to_owned()
     });
     plant("was never committed", &|session| {
-        change_at(session, place).revision = 1 << 40
+        change_at(session, index).revision = 1 << 40
     });
     plant("after everything up to", &|session| {
-        session.events.insert(place, Event::Bookmark(revision))
+        session.events.insert(index, Event::Bookmark(revision))
     });
     plant("a bookmark at", &|session| {
         session
             .events
-            .insert(place + 1, Event::Bookmark(revision - 1))
+            .insert(index + 1, Event::Bookmark(revision - 1))
     });
     plant("missing: [", &|session| {
-        session.events[place] = Event::Bookmark(revision)
+        session.events[index] = Event::Bookmark(revision)
     });
     plant("nothing happened that justifies it", &|session| {
         session
             .events
-            .insert(place, Event::Resync("CURSOR_COMPACTED".to_owned()));
+            .insert(index, Event::Resync("CURSOR_COMPACTED".to_owned()));
     });
     plant("at the end", &|session| {
         for event in &mut session.events {
@@ -189,7 +189,7 @@ async fn each_planted_fault_is_reported() {
 
     // The stream is cut after a change, and continues one change later than its cursor.
     let mut cut = log.clone();
-    let rest = cut.sessions[session].events.split_off(place + 1);
+    let rest = cut.sessions[session].events.split_off(index + 1);
     let mut again = Session {
         epoch: 0,
         until: 0,
@@ -243,10 +243,10 @@ async fn each_planted_fault_is_reported() {
     // The log ends early.
     let mut early = log.clone();
     early.sessions.truncate(session + 1);
-    early.sessions[session].events.truncate(place);
+    early.sessions[session].events.truncate(index);
     assert!(round.violations_of(&early)[0].contains("it ends at"));
 
-    // The filter excludes what was received.
+    // The follower received what its filter excludes.
     let narrow = Log {
         filter: Filter::Thread("quiet"),
         ..log.clone()
@@ -258,7 +258,7 @@ async fn each_planted_fault_is_reported() {
             .any(|line| line.contains("which the filter excludes"))
     );
 
-    // A cursor of changes that are gone is accepted.
+    // A cursor of a lost change is accepted.
     let mut restored = round;
     restored.history.begin(revision - 1);
     let mut accepted = log;

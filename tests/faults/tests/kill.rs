@@ -73,7 +73,7 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
     assert!(acknowledged > rounds, "the writers wrote");
     assert!(
         service.terminate().await.success(),
-        "a service that is asked to stop ends well"
+        "a service that gets SIGTERM ends with success"
     );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
 }

@@ -93,8 +93,8 @@ fn counts(database: &Path) -> Counts {
     .expect("the entries can be counted")
 }
 
-/// Computes every vector again and compares it with the stored one.
-async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
+/// Computes every vector again. Returns a line for each stored vector that differs.
+async fn vectors_of_other_texts(chunks: &[Chunk]) -> Vec<String> {
     let directory = ModelDirectory::new(model(), None);
     let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkSettings::default())
         .expect("the model loads");
@@ -103,7 +103,7 @@ async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
         chunk
             .text
             .chars()
-            .skip(usize::try_from(chunk.start_char).expect("a place"))
+            .skip(usize::try_from(chunk.start_char).expect("a position"))
             .take(length)
             .collect::<String>()
     };
@@ -216,7 +216,7 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
         } = counts(&left);
         assert_eq!((embedded, without_tokens), (entries, 0), "round {round}");
         nothing_wrong(
-            &vectors_are_of_their_texts(&chunks(&left)).await,
+            &vectors_of_other_texts(&chunks(&left)).await,
             &format!("round {round}, in the files"),
         );
     }
@@ -227,7 +227,7 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
     );
     assert!(
         service.terminate().await.success(),
-        "a service that is asked to stop ends well"
+        "a service that gets SIGTERM ends with success"
     );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
     index_equals_the_database(&home.database()).await;
@@ -264,7 +264,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
             .stderr(Stdio::null());
         command.spawn().expect("the command starts")
     };
-    let gathered = |database: &Path| {
+    let new_vectors = |database: &Path| {
         chunks(database)
             .iter()
             .filter(|chunk| chunk.model.starts_with("second"))
@@ -295,10 +295,10 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
             "round {round}: searches had all vectors of one model all the time"
         );
         assert_eq!(without_tokens, 0, "round {round}");
-        let now = gathered(&left);
+        let now = new_vectors(&left);
         assert!(
             now >= before,
-            "round {round}: {now} of {before} entries that were embedded are there"
+            "round {round}: of {before} new vectors only {now} are left"
         );
         before = now;
         service = home.start().await;
@@ -310,7 +310,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         assert_eq!(
             statistics,
             (Some("first".to_owned()), ENTRIES as i64),
-            "round {round}: the old ones serve"
+            "round {round}: searches use the old vectors"
         );
         kills_in_the_middle += usize::from(now > 0);
         if now == 0 {
@@ -334,7 +334,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
     );
     assert!(
         service.terminate().await.success(),
-        "a service that is asked to stop ends well"
+        "a service that gets SIGTERM ends with success"
     );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
     assert_eq!(counts(&home.database()).embedded, ENTRIES as i64);
@@ -343,10 +343,7 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         .filter(|chunk| chunk.model.starts_with("second"))
         .collect();
     assert!(current.len() >= ENTRIES);
-    nothing_wrong(
-        &vectors_are_of_their_texts(&current).await,
-        "after the move",
-    );
+    nothing_wrong(&vectors_of_other_texts(&current).await, "after the move");
 }
 
 /// The model in use, and the number of embedded entries.
@@ -354,7 +351,7 @@ async fn statistics_of(home: &Home) -> (Option<String>, i64) {
     let statistics = Grpc::of(home)
         .statistics()
         .await
-        .expect("the service answers");
+        .expect("the service responds");
     (
         statistics.semantic_search.model,
         statistics.semantic_search.embedding_count,

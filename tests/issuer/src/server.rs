@@ -12,13 +12,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::key::Key;
-use crate::sign_in::{Codes, People, SignIn, authorize, token};
+use crate::sign_in::{Codes, SignIn, SignInState, authorize, token};
 
 /// An issuer that runs until it is dropped.
 pub struct TestIssuer {
     url: String,
     shared: Arc<Shared>,
-    people: People,
+    sign_in_state: SignInState,
     task: JoinHandle<()>,
 }
 
@@ -45,18 +45,18 @@ impl TestIssuer {
             .route("/.well-known/openid-configuration", get(discovery_page))
             .route("/keys", get(keys_page))
             .with_state(shared.clone());
-        let people = People::default();
+        let sign_in_state = SignInState::default();
         let sign_in = Router::new()
             .route("/authorize", get(authorize))
             .route("/token", post(token))
-            .with_state(people.clone());
+            .with_state(sign_in_state.clone());
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, pages.merge(sign_in)).await;
         });
         let issuer = Self {
             url,
             shared,
-            people,
+            sign_in_state,
             task,
         };
         issuer.publish(keys);
@@ -87,7 +87,10 @@ impl TestIssuer {
 
     /// Signs people in for this client. Earlier codes have expired.
     pub fn sign_in(&self, sign_in: SignIn) {
-        *self.people.lock().unwrap_or_else(PoisonError::into_inner) = Some((sign_in, Codes::new()));
+        *self
+            .sign_in_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((sign_in, Codes::new()));
     }
 
     /// Sets the discovery document.

@@ -1,4 +1,4 @@
-//! Signing people in: every person who comes is signed in at once.
+//! Signing people in. Every request is signed in at once, without a password.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,52 +20,59 @@ pub struct SignIn {
     pub secret: Option<String>,
     /// The registered address of the page.
     pub redirect: String,
-    /// The access token. Many issuers give one that only they can read.
+    /// The access token. It may be opaque: many issuers give tokens that only they can read.
     pub access_token: String,
     /// The ID token for this nonce.
     pub id_token: Box<dyn Fn(&str) -> String + Send>,
 }
 
-/// What the issuer remembers of a code: the hash of the verifier, and the nonce.
+/// The issued codes. Each has the hash of its verifier, and its nonce.
 pub(crate) type Codes = HashMap<String, (String, String)>;
 
-/// Who is signed in, if anyone.
-pub(crate) type People = Arc<Mutex<Option<(SignIn, Codes)>>>;
+/// The client whose people are signed in, with its codes. `None` until [`TestIssuer::sign_in`] is called.
+///
+/// [`TestIssuer::sign_in`]: crate::TestIssuer::sign_in
+pub(crate) type SignInState = Arc<Mutex<Option<(SignIn, Codes)>>>;
 
-pub(crate) async fn authorize(State(people): State<People>, RawQuery(query): RawQuery) -> Response {
-    let asked = pairs(&query.unwrap_or_default());
-    let mut sign_in = people.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) async fn authorize(
+    State(state): State<SignInState>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let parameters = pairs(&query.unwrap_or_default());
+    let mut sign_in = state.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((sign_in, codes)) = sign_in.as_mut() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let is = |name: &str, value: &str| asked.get(name).is_some_and(|given| given == value);
+    let is = |name: &str, value: &str| parameters.get(name).is_some_and(|given| given == value);
     let is_good = is("response_type", "code")
         && is("client_id", &sign_in.client)
         && is("redirect_uri", &sign_in.redirect)
         && is("code_challenge_method", "S256")
-        && asked["scope"].split(' ').any(|scope| scope == "openid");
-    let (Some(state), Some(challenge), Some(nonce), true) = (
-        asked.get("state"),
-        asked.get("code_challenge"),
-        asked.get("nonce"),
+        && parameters["scope"]
+            .split(' ')
+            .any(|scope| scope == "openid");
+    let (Some(client_state), Some(challenge), Some(nonce), true) = (
+        parameters.get("state"),
+        parameters.get("code_challenge"),
+        parameters.get("nonce"),
         is_good,
     ) else {
-        return (StatusCode::BAD_REQUEST, format!("{asked:?}")).into_response();
+        return (StatusCode::BAD_REQUEST, format!("{parameters:?}")).into_response();
     };
     let code = format!("code-{}", codes.len());
     codes.insert(code.clone(), (challenge.clone(), nonce.clone()));
     // State and challenge are base64 for URLs, so nothing in them needs an escape.
-    let target = format!("{}?code={code}&state={state}", sign_in.redirect);
+    let target = format!("{}?code={code}&state={client_state}", sign_in.redirect);
     (StatusCode::FOUND, [(header::LOCATION, target)]).into_response()
 }
 
 pub(crate) async fn token(
-    State(people): State<People>,
+    State(state): State<SignInState>,
     headers: HeaderMap,
     form: String,
 ) -> Response {
     let given = pairs(&form);
-    let mut sign_in = people.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sign_in = state.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((sign_in, codes)) = sign_in.as_mut() else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -80,20 +87,22 @@ pub(crate) async fn token(
         .map(String::as_str)
         .unwrap_or_default();
     let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
-    // A code is good once.
-    let known = given.get("code").and_then(|code| codes.remove(code));
+    // A code can be used once.
+    let issued = given.get("code").and_then(|code| codes.remove(code));
     let is_good = user == expected
         && is("grant_type", "authorization_code")
         && is("client_id", &sign_in.client)
         && is("redirect_uri", &sign_in.redirect);
-    match known {
-        Some((known_challenge, nonce)) if is_good && known_challenge == challenge => Json(json!({
-            "token_type": "Bearer",
-            "expires_in": 3600,
-            "access_token": sign_in.access_token,
-            "id_token": (sign_in.id_token)(&nonce),
-        }))
-        .into_response(),
+    match issued {
+        Some((issued_challenge, nonce)) if is_good && issued_challenge == challenge => {
+            Json(json!({
+                "token_type": "Bearer",
+                "expires_in": 3600,
+                "access_token": sign_in.access_token,
+                "id_token": (sign_in.id_token)(&nonce),
+            }))
+            .into_response()
+        }
         _ => (
             StatusCode::BAD_REQUEST,
             Json(json!({"error": "invalid_grant"})),

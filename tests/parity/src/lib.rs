@@ -1,7 +1,8 @@
 //! Runs one scenario through every client of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
 //!
 //! Each client gets its own fresh database and processes, and makes the same calls in the same order. The [`Answer`]s
-//! must be equal key by key, except for times and for what MCP leaves out ([`Brief`]). The scenario says what they must contain.
+//! must be equal key by key, except for times and for what MCP leaves out ([`Brief`]). The scenario says what they must
+//! contain.
 
 mod answer;
 mod brief;
@@ -84,7 +85,7 @@ impl Client {
         !matches!(self, Self::Grpc(_))
     }
 
-    /// How its answers are shorter than on the other transports. `None` if they are not.
+    /// Computes the shorter answers of MCP from those of the other transports. `None` for gRPC and REST.
     #[must_use]
     pub fn brief(&self) -> Option<Brief> {
         match self {

@@ -19,7 +19,7 @@ pub enum Storage {
 pub(crate) struct Service {
     process: Process,
     pub(crate) home: Home,
-    /// The settings that a gateway needs to find it.
+    /// The settings that a gateway needs to find the service.
     pub(crate) settings: Vec<(&'static str, String)>,
     _database: Option<TestDatabase>,
 }

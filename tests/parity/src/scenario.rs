@@ -31,10 +31,10 @@ pub struct Step {
     /// reply's key.
     #[serde(default)]
     pub saves: BTreeMap<String, String>,
-    /// The request has a value of the wrong type, which only JSON can express.
+    /// The request has a value of the wrong type. gRPC cannot express it, so its client skips the step.
     #[serde(default)]
     pub json_only: bool,
-    /// A step with a parameter that is none of the tool.
+    /// The step uses a parameter that the MCP tool does not have, so the MCP clients skip it.
     #[serde(default)]
     pub no_tool: bool,
 }

@@ -21,7 +21,7 @@ fn scope(tool: &str) -> &'static str {
     }
 }
 
-/// The service descriptor's operations on content, so that a new one cannot be forgotten.
+/// All operations on content, read from the gRPC descriptor, so that the tests include each new one.
 fn operations() -> Vec<String> {
     let descriptors =
         FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
@@ -57,17 +57,17 @@ fn soon() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_guarded_over_http() {
-    guarded(Storage::Sqlite).await;
+    check_that_tools_are_guarded(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_guarded_over_http_on_postgresql() {
     if context_test_postgres::TestDatabase::empty().await.is_some() {
-        guarded(Storage::Postgres).await;
+        check_that_tools_are_guarded(Storage::Postgres).await;
     }
 }
 
-async fn guarded(storage: Storage) {
+async fn check_that_tools_are_guarded(storage: Storage) {
     let service = KeyedService::start_on(storage, &[]).await;
     let gateway = Gateway::http(&service).await;
     let mut tools = gateway.tools(&service.key("lists", &["read"]).await).await;
@@ -172,7 +172,7 @@ async fn guarded(storage: Storage) {
     }
 }
 
-/// A request of another owner's key that might reveal something: by id, where the operation takes one.
+/// A request that might reveal content of another owner. It names that content's id if the operation takes an id.
 fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
     match operation {
         "store_context" => json!({"thread_id": "t", "source": "user", "text": "canary"}),
@@ -209,7 +209,7 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
         "diff_artifact_versions" => {
             json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1})
         }
-        other => panic!("say how {other} could request what others have"),
+        other => panic!("add a request of {other} for content of another owner"),
     }
 }
 
@@ -240,7 +240,7 @@ async fn other_owners_are_invisible(storage: Storage) {
         .await
         .swap_remove(0);
     let entry = json!({"thread_id": "t", "source": "user", "text": "canary", "tags": ["canary"], "metadata": {"canary": "canary"}});
-    // Ids that an owner with few entries does not have itself.
+    // The last id is one that an owner with few entries does not have.
     let mut context_id = 0;
     for n in 0..20 {
         let mut entry = entry.clone();
@@ -309,23 +309,23 @@ async fn other_owners_are_invisible(storage: Storage) {
 }
 
 /// Replaces every artifact id except the one in the request, and cursors, which name the owner's feed.
-fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
+fn hide_ids_of_artifacts(value: &mut Value, requested: &str) {
     match value {
         Value::String(text)
-            if text.len() == 36 && text.matches('-').count() == 4 && text != known =>
+            if text.len() == 36 && text.matches('-').count() == 4 && text != requested =>
         {
             *value = json!("<id>")
         }
         Value::Array(items) => items
             .iter_mut()
-            .for_each(|item| hide_ids_of_artifacts(item, known)),
+            .for_each(|item| hide_ids_of_artifacts(item, requested)),
         Value::Object(fields) => {
             for (key, field) in fields {
                 match field {
                     Value::String(cursor) if key == "next_cursor" => {
                         *cursor = "<cursor>".to_owned()
                     }
-                    field => hide_ids_of_artifacts(field, known),
+                    field => hide_ids_of_artifacts(field, requested),
                 }
             }
         }

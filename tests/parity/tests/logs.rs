@@ -158,8 +158,8 @@ async fn nothing_is_logged(storage: Storage) {
         ),
     ] {
         assert!(log.contains(line), "{process} logs at DEBUG:\n{log}");
-        let told: Vec<&str> = log.lines().filter(|line| line.contains(SECRET)).collect();
-        assert_eq!(told, Vec::<&str>::new(), "{process}");
+        let leaks: Vec<&str> = log.lines().filter(|line| line.contains(SECRET)).collect();
+        assert_eq!(leaks, Vec::<&str>::new(), "{process}");
     }
 }
 

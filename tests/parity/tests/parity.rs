@@ -31,7 +31,11 @@ fn check(
         (Answer::Ok(actual), Some(expected), None) => (actual, expected),
         (Answer::Ok(_), None, None) => return Ok(()),
         (Answer::Err(actual), None, Some(expected)) => (actual, expected),
-        _ => return Err(format!("the other kind of answer was expected: {answer:?}")),
+        _ => {
+            return Err(format!(
+                "an error instead of a reply, or the reverse: {answer:?}"
+            ));
+        }
     };
     let mut expected = of_storage(&substitute(expected), storage);
     if let Some(brief) = brief {
@@ -63,29 +67,29 @@ fn of_storage(expected: &Value, storage: Storage) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_door_gives_the_same_answers() {
-    play(Storage::Sqlite).await;
+    run_scenario(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_door_gives_the_same_answers_on_postgresql() {
     if context_test_postgres::server().is_some() {
-        play(Storage::Postgres).await;
+        run_scenario(Storage::Postgres).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_text_results_are_reranked_alike_on_every_transport() {
-    reranked(Storage::Sqlite).await;
+    check_reranking(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_text_results_are_reranked_alike_on_every_transport_on_postgresql() {
     if context_test_postgres::server().is_some() {
-        reranked(Storage::Postgres).await;
+        check_reranking(Storage::Postgres).await;
     }
 }
 
-async fn reranked(storage: Storage) {
+async fn check_reranking(storage: Storage) {
     // A network of random weights: it reranks, and no model has to be downloaded.
     let model = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -131,9 +135,9 @@ async fn reranked(storage: Storage) {
     }
 }
 
-async fn play(storage: Storage) {
+async fn run_scenario(storage: Storage) {
     let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json"))
-        .expect("the scenario is JSON of its own shape");
+        .expect("the scenario has the form of `Scenario`");
     let mut clients = Client::open_all(storage).await;
     let mut names: Vec<Names> = clients.iter().map(|_| Names::default()).collect();
     let mut briefs: Vec<Option<Brief>> = clients.iter().map(|(_, client)| client.brief()).collect();

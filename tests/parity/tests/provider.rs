@@ -39,7 +39,7 @@ async fn every_transport_names_the_embedding_provider_that_does_not_respond() {
                 "{tool} over {transport}: {sentence}"
             );
         }
-        // Full text works without it, and says so.
+        // Hybrid search then uses full text alone, and a warning says so.
         let hybrid = client
             .call("hybrid_search_context", &json!({"query": "x"}))
             .await;

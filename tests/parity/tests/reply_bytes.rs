@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Number of threads in the store.
 const THREADS: usize = 1_000;
 
-/// A client, and what its replies take.
+/// A client whose replies are measured.
 struct Measured {
     client: Client,
 }

@@ -11,7 +11,7 @@ const REDIRECT: &str = "https://context.example/memory/";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const HASH: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
-async fn offered(service: &KeyedService) -> Value {
+async fn sign_in_url(service: &KeyedService) -> Value {
     let reply = Request::get(service.address(), "/ui/sign-in").send().await;
     assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
     reply.json()["url"].clone()
@@ -45,12 +45,12 @@ async fn a_person_who_signs_in_gets_a_token_that_works() {
         id_token: Box::new(move |nonce| key.token(&with(person.clone(), json!({"nonce": nonce})))),
     });
 
-    let url = offered(&service).await;
+    let url = sign_in_url(&service).await;
     let url = url.as_str().expect("an address");
     assert!(url.contains("scope=openid+profile"), "{url}");
-    let asked = format!("{url}&state=s&code_challenge={HASH}&nonce={HASH}");
-    let sent_back = Request::new("GET", asked).send().await;
-    let code = sent_back
+    let authorization = format!("{url}&state=s&code_challenge={HASH}&nonce={HASH}");
+    let redirect = Request::new("GET", authorization).send().await;
+    let code = redirect
         .header("location")
         .and_then(|back| back.strip_prefix(REDIRECT)?.strip_prefix("?code="))
         .and_then(|query| query.strip_suffix("&state=s"))
@@ -86,7 +86,7 @@ async fn a_person_who_signs_in_gets_a_token_that_works() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_client_the_page_asks_for_a_key() {
     let service = KeyedService::start().await;
-    assert_eq!(offered(&service).await, Value::Null);
+    assert_eq!(sign_in_url(&service).await, Value::Null);
     let body = json!({"code": "code", "verifier": VERIFIER});
     let reply = exchange(&service, &body).await;
     assert_eq!(

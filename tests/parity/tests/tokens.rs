@@ -26,7 +26,7 @@ async fn clients(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, G
 }
 
 /// Checks that every transport rejects this token with the same message.
-async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
+async fn assert_refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
     assert_eq!(
@@ -59,19 +59,19 @@ async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &
     );
 }
 
-/// Waits until the gateway checks this token with the service again, which it does within a second.
-async fn forgotten(gateway: &Gateway, token: &str) {
+/// Waits until the gateway checks this token with the service again and refuses it, which takes a second at most.
+async fn wait_for_refusal(gateway: &Gateway, token: &str) {
     let bearer = format!("Bearer {token}");
-    let asked = until("the token is forgotten", async || {
+    let refused = until("the token is refused", async || {
         gateway.call("list_threads", Some(&bearer)).await.status == 401
     });
-    tokio::time::timeout(Duration::from_secs(10), asked)
+    tokio::time::timeout(Duration::from_secs(10), refused)
         .await
         .expect("a refusal within a second");
 }
 
 /// Checks that every transport accepts this token.
-async fn admitted(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
+async fn assert_accepted(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
     assert_eq!(rest.status, 200, "{what}: {}", rest.body);
@@ -90,9 +90,9 @@ async fn tokens_open_every_door_and_bad_ones_none() {
     let issuer = TestIssuer::start(&[&rsa, &ec]).await;
     let (service, gateway) = clients(&issuer, &[]).await;
     let good = claims(issuer.url(), AUDIENCE, "alice");
-    admitted(&service, &gateway, "RS256", &rsa.token(&good)).await;
-    admitted(&service, &gateway, "ES256", &ec.token(&good)).await;
-    admitted(
+    assert_accepted(&service, &gateway, "RS256", &rsa.token(&good)).await;
+    assert_accepted(&service, &gateway, "ES256", &ec.token(&good)).await;
+    assert_accepted(
         &service,
         &gateway,
         "an API key",
@@ -118,7 +118,7 @@ async fn tokens_open_every_door_and_bad_ones_none() {
                 changed(json!({"nbf": now() + 86_400})),
             ),
         ] {
-            refused(&service, &gateway, what, &token).await;
+            assert_refused(&service, &gateway, what, &token).await;
         }
     }
     for (what, token) in [
@@ -131,16 +131,16 @@ async fn tokens_open_every_door_and_bad_ones_none() {
         ),
         ("nonsense", "a.b.c".to_owned()),
     ] {
-        refused(&service, &gateway, what, &token).await;
+        assert_refused(&service, &gateway, what, &token).await;
     }
 
     let new = Key::ec("new");
     issuer.publish(&[&new]);
-    admitted(&service, &gateway, "a rotated key", &new.token(&good)).await;
+    assert_accepted(&service, &gateway, "a rotated key", &new.token(&good)).await;
     let before = rsa.token(&good);
-    forgotten(&gateway, &before).await;
-    refused(&service, &gateway, "the key before", &before).await;
-    refused(
+    wait_for_refusal(&gateway, &before).await;
+    assert_refused(&service, &gateway, "the key before", &before).await;
+    assert_refused(
         &service,
         &gateway,
         "an unknown key",
@@ -156,7 +156,7 @@ async fn an_issuer_without_readable_keys_accepts_no_token_and_an_unreachable_one
     issuer.respond(200, "{\"keys\": \"none\"}");
     let token = key.token(&claims(issuer.url(), AUDIENCE, "alice"));
     let (service, gateway) = clients(&issuer, &[]).await;
-    refused(&service, &gateway, "keys that cannot be read", &token).await;
+    assert_refused(&service, &gateway, "keys that cannot be read", &token).await;
 
     issuer.respond(503, "");
     let (service, gateway) = clients(&issuer, &[]).await;
@@ -182,7 +182,7 @@ async fn an_issuer_without_readable_keys_accepts_no_token_and_an_unreachable_one
         "{}",
         mcp.body
     );
-    admitted(
+    assert_accepted(
         &service,
         &gateway,
         "an API key",

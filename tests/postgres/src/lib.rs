@@ -47,7 +47,7 @@ pub struct TestDatabase {
 /// When there is none and the test run requires one.
 #[must_use]
 pub fn server() -> Option<String> {
-    let found = set("CONTEXT_TEST_POSTGRES_URL").or_else(|| set("DATABASE_URL"));
+    let found = variable("CONTEXT_TEST_POSTGRES_URL").or_else(|| variable("DATABASE_URL"));
     if found.is_none() {
         assert!(
             !is_required(),
@@ -60,14 +60,15 @@ pub fn server() -> Option<String> {
     found
 }
 
-fn set(name: &str) -> Option<String> {
+/// An environment variable, unless it is empty.
+fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether a test that needs a server fails if there is none.
 fn is_required() -> bool {
-    set("CONTEXT_TEST_POSTGRES_REQUIRED")
-        .or_else(|| set("CI"))
+    variable("CONTEXT_TEST_POSTGRES_REQUIRED")
+        .or_else(|| variable("CI"))
         .is_some()
 }
 
@@ -102,7 +103,7 @@ impl TestDatabase {
         Some(Self { server, name, url })
     }
 
-    /// Creates a copy of this database, which must have no connections soon.
+    /// Creates a copy of this database. Waits until the database has no connections.
     ///
     /// # Panics
     /// When the server rejects a statement.
@@ -167,7 +168,7 @@ impl Drop for TestDatabase {
 pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls)
         .await
-        .expect("the tests' PostgreSQL answers");
+        .expect("the PostgreSQL of the tests responds");
     tokio::spawn(connection);
     client
 }
@@ -188,11 +189,11 @@ async fn make_template(
     prepare: impl AsyncFnOnce(&str),
 ) {
     run(client, &format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})")).await;
-    let known = client
+    let existing = client
         .query("SELECT 1 FROM pg_database WHERE datname = $1", &[&template])
         .await
         .expect("databases are listed");
-    if known.is_empty() {
+    if existing.is_empty() {
         drop_abandoned(client).await;
         let unfinished = format!("{template}_unfinished");
         run(
@@ -253,11 +254,11 @@ async fn drop_abandoned(client: &Client) {
         .await
         .expect("databases are listed");
     for name in rows.iter().map(|row| row.get::<_, String>(0)) {
-        let made = name
+        let created = name
             .strip_prefix("ctxt_")
             .and_then(|rest| rest.split('_').next())
             .and_then(|seconds| seconds.parse::<u64>().ok());
-        if made.is_some_and(|made| made + ABANDONED_AFTER.as_secs() < seconds()) {
+        if created.is_some_and(|created| created + ABANDONED_AFTER.as_secs() < seconds()) {
             let _ = client
                 .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
                 .await;

@@ -9,11 +9,11 @@ use tokio_postgres::NoTls;
 
 use crate::server::{command_at, free_port, hand_over};
 
-/// The PgBouncer programs in `CONTEXT_TEST_PGBOUNCER`, separated by colons. `scripts/test` sets the variable. If there
-/// is none, it prints that the test is skipped.
+/// The PgBouncer programs in `CONTEXT_TEST_PGBOUNCER`, separated by colons. `scripts/test` sets the variable. Without a
+/// program this prints that the test is skipped.
 #[must_use]
 pub fn pgbouncers() -> Vec<PathBuf> {
-    let found: Vec<PathBuf> = crate::set("CONTEXT_TEST_PGBOUNCER")
+    let found: Vec<PathBuf> = crate::variable("CONTEXT_TEST_PGBOUNCER")
         .iter()
         .flat_map(std::env::split_paths)
         .collect();
@@ -35,8 +35,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts this program in front of the server with this URL, with so few connections to the server that clients
-    /// share them. Versions that support prepared statements use them.
+    /// Starts this program in front of the server with this URL. It has three connections to the server, so clients
+    /// share them. Prepared statements are on if the version supports them.
     ///
     /// # Panics
     /// When it does not start.

@@ -39,7 +39,7 @@ pub fn programs() -> Option<PathBuf> {
         .filter(|path| path.join("pg_basebackup").exists());
     if found.is_none() {
         assert!(
-            crate::set("CI").is_none(),
+            crate::variable("CI").is_none(),
             "there are no PostgreSQL programs; set CONTEXT_TEST_POSTGRES_BIN, or run scripts/test"
         );
         eprintln!(
@@ -138,7 +138,7 @@ impl Server {
         while client
             .query_one(synchronous, &[])
             .await
-            .expect("the server tells")
+            .expect("the server responds")
             .get::<_, i64>(0)
             == 0
         {
@@ -162,15 +162,15 @@ impl Server {
             port,
             child,
         };
-        server.answers().await;
+        server.wait_until_it_responds().await;
         server
     }
 
-    async fn answers(&mut self) {
+    async fn wait_until_it_responds(&mut self) {
         let deadline = Deadline::new();
         while tokio_postgres::connect(&self.url(), NoTls).await.is_err() {
             let ended = self.child.try_wait().expect("a child");
-            let what = || format!("the server does not answer: {}", self.log());
+            let what = || format!("the server does not respond: {}", self.log());
             assert!(ended.is_none(), "{}", what());
             deadline.pause(what).await;
         }
@@ -221,7 +221,7 @@ impl Server {
         })
         .await;
         self.child = spawn(&self.programs, &self.data, self.port);
-        self.answers().await;
+        self.wait_until_it_responds().await;
     }
 
     async fn end(&mut self, signal: Signal) {
@@ -254,7 +254,7 @@ impl Server {
         while client
             .query_one(receivers, &[])
             .await
-            .expect("the standby tells")
+            .expect("the standby responds")
             .get::<_, i64>(0)
             > 0
         {
@@ -263,21 +263,21 @@ impl Server {
         }
     }
 
-    /// Waits until this standby has everything that the primary has now.
+    /// Waits until this standby has replayed everything that the primary has now.
     ///
     /// # Panics
     /// When it does not keep up.
-    pub async fn reaches(&self, primary: &Self) {
+    pub async fn wait_for_replay(&self, primary: &Self) {
         let position = "SELECT pg_current_wal_lsn()::text";
         let row = primary.connect().await.query_one(position, &[]).await;
-        let position: String = row.expect("the primary tells").get(0);
+        let position: String = row.expect("the primary responds").get(0);
         let client = self.connect().await;
         let reached = "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn";
         let deadline = Deadline::new();
         while !client
             .query_one(reached, &[&position])
             .await
-            .expect("the standby tells")
+            .expect("the standby responds")
             .get::<_, bool>(0)
         {
             let what = || format!("the standby does not keep up: {}", self.log());
@@ -295,7 +295,7 @@ impl Server {
             .await
             .query_one("SELECT pg_promote()", &[])
             .await
-            .expect("the standby answers");
+            .expect("the standby responds");
         assert!(
             promoted.get::<_, bool>(0),
             "the standby was not promoted: {}",
@@ -347,7 +347,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives a directory to the user that the server runs as.
+/// Makes the user that runs the server the owner of a directory.
 pub(crate) fn hand_over(directory: &Path) {
     if is_root() {
         std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))

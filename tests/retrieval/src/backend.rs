@@ -54,7 +54,7 @@ pub struct Setup {
     pub context_weight: f64,
 }
 
-/// Where the entries are stored.
+/// The stored entries, and how searches reach them.
 pub enum Entries {
     /// In this process.
     Local(Box<Local>),

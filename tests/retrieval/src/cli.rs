@@ -23,7 +23,7 @@ pub struct Cli {
     /// Measure relevance instead: whether it tells answerable questions from questions about other topics
     #[arg(long)]
     pub relevance: bool,
-    /// With --relevance: write what is known about each result to a file, for fit_relevance.py
+    /// With --relevance: write the values from which each relevance is computed to a file, for fit_relevance.py
     #[arg(long, value_name = "FILE", requires = "relevance")]
     pub features: Option<PathBuf>,
     /// Measure evidence instead: whether results of long texts show the answer, for questions that name it

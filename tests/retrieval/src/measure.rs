@@ -29,7 +29,7 @@ impl Scores {
         self.reciprocal += found
             .iter()
             .position(|key| hit(key))
-            .map_or(0.0, |place| 1.0 / (place as f64 + 1.0));
+            .map_or(0.0, |index| 1.0 / (index as f64 + 1.0));
     }
 }
 

@@ -10,7 +10,7 @@ const MODEL: &str = concat!(
     "/../../services/bert/tests/reference/cross-encoder"
 );
 
-/// Checks the answers that the snippets of hybrid search have.
+/// Checks how many answers the snippets of hybrid search have.
 fn check(database: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_retrieval-eval"))
         .args(["--evidence", "--model", MODEL])

@@ -14,7 +14,7 @@ pub fn now() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("a clock after 1970");
-    Timestamp(i64::try_from(since.as_micros()).expect("a clock before the sun is cold"))
+    Timestamp(i64::try_from(since.as_micros()).expect("a time that fits into 64 bits"))
 }
 
 /// The time at the end of this duration.

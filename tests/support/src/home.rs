@@ -25,7 +25,7 @@ impl Default for Home {
 }
 
 impl Home {
-    /// Creates one in the directory for temporary files.
+    /// Creates a home in the directory for temporary files.
     ///
     /// # Panics
     /// When the directory cannot be created.
@@ -57,7 +57,7 @@ impl Home {
         self.path().join("contexts.db")
     }
 
-    /// The socket of its service.
+    /// The Unix socket of the service.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path().join("service.sock")

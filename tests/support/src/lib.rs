@@ -7,7 +7,7 @@
 //! # async fn example() {
 //! use context_test_support::{Home, http::Request};
 //!
-//! let home = Home::new().with("AUTH", "none");
+//! let home = Home::new().with("LOG_LEVEL", "INFO");
 //! let service = home.start().await;
 //! let reply = Request::get(service.address(), "/healthz").send().await;
 //! assert_eq!(reply.status, 200);

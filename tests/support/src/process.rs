@@ -47,7 +47,8 @@ impl Process {
         }
     }
 
-    /// Waits until it prints that it is ready. With authentication on, a test without a key can observe nothing else.
+    /// Waits until the process prints that it listens. With authentication on, a test without a key can check nothing
+    /// else.
     ///
     /// # Panics
     /// When it ends instead. The message has its log.
@@ -156,8 +157,8 @@ impl Drop for Process {
     }
 }
 
-/// Makes the command's process receive this signal when the test ends, in whatever way. Must be called last: changing
-/// the user undoes it.
+/// Makes the command's process receive this signal when the test ends, also when it panics or is killed. Must be called
+/// last, because changing the user undoes it.
 pub fn end_with_test(command: &mut Command, signal: Signal) {
     // SAFETY: prctl is one system call, allocates nothing and takes no lock.
     unsafe {

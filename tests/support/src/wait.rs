@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Interval between checks of a condition.
 const POLL: Duration = Duration::from_millis(5);
 
-/// One minute from its creation, for a loop that waits.
+/// The end of a loop that waits: one minute after its creation.
 #[derive(Debug)]
 pub struct Deadline(Instant);
 

@@ -19,7 +19,7 @@ struct Stored {
 }
 
 /// An undamaged database file and its content.
-struct Sound {
+struct Undamaged {
     file: Vec<u8>,
     stored: Vec<Stored>,
     /// The ids of the entries with a small text, a large text, and images.
@@ -56,7 +56,7 @@ fn lines(name: &str, count: usize) -> String {
         .collect()
 }
 
-async fn sound() -> Sound {
+async fn undamaged() -> Undamaged {
     let home = Home::new();
     let service = home.start().await;
     let store = async |text: &str, images: Value| {
@@ -106,7 +106,7 @@ async fn sound() -> Sound {
         !home.path().join("contexts.db-wal").exists(),
         "everything is in the file"
     );
-    Sound {
+    Undamaged {
         file: std::fs::read(home.database()).expect("the file"),
         stored,
         small,
@@ -137,8 +137,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// All positions of these bytes. Bytes that were moved may have left a copy.
-fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
+/// All positions of these bytes. SQLite may have left a copy of bytes that it moved.
+fn positions(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     let found: Vec<usize> = file
         .windows(bytes.len())
         .enumerate()
@@ -155,14 +155,14 @@ fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
 
 /// Flips a bit in every occurrence of these bytes, at this offset.
 fn flip(file: &mut [u8], bytes: &[u8], offset: usize, mask: u8) {
-    places(file, bytes)
+    positions(file, bytes)
         .into_iter()
         .for_each(|at| file[at + offset] ^= mask);
 }
 
 /// Zeroes the pages that contain these bytes.
 fn zero(file: &mut [u8], bytes: &[u8]) {
-    places(file, bytes)
+    positions(file, bytes)
         .into_iter()
         .for_each(|at| file[at / PAGE * PAGE..(at / PAGE + 1) * PAGE].fill(0));
 }
@@ -214,9 +214,9 @@ async fn start(home: &Home) -> Option<Process> {
 }
 
 /// Asserts that every reply that succeeds equals what was stored. Returns the paths of the gets that failed.
-async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
+async fn refused_paths(service: &Process, undamaged: &Undamaged, what: &str) -> Vec<String> {
     let mut refused = Vec::new();
-    for Stored { path, body } in &sound.stored {
+    for Stored { path, body } in &undamaged.stored {
         let (status, mut found) = get(service, path).await;
         if status == 200 {
             let mut body = body.clone();
@@ -224,7 +224,7 @@ async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
             for value in [&mut found, &mut body] {
                 value.as_object_mut().expect("an object").remove("revision");
             }
-            assert_eq!(found, body, "{what}: {path} is served as good");
+            assert_eq!(found, body, "{what}: {path} is served with changed content");
         } else {
             // SQLite trusts an index. A row that the index no longer references is not found, which only `verify` can
             // detect.
@@ -247,7 +247,7 @@ async fn refused(service: &Process, sound: &Sound, what: &str) -> Vec<String> {
         .expect("JSON");
     for hit in reply["results"].as_array().into_iter().flatten() {
         let path = format!("/v1/contexts/{}", hit["id"]);
-        let stored = sound
+        let stored = undamaged
             .stored
             .iter()
             .find(|stored| stored.path == path)
@@ -261,14 +261,14 @@ type Damage<'d> = (&'static str, Box<dyn Fn(&mut Vec<u8>) + 'd>, Vec<String>);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names_the_rows() {
-    let sound = sound().await;
+    let undamaged = undamaged().await;
     let (small, large) = (
-        format!("context {}: text", sound.small),
-        format!("context {}: text", sound.large),
+        format!("context {}: text", undamaged.small),
+        format!("context {}: text", undamaged.large),
     );
-    let image = format!("context {}, image 0: image", sound.images);
+    let image = format!("context {}, image 0: image", undamaged.images);
     let version = |number: i64, field: &str| {
-        format!("artifact {}, version {number}: {field}", sound.artifact)
+        format!("artifact {}, version {number}: {field}", undamaged.artifact)
     };
     let damages: Vec<Damage<'_>> = vec![
         (
@@ -279,7 +279,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         (
             "a bit that makes the text invalid UTF-8",
             Box::new(|file| flip(file, b"a SMALL-TEXT", 3, 0x80)),
-            vec![format!("context {} cannot be read", sound.small)],
+            vec![format!("context {} cannot be read", undamaged.small)],
         ),
         (
             "a byte of the text that becomes NUL",
@@ -289,7 +289,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         (
             "the checksum of a small text",
             Box::new(|file| flip(file, b"a SMALL-TEXT of one line", 24 + 12, 1)),
-            vec![format!("context {}: checksum", sound.small)],
+            vec![format!("context {}: checksum", undamaged.small)],
         ),
         (
             "a bit within a large text",
@@ -304,25 +304,25 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         (
             "a zeroed page within a large text",
             Box::new(|file| zero(file, b"LARGE LINE 001500")),
-            vec![format!("context {}", sound.large)],
+            vec![format!("context {}", undamaged.large)],
         ),
         (
             "the zeroed page of the end of a large text",
             Box::new(|file| zero(file, b"LARGE LINE 002999")),
-            vec![format!("context {}", sound.large)],
+            vec![format!("context {}", undamaged.large)],
         ),
         (
             "a bit of all metadata",
             Box::new(|file| flip(file, b"{\"kind\":\"MARKED-METADATA\"}", 10, 1)),
             vec![
-                format!("context {}: metadata", sound.small),
-                format!("context {}: metadata", sound.images),
+                format!("context {}: metadata", undamaged.small),
+                format!("context {}: metadata", undamaged.images),
             ],
         ),
         (
             "a brace of all metadata",
             Box::new(|file| flip(file, b"{\"kind\":\"MARKED-METADATA\"}", 0, 4)),
-            vec![format!("context {}: metadata", sound.small)],
+            vec![format!("context {}: metadata", undamaged.small)],
         ),
         (
             "a bit of an image",
@@ -386,7 +386,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
     assert_eq!(damages.len(), 20);
     for (what, damage, named) in damages {
         let home = Home::new();
-        let mut file = sound.file.clone();
+        let mut file = undamaged.file.clone();
         damage(&mut file);
         std::fs::write(home.database(), &file).expect("room for a file");
         let (code, report) = verify(&home);
@@ -405,7 +405,7 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         let Some(service) = start(&home).await else {
             continue;
         };
-        refused(&service, &sound, what).await;
+        refused_paths(&service, &undamaged, what).await;
     }
 }
 
@@ -477,17 +477,17 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() {
-    let sound = sound().await;
+    let undamaged = undamaged().await;
     let home = Home::new();
-    let mut file = sound.file.clone();
+    let mut file = undamaged.file.clone();
     flip(&mut file, b"a SMALL-TEXT", 3, 1);
     std::fs::write(home.database(), &file).expect("room for a file");
     let service = start(&home).await.expect("the service starts");
-    let refused = refused(&service, &sound, "a small text").await;
-    assert_eq!(refused, [format!("/v1/contexts/{}", sound.small)]);
+    let refused = refused_paths(&service, &undamaged, "a small text").await;
+    assert_eq!(refused, [format!("/v1/contexts/{}", undamaged.small)]);
     let (status, several) = get(
         &service,
-        &format!("/v1/contexts?ids={},{}", sound.small, sound.large),
+        &format!("/v1/contexts?ids={},{}", undamaged.small, undamaged.large),
     )
     .await;
     assert_eq!(
@@ -497,8 +497,8 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
     );
     let detail = several["detail"].as_str().expect("a sentence");
     assert!(
-        detail.contains(&format!("context {}", sound.small))
-            && !detail.contains(&format!("context {}", sound.large)),
+        detail.contains(&format!("context {}", undamaged.small))
+            && !detail.contains(&format!("context {}", undamaged.large)),
         "{detail}"
     );
     let ready = client(REPLY_WITHIN)
@@ -533,14 +533,14 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
     let (code, report) = verify(&home);
     assert_eq!(code, 1, "verify works beside the service: {report}");
     assert!(
-        report.contains(&format!("context {}: text", sound.small)),
+        report.contains(&format!("context {}: text", undamaged.small)),
         "{report}"
     );
     let deleted = client(REPLY_WITHIN)
         .delete(format!(
             "http://{}/v1/contexts/{}",
             service.address(),
-            sound.small
+            undamaged.small
         ))
         .send()
         .await
@@ -551,13 +551,13 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn structural_damage_stops_writes_until_an_operator_acts() {
-    let sound = sound().await;
+    let undamaged = undamaged().await;
     let home = Home::new();
-    let mut file = sound.file.clone();
+    let mut file = undamaged.file.clone();
     zero(&mut file, b"FILLER-30 LINE 000001");
     std::fs::write(home.database(), &file).expect("room for a file");
     let service = start(&home).await.expect("the service starts");
-    let refused = refused(&service, &sound, "a zeroed page").await;
+    let refused = refused_paths(&service, &undamaged, "a zeroed page").await;
     assert!(!refused.is_empty() && refused.len() < 40, "{refused:?}");
     let write = json!({"thread_id": "t", "source": "user", "text": "after the damage"});
     let reply = client(REPLY_WITHIN)
@@ -582,8 +582,8 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
             .contains("restart the service"),
         "{problem}"
     );
-    let (status, _) = get(&service, &format!("/v1/contexts/{}", sound.small)).await;
-    assert_eq!(status, 200, "reads that succeed go on");
+    let (status, _) = get(&service, &format!("/v1/contexts/{}", undamaged.small)).await;
+    assert_eq!(status, 200, "undamaged entries are still read");
     let ready = client(REPLY_WITHIN)
         .get(format!("http://{}/readyz", service.address()))
         .send()
@@ -602,15 +602,15 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
         "{page}"
     );
     assert!(service.terminate().await.success());
-    repaired(&home, &sound).await;
+    assert_repaired(&home, &undamaged).await;
 }
 
-/// After a restart on an undamaged file, writes work as before.
-async fn repaired(home: &Home, sound: &Sound) {
+/// Asserts that writes work again after a restart on an undamaged file.
+async fn assert_repaired(home: &Home, undamaged: &Undamaged) {
     for file in ["contexts.db-wal", "contexts.db-shm"] {
         let _ = std::fs::remove_file(home.path().join(file));
     }
-    std::fs::write(home.database(), &sound.file).expect("room for a file");
+    std::fs::write(home.database(), &undamaged.file).expect("room for a file");
     assert_eq!(verify(home).0, 0);
     let service = start(home).await.expect("the service starts");
     post(

@@ -244,7 +244,7 @@ async fn an_open_port_without_authentication_is_announced_in_capitals_and_checks
     let home = Home::new();
     assert!(
         !home.start().await.log().contains("ANYONE"),
-        "on loopback the banner says nothing of it"
+        "on loopback the banner has no warning"
     );
 }
 
@@ -282,7 +282,7 @@ async fn one_database_file_under_two_names_has_one_owner() {
 const PASSWORD: &str = "hunter2";
 
 /// Sets all settings that are addresses to this URL, which contains the password.
-fn addresses(command: &mut Command, url: &str) {
+fn set_addresses(command: &mut Command, url: &str) {
     let settings = [
         "OLLAMA_HOST",
         "EMBEDDING_URL",
@@ -318,7 +318,7 @@ fn output(command: &mut Command) -> String {
 async fn a_running_service_writes_no_password_of_an_address() {
     let home = Home::new();
     let mut command = home.command("context-service");
-    addresses(&mut command, "http://user:hunter2@127.0.0.1:1");
+    set_addresses(&mut command, "http://user:hunter2@127.0.0.1:1");
     command.env(
         "POSTGRESQL_CONNECTION_STRING",
         "postgresql://user:hunter2@127.0.0.1:1/d",
@@ -355,12 +355,12 @@ async fn a_running_service_writes_no_password_of_an_address() {
         .await
         .expect("text");
     assert!(!statistics.contains(PASSWORD), "{statistics}");
-    wait_for("the provider is given up", || {
+    wait_for("the log names the provider that does not respond", || {
         service.log().contains("is waiting for").then_some(())
     })
     .await;
     let mut doctor = home.command("context-service");
-    addresses(&mut doctor, "http://user:hunter2@127.0.0.1:1");
+    set_addresses(&mut doctor, "http://user:hunter2@127.0.0.1:1");
     let report = output(doctor.arg("doctor"));
     assert!(
         report.contains("settings") && !report.contains(PASSWORD),
@@ -377,7 +377,7 @@ async fn a_running_service_writes_no_password_of_an_address() {
 type Case = (Vec<(&'static str, &'static str)>, Vec<&'static str>);
 
 /// Runs a command until it ends, is ready, or reports that its provider is unavailable. Returns its output.
-async fn said(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> String {
+async fn log_of(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = home.command("context-service");
     command
         .env("LOG_LEVEL", "DEBUG")
@@ -385,7 +385,7 @@ async fn said(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> Str
         .args(arguments);
     let mut process = home.spawn_as(command);
     let what = format!("{settings:?} {arguments:?} fails or starts");
-    // An embedding provider is contacted in the background. The others are checked before.
+    // An embedding provider is contacted in the background. All other addresses are checked before the service is ready.
     let end = if settings
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")
@@ -471,7 +471,7 @@ async fn a_refused_address_is_shown_without_its_password() {
     }
     let home = Home::new();
     for (settings, arguments) in cases {
-        let text = said(&home, &settings, &arguments).await;
+        let text = log_of(&home, &settings, &arguments).await;
         assert!(
             !text.is_empty() && !text.contains(PASSWORD),
             "{settings:?} {arguments:?}: {text}"

@@ -21,7 +21,7 @@ const BUDGET_KIB: u64 = 128 * 1024;
 /// An address at which nothing listens.
 const UNREACHABLE: &str = "http://127.0.0.1:1";
 
-/// A gateway within the budget before the service at `backend`.
+/// Starts a gateway with the memory budget in front of the service at `backend`.
 async fn gateway(home: &Home, backend: &str) -> Process {
     let mut command = home.command("context-gateway");
     command
@@ -31,12 +31,12 @@ async fn gateway(home: &Home, backend: &str) -> Process {
     home.start_as(command).await
 }
 
-/// A gateway within the budget before the target.
+/// Starts a gateway with the memory budget in front of the target.
 async fn gateway_to(target: &Target) -> Process {
     gateway(&target.home, &format!("http://{}", target.address())).await
 }
 
-/// Asserts that another address's caller with this key is served.
+/// Asserts that a caller with this key at another address is served.
 async fn assert_served(gateway: &Process, key: &str, body: &str) {
     let status = request_status(gateway.address(), "127.0.0.2:0", Some(key), body).await;
     assert_eq!(status.unwrap(), 200);
@@ -79,8 +79,8 @@ async fn request_status(
     status.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Chunked bodies without an end, from unknown callers: the gateway cannot authenticate them because the service is
-/// away.
+/// Chunked bodies without an end, from unknown callers: the gateway cannot authenticate them because the service cannot
+/// be reached.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_bodies_of_unknown_callers_are_not_held() {
     let home = Home::new().with("AUTH", "keys");
@@ -288,7 +288,7 @@ async fn silent_sockets_lock_no_client_out() {
             request_status(gateway.address(), local, None, &list),
         );
         assert_eq!(
-            reply.await.expect("an answer in time").unwrap(),
+            reply.await.expect("a reply in time").unwrap(),
             200,
             "{local}"
         );

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use context_attacks::keys::{audit, forget_digests, key_of, operate, scope_missing};
+use context_attacks::keys::{audit, key_of, operate, remove_digests, scope_missing};
 use context_attacks::{Target, client};
 use context_test_support::{Home, wait_for};
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ async fn wrong_secrets_for_a_key_of_an_older_version_use_little_and_others_are_v
     let target = Target::start(&[]).await;
     let fresh: Vec<String> = (0..5).map(|_| target.key("bystander", "read")).collect();
     let target = target
-        .restarted(|database: &Path| forget_digests(database))
+        .restarted(|database: &Path| remove_digests(database))
         .await;
     #[expect(clippy::disallowed_methods, reason = "measures the service's pauses")]
     let started = Instant::now();

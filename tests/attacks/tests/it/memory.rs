@@ -10,9 +10,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 const MIB: u64 = 1024;
-/// The budget in these tests. Memory may exceed the idle level by the budget and 64 MiB.
+/// CONTEXT_REQUEST_MEMORY_MB in these tests.
 const BUDGET_MB: u64 = 64;
-/// The effective budget is at least twice the largest message (64 MiB or more) plus its reserve.
+/// The memory that the service may use above its idle level: the effective budget, which is twice the largest message
+/// (64 MiB) and a reserve of 4 MiB, and 64 MiB more.
 const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * MIB;
 
 async fn target() -> Target {
@@ -66,7 +67,7 @@ async fn messages_that_are_announced_and_withheld_take_nothing_from_others() {
             .status(),
         201
     );
-    // Meanwhile another caller's key is deactivated.
+    // Meanwhile the operator's commands work.
     let listed = target
         .home
         .command("context-service")
@@ -102,7 +103,7 @@ async fn a_second_message_is_refused_and_never_buffered() {
             streams.push(stream);
         }
         let (code, message) = streams.pop().expect("streams").grpc_status().await;
-        // 50 requests without a key are more than one address may have.
+        // One address may not have 50 requests without a key, so some are UNAVAILABLE (14).
         assert!([3, 14].contains(&code), "{path}: {code} {message}");
     }
     let held = target.anonymous_kib().saturating_sub(idle);
@@ -201,7 +202,6 @@ async fn small_messages_that_decode_to_much_stay_within_the_budget() {
         "{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"n\":[1{}]}}}}",
         ",1".repeat(10_000_000)
     );
-    // The same as protobuf: Value { int_value: 1 } in a ListValue, four bytes each.
     let mut highest = 0;
     for _ in 0..3 {
         let url = format!("http://{}/v1/contexts", target.address());

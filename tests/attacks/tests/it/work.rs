@@ -55,9 +55,10 @@ async fn assert_bystander_searches(target: &Target) {
     }
 }
 
-fn assert_names_what_to_narrow(answered: &Result<(u16, Value), reqwest::Error>, condition: &str) {
-    let Ok((status, body)) = answered else {
-        panic!("{answered:?}")
+/// Asserts that the error of a read that took too long names this condition.
+fn assert_names_what_to_narrow(reply: &Result<(u16, Value), reqwest::Error>, condition: &str) {
+    let Ok((status, body)) = reply else {
+        panic!("{reply:?}")
     };
     assert_eq!(
         (*status, body["reason"].as_str()),
@@ -81,7 +82,7 @@ async fn searches_of_minutes_end_when_their_callers_leave() {
     for left in [a, b, c, d] {
         assert!(
             left.is_err_and(|error| error.is_timeout()),
-            "they take longer"
+            "the searches take longer"
         );
     }
     assert_bystander_searches(&target).await;
@@ -143,7 +144,7 @@ async fn until_blocked(client: &Client, enough: impl Fn(i64) -> bool) {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("the expected number of statements waits", async || {
         let waiting = client.query_one(count, &[]).await;
-        enough(waiting.expect("the server tells").get(0))
+        enough(waiting.expect("the server responds").get(0))
     })
     .await;
 }

@@ -2,7 +2,7 @@
 //!
 //! | property | what is reported |
 //! |---|---|
-//! | ordered, unique | a change whose revision is not above the follower's position |
+//! | ordered, unique | a change whose revision is not higher than the follower's position |
 //! | true | a change that differs from the committed one, or that the filter excludes |
 //! | reliable | a committed change that was passed without being received |
 //! | atomic | a page that ends inside a commit, a `commit_end` in the wrong place |
@@ -27,19 +27,19 @@ pub fn check(log: &Log, history: &History, target: i64) -> Vec<String> {
         wrong: Vec::new(),
     }];
     for (number, session) in log.sessions.iter().enumerate() {
-        // Where another database took over under a session is not known. It matters only for what lies beyond the
-        // common changes, so it was before the first such event, or after all.
-        let mut ways = vec![None];
+        // At which event of the session another database took over is not known. It matters only for events beyond the
+        // changes that both have, so two cases are tried: before the first such event, and after the last event.
+        let mut cases = vec![None];
         if session.until > session.epoch {
             let common = history.common(session.epoch, session.until);
             let is_beyond = |event: &Event| reached(event).is_some_and(|reached| reached > common);
-            ways.extend(session.events.iter().position(is_beyond).map(Some));
+            cases.extend(session.events.iter().position(is_beyond).map(Some));
         }
         let mut after: Vec<Reader<'_>> = Vec::new();
         for reader in readers {
-            for way in &ways {
+            for replaced in &cases {
                 let mut reader = reader.clone();
-                reader.session(number, session, *way);
+                reader.session(number, session, *replaced);
                 after.push(reader);
             }
         }
@@ -67,14 +67,14 @@ const fn reached(event: &Event) -> Option<i64> {
     }
 }
 
-/// A follower's way through the history.
+/// Reads the log of a follower, and reports what contradicts the history.
 #[derive(Clone)]
 struct Reader<'a> {
     log: &'a Log,
     history: &'a History,
-    /// Where the check is, for messages.
+    /// The session and event that are read, for messages.
     place: String,
-    /// Everything up to this revision was received or left out. `None` before a start is known.
+    /// Everything up to this revision was received or excluded by the filter. `None` until the start is known.
     position: Option<i64>,
     epoch: usize,
     wrong: Vec<String>,
@@ -113,7 +113,7 @@ impl Reader<'_> {
         for (index, event) in events.iter().enumerate() {
             self.place = format!("session {number} ({start:?}, state {epoch}), event {index}");
             if replaced == Some(index) {
-                self.goes_on(*until);
+                self.continue_on(*until);
             }
             match event {
                 Event::Opened(revision) => {
@@ -150,7 +150,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A cursor of a state that was replaced is valid only within what the states have in common.
+    /// Checks that a cursor of a replaced state is accepted only if both states have its change.
     fn resume(&mut self, epoch: usize, events: &[Event]) {
         let common = self.history.common(self.epoch, epoch);
         let is_accepted = events
@@ -167,8 +167,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Another database takes over while the session goes on.
-    fn goes_on(&mut self, epoch: usize) {
+    /// Another database takes over while the session continues.
+    fn continue_on(&mut self, epoch: usize) {
         let common = self.history.common(self.epoch, epoch);
         if let Some(position) = self.position.filter(|position| *position > common) {
             self.report(&format!(
@@ -178,7 +178,7 @@ impl Reader<'_> {
         self.epoch = epoch;
     }
 
-    /// The violations, with those of the end.
+    /// All violations, with those at the end of the log.
     fn end(mut self, target: i64) -> Vec<String> {
         let (position, epoch) = (self.position, self.epoch);
         if position.is_none_or(|position| position < target) {
@@ -225,7 +225,8 @@ impl Reader<'_> {
 
     fn change(&mut self, change: &Change) {
         let revision = change.revision;
-        // A list does not say where it starts: `now` passes while the first page is read, and an old change may go.
+        // A list does not say where it starts. The revision of `now` is not known, and the oldest change may have been
+        // removed.
         if self.position.is_none() && self.log.lists {
             self.position = Some(revision - 1);
         }
@@ -236,19 +237,19 @@ impl Reader<'_> {
                     "change {revision} after everything up to {position}"
                 ));
             }
-            Some(position) => self.passes(position, revision - 1),
+            Some(position) => self.skips(position, revision - 1),
         }
         self.position = self.position.max(Some(revision));
         self.compare(change);
     }
 
-    /// Everything after `from` up to `to` was passed: the filter must allow that.
-    fn passes(&mut self, from: i64, to: i64) {
+    /// Checks that the follower could skip everything after `from` up to `to`, because the filter excludes it.
+    fn skips(&mut self, from: i64, to: i64) {
         if from >= to {
             return;
         }
-        let passed = self.epoch().rows.range(from + 1..=to);
-        let missing: Vec<i64> = passed
+        let skipped = self.epoch().rows.range(from + 1..=to);
+        let missing: Vec<i64> = skipped
             .filter(|(_, row)| must_be_sent(self.log.filter, row))
             .map(|(revision, _)| *revision)
             .collect();
@@ -266,16 +267,16 @@ impl Reader<'_> {
             self.report(&format!("{change:?}, which the filter excludes"));
         }
         let is_same = (&change.entity, &change.id) == (&row.entity, &row.entity_id);
-        let is_of_operation = if change.operation == "left" {
-            // What does not match any more when its body is loaded leaves, even if it was just created.
+        let is_right_operation = if change.operation == "left" {
+            // An entry that no longer matches when its body is loaded is sent as `left`, even if it was just created.
             filter.can_leave() && (row.operation != "create" || self.log.bodies)
         } else {
-            let is_of_now = change.operation != "deleted" || !filter.can_leave();
-            is_of_now
+            let is_possible = change.operation != "deleted" || !filter.can_leave();
+            is_possible
                 && change.operation == past(&row.operation)
                 && (&change.thread_id, change.version) == (&row.thread_id, row.version)
         };
-        if !is_same || !is_of_operation {
+        if !is_same || !is_right_operation {
             self.report(&format!("{change:?} instead of {row:?}"));
         }
         let Some(body) = &change.body else { return };
@@ -295,7 +296,7 @@ impl Reader<'_> {
                     "a bookmark at {revision} after everything up to {position}, of {last}"
                 ));
             }
-            Some(position) => self.passes(position, revision),
+            Some(position) => self.skips(position, revision),
             None => self.report("a bookmark before the start"),
         }
         self.position = self.position.max(Some(revision));
@@ -318,7 +319,7 @@ impl Reader<'_> {
             return;
         }
         if let Some(position) = self.position {
-            self.passes(position, revision);
+            self.skips(position, revision);
         }
         self.position = self.position.max(Some(revision));
     }
@@ -341,7 +342,7 @@ impl Reader<'_> {
         before + after >= LONG_COMMIT
     }
 
-    /// `commit_end` is at the last received change of each commit, and at no other.
+    /// Checks that the last received change of each commit has `commit_end`, and no other change.
     fn commit_end(&mut self, last: Option<&Change>, next: &Change) {
         let Some(last) = last else { return };
         let between = self

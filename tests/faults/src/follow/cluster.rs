@@ -11,7 +11,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one. `None` if there are no programs for it.
+    /// Starts a server. `None` if PostgreSQL's programs are not installed.
     pub async fn start() -> Option<Self> {
         Some(Self {
             server: Server::start(&programs()?).await,
@@ -65,24 +65,24 @@ impl Cluster {
         self.standby.as_ref().expect("this round has a standby")
     }
 
-    /// Waits until the standby, if there is one, has everything.
+    /// Waits until the standby, if there is one, has replayed everything.
     pub async fn synchronize(&self) {
         if let Some(standby) = &self.standby {
-            standby.reaches(&self.server).await;
+            standby.wait_for_replay(&self.server).await;
         }
     }
 
-    /// From now on the standby receives nothing.
+    /// Ends the replication to the standby.
     pub async fn detach(&self) {
         self.standby().detach().await;
     }
 
-    /// The primary crashes.
+    /// Crashes the primary.
     pub async fn crash(&mut self) {
         self.server.crash().await;
     }
 
-    /// The standby takes over.
+    /// Promotes the standby, which becomes the server.
     pub async fn promote(&mut self) {
         self.standby().promote().await;
         if let Some(standby) = self.standby.take() {
@@ -95,7 +95,7 @@ impl Cluster {
         self.server.restart(shuts_down).await;
     }
 
-    /// The connection string of a database: of the server that accepts writes, when there is a standby.
+    /// The connection string of a database. With a standby it names both servers, and selects the one that accepts writes.
     pub fn url(&self, database: &str) -> String {
         let Some(standby) = &self.standby else {
             return with_database(&self.server.url(), database);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use context_test_postgres::Client;
 
 use super::cluster::Cluster;
+use super::endpoint::Endpoints;
 use super::history::{History, last_of_file};
-use super::place::Places;
 
 pub(super) enum Database<'c> {
     /// A SQLite file.
@@ -87,14 +87,14 @@ impl Database<'_> {
         }
     }
 
-    /// Waits until the standby, if there is one, has everything.
+    /// Waits until the standby, if there is one, has replayed everything.
     pub async fn synchronize(&mut self) {
         if let Self::OnServer { cluster, .. } = self {
             cluster.synchronize().await;
         }
     }
 
-    /// From now on the standby receives nothing.
+    /// Ends the replication to the standby.
     pub async fn detach(&mut self) {
         self.cluster().detach().await;
     }
@@ -105,16 +105,16 @@ impl Database<'_> {
         self.connect_again().await;
     }
 
-    /// The primary crashes, and its standby takes over.
-    pub async fn promote(&mut self, history: &mut History, places: &Places) {
+    /// Crashes the primary and promotes its standby.
+    pub async fn promote(&mut self, history: &mut History, endpoints: &Endpoints) {
         if let Self::OnServer { client, .. } = self {
-            // Until the crash nothing is committed that this reading does not have.
+            // With this lock nothing is committed between the reading below and the crash.
             let lock = "BEGIN; LOCK TABLE context.changes IN EXCLUSIVE MODE";
             client.batch_execute(lock).await.expect("a lock");
         }
         self.read(history).await;
         self.cluster().crash().await;
-        places.replace(history.0.len());
+        endpoints.replace(history.0.len());
         self.cluster().promote().await;
         self.connect_again().await;
         if let Self::OnServer { client, .. } = self {

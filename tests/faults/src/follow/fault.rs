@@ -36,7 +36,7 @@ pub enum Fault {
 
 use Fault::{Compaction, Kill, OlderCopy, Promotion, Restart, SnapshotCut, Stop, ThreadDelete};
 
-/// The first fault of a round, by its seed. So each kind comes in ten rounds, and not only probably.
+/// The first fault of a round, by the last digit of its seed. So any ten seeds in a row have every kind.
 const FIRST_ON_SQLITE: [Fault; 10] = [
     Kill,
     Compaction,
@@ -92,17 +92,17 @@ impl Fault {
         }
     }
 
-    /// Whether it can happen in a round whose services have processes of their own, or have none.
-    const fn fits(self, is_apart: bool) -> bool {
+    /// Whether it can happen in a round whose services are processes of their own, or run inside the test.
+    const fn fits(self, is_subprocess: bool) -> bool {
         match self {
-            Kill => is_apart,
-            // The test itself begins it, so the service must be in its process.
-            Compaction => !is_apart,
+            Kill => is_subprocess,
+            // The test starts the compaction itself, so the service must run inside the test.
+            Compaction => !is_subprocess,
             Stop | OlderCopy | SnapshotCut | ThreadDelete | Restart | Promotion => true,
         }
     }
 
-    /// Whether both can happen in one round. The standby that takes over has neither a standby nor the backup.
+    /// Whether both can happen in one round. A promoted standby has no standby of its own, and lacks the backup.
     const fn goes_with(self, other: Self) -> bool {
         !matches!(
             (self, other),
@@ -139,23 +139,23 @@ pub(super) enum Step {
 /// What a round does.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// Whether each service has a process of its own.
-    pub is_apart: bool,
+    /// Whether each service is a process of its own.
+    pub is_subprocess: bool,
     pub faults: [Fault; 2],
-    /// The steps, each after this many requests.
+    /// The steps, each with the number of requests after which it is taken.
     pub steps: Vec<(usize, Step)>,
 }
 
 impl Plan {
     pub fn new(backend: Backend, seed: u64, requests: usize, random: &mut Random) -> Self {
         // One round in five runs the real program, which can be killed.
-        let is_apart = seed.is_multiple_of(5);
+        let is_subprocess = seed.is_multiple_of(5);
         let (first, second): (_, &[Fault]) = match backend {
             Backend::Sqlite => (FIRST_ON_SQLITE, &SECOND_ON_SQLITE),
             Backend::Postgres => (FIRST_ON_POSTGRES, &SECOND_ON_POSTGRES),
         };
         let first = first[(seed % 10) as usize];
-        let can_follow = |fault: &Fault| fault.fits(is_apart) && fault.goes_with(first);
+        let can_follow = |fault: &Fault| fault.fits(is_subprocess) && fault.goes_with(first);
         let second: Vec<Fault> = second.iter().copied().filter(can_follow).collect();
         let faults = [first, *random.pick(&second)];
         let mut steps = Vec::new();
@@ -173,7 +173,7 @@ impl Plan {
         }
         steps.sort_by_key(|(moment, _)| *moment);
         Self {
-            is_apart,
+            is_subprocess,
             faults,
             steps,
         }
@@ -201,11 +201,16 @@ mod tests {
                     );
                 }
                 for Plan {
-                    is_apart, faults, ..
+                    is_subprocess,
+                    faults,
+                    ..
                 } in plans
                 {
                     let [first, second] = faults;
-                    assert!(first.fits(is_apart) && second.fits(is_apart), "{faults:?}");
+                    assert!(
+                        first.fits(is_subprocess) && second.fits(is_subprocess),
+                        "{faults:?}"
+                    );
                     assert!(
                         first.goes_with(second) && second.goes_with(first),
                         "{faults:?}"

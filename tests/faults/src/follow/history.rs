@@ -35,13 +35,14 @@ pub struct Row {
     pub commit_end: Option<i64>,
 }
 
-/// The columns of a row in the feed, and in the audit log.
-const KEPT: &str =
+/// The columns of a change in the feed, and in the audit log.
+const FEED_COLUMNS: &str =
     "revision, at, operation, entity, entity_id, thread_id, version, source, CAST(commit_end AS ";
-const AUDITED: &str = "revision, at, operation, entity, entity_id, thread_id, version, NULL, NULL";
+const AUDIT_COLUMNS: &str =
+    "revision, at, operation, entity, entity_id, thread_id, version, NULL, NULL";
 
 impl Row {
-    /// Whether both are the same change. The columns that leave with the feed are not compared.
+    /// Whether both are the same change. The columns that the audit log does not have are not compared.
     fn is_same(&self, other: &Self) -> bool {
         let without = |row: &Self| Self {
             source: None,
@@ -66,10 +67,10 @@ pub struct Epoch {
 impl Epoch {
     fn add(&mut self, rows: Vec<Row>) {
         for row in rows {
-            // What the audit log does not have is known from an earlier reading.
-            let known = self.rows.remove(&row.revision);
+            // An earlier reading of the feed has the columns that the audit log does not have.
+            let earlier = self.rows.remove(&row.revision);
             let (source, commit_end) =
-                known.map_or((None, None), |row| (row.source, row.commit_end));
+                earlier.map_or((None, None), |row| (row.source, row.commit_end));
             let row = Row {
                 source: row.source.or(source),
                 commit_end: row.commit_end.or(commit_end),
@@ -107,7 +108,7 @@ impl History {
         self.0.last_mut().expect("an epoch")
     }
 
-    /// Begins another state, which has this many changes in common with the present one.
+    /// Begins another state, which has the changes up to this revision in common with the present one.
     pub fn begin(&mut self, common: i64) {
         let is_compacted = self.current().is_compacted;
         let mut rows = self.current().rows.clone();
@@ -119,14 +120,15 @@ impl History {
         });
     }
 
-    /// The number of changes that two states have in common, with those between them.
+    /// The last revision that all states from `from` to `to` have in common.
     #[must_use]
     pub fn common(&self, from: usize, to: usize) -> i64 {
         let between = self.0[from + 1..=to].iter();
         between.map(|epoch| epoch.common).min().unwrap_or(i64::MAX)
     }
 
-    /// Begins another state, and reads its changes. What it has in common with the present one follows from them.
+    /// Begins another state and reads its changes. Compares them with those of the present state to find what both have
+    /// in common.
     ///
     /// # Panics
     /// When they cannot be read.
@@ -163,8 +165,8 @@ impl History {
 
 async fn rows_of_postgres(client: &Client) -> Vec<Row> {
     let query = format!(
-        "SELECT {KEPT}integer)::bigint FROM context.changes WHERE owner_id = 'default' \
-         UNION ALL SELECT {AUDITED} FROM context.audited_changes WHERE owner_id = 'default'"
+        "SELECT {FEED_COLUMNS}integer)::bigint FROM context.changes WHERE owner_id = 'default' \
+         UNION ALL SELECT {AUDIT_COLUMNS} FROM context.audited_changes WHERE owner_id = 'default'"
     );
     let found = client
         .query(&query, &[])
@@ -196,8 +198,8 @@ pub fn last_of_file(database: &Path) -> i64 {
 
 fn rows_of_file(database: &Path) -> Vec<Row> {
     let query = format!(
-        "SELECT {KEPT}INTEGER) AS commit_end FROM changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default') \
-         UNION ALL SELECT {AUDITED} FROM audited_changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default')"
+        "SELECT {FEED_COLUMNS}INTEGER) AS commit_end FROM changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default') \
+         UNION ALL SELECT {AUDIT_COLUMNS} FROM audited_changes WHERE owner = (SELECT owner FROM owners WHERE owner_id = 'default')"
     );
     let rows = diesel::sql_query(query).load(&mut connect(database));
     rows.expect("the changes are read")

@@ -1,20 +1,21 @@
 //! Checks what followers of the changes receive.
 //!
-//! [`Rounds`](stage::Rounds) run writers and followers on one or two services, with faults. Each follower records what
-//! it asked and received as a [`Log`], which the [`Round`](round::Round) keeps. [`check`](check::check) compares the
+//! [`Rounds`](rounds::Rounds) run writers and followers on one or two services, with faults. Each follower records what
+//! it requested and received as a [`Log`], which the [`Round`](round::Round) keeps. [`check`](check::check) compares the
 //! logs with the [`History`](history::History), which is read from the database and not through the service. It is a pure
 //! function, so that a test can change a log and see the violation reported.
 
 pub mod check;
 mod cluster;
+mod convert;
 mod database;
+pub mod endpoint;
 pub mod fault;
 pub mod follower;
 pub mod history;
 mod node;
-pub mod place;
 pub mod round;
-pub mod stage;
+pub mod rounds;
 mod stored;
 mod view;
 mod writer;
@@ -60,7 +61,7 @@ impl Filter {
         matches!(self, Self::Tagged | Self::Numbered)
     }
 
-    /// Whether it excludes this change permanently. `None`: the history does not know.
+    /// Whether the filter excludes this change permanently. `None` if the history lacks the column that decides.
     #[must_use]
     pub fn excludes(self, row: &history::Row) -> Option<bool> {
         let is_artifact = row.entity == "artifact";
@@ -79,11 +80,11 @@ impl Filter {
 /// Where a session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest kept change.
+    /// With the oldest change in the feed.
     Oldest,
     /// With changes from now on.
     Now,
-    /// With what is stored.
+    /// With everything that is stored.
     Snapshot,
     /// After the cursor of the last frame or page of the session before.
     Cursor,
@@ -119,7 +120,7 @@ pub struct Body {
 pub enum Event {
     /// The stream starts after this revision.
     Opened(i64),
-    /// Something that is stored.
+    /// An entry or artifact of a snapshot.
     Entry {
         /// `context` or `artifact`.
         entity: String,
@@ -130,7 +131,7 @@ pub enum Event {
     },
     /// The snapshot of this revision is complete.
     SnapshotEnd(i64),
-    /// A change, or that something left.
+    /// A change, or an entry or artifact that left the filter.
     Change(Change),
     /// Everything up to this revision was sent.
     Bookmark(i64),
@@ -152,9 +153,9 @@ pub enum Event {
 /// One stream, or lists that follow each other without an error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The number of times that the database had been replaced when it began.
+    /// How many times the database had been replaced when the session began.
     pub epoch: usize,
-    /// The same when it ended: a standby can take over while it runs.
+    /// How many times when it ended: a standby can take over meanwhile.
     pub until: usize,
     /// Where it began.
     pub start: Start,
@@ -162,12 +163,12 @@ pub struct Session {
     pub events: Vec<Event>,
 }
 
-/// Everything that a follower asked and received.
+/// Everything that a follower requested and received.
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// What kind of follower, for messages.
+    /// The transport and the start of the follower, for messages.
     pub name: String,
-    /// What it asked for.
+    /// Which changes it asked for.
     pub filter: Filter,
     /// Whether it asked for bodies.
     pub bodies: bool,
@@ -179,5 +180,5 @@ pub struct Log {
     pub sessions: Vec<Session>,
 }
 
-/// What the lists of the API have with a filter: the content of each entry and artifact.
+/// What the lists of the API return with a filter: the content of each entry and artifact.
 pub type Stored = BTreeMap<(String, String), Body>;

@@ -9,7 +9,7 @@ use context_service::{Started, config, start};
 use context_test_support::{Home, Process};
 use tokio::task::JoinHandle;
 
-use super::place::{Place, Places};
+use super::endpoint::{Endpoint, Endpoints};
 
 /// The keys of a round with authentication.
 pub(super) struct Keys {
@@ -31,14 +31,14 @@ impl Keys {
     }
 }
 
-/// A service in this process, or in one of its own, which can be killed.
+/// A service inside the test's process, or a process of its own, which can be killed.
 pub(super) enum Running {
-    Here {
+    InProcess {
         engine: Arc<Engine>,
         stop: Box<dyn Fn() + Send>,
         task: JoinHandle<()>,
     },
-    Apart(Process),
+    Subprocess(Process),
 }
 
 /// A service, which can be stopped and started.
@@ -47,13 +47,13 @@ pub(super) struct Node {
     pub home: Home,
     /// The flags of a service in this process.
     pub flags: Vec<String>,
-    /// Whether the service has a process of its own.
-    pub is_apart: bool,
+    /// Whether the service is a process of its own.
+    pub is_subprocess: bool,
     running: Option<Running>,
 }
 
 impl Node {
-    pub fn new(number: usize, database: Option<&str>, is_apart: bool) -> Self {
+    pub fn new(number: usize, database: Option<&str>, is_subprocess: bool) -> Self {
         let mut home = Home::new().with("EMBEDDING_PROVIDER", "none");
         let mut flags = Vec::new();
         if let Some(url) = database {
@@ -67,17 +67,17 @@ impl Node {
             number,
             home,
             flags,
-            is_apart,
+            is_subprocess,
             running: None,
         }
     }
 
-    pub async fn start(&mut self, places: &Places, epoch: usize) {
-        let (running, address) = if self.is_apart {
+    pub async fn start(&mut self, endpoints: &Endpoints, epoch: usize) {
+        let (running, address) = if self.is_subprocess {
             let mut process = self.home.spawn();
             process.listening().await;
             let address = process.address();
-            (Running::Apart(process), address)
+            (Running::Subprocess(process), address)
         } else {
             let database = format!("--db-path={}", self.home.database().display());
             let socket = format!("--socket={}", self.home.socket().display());
@@ -101,39 +101,40 @@ impl Node {
             let engine = Arc::clone(service.engine());
             let stop = Box::new(move || token.cancel());
             let task = tokio::spawn(service.run());
-            (Running::Here { engine, stop, task }, address)
+            (Running::InProcess { engine, stop, task }, address)
         };
         self.running = Some(running);
-        places.set(self.number, Some(Place { address, epoch }));
+        endpoints.set(self.number, Some(Endpoint { address, epoch }));
     }
 
     /// Stops the service: with `kill -9` if it has its own process and `kills`.
-    pub async fn stop(&mut self, places: &Places, kills: bool) {
+    pub async fn stop(&mut self, endpoints: &Endpoints, kills: bool) {
         match self.running.take() {
-            Some(Running::Apart(mut process)) => {
+            Some(Running::Subprocess(mut process)) => {
                 if kills {
                     process.kill();
                 } else {
                     let status = process.terminate().await;
                     assert!(
                         status.success(),
-                        "a service that is asked to stop ends well"
+                        "a service that gets SIGTERM ends with success"
                     );
                 }
             }
-            Some(Running::Here { stop, task, .. }) => {
+            Some(Running::InProcess { stop, task, .. }) => {
                 stop();
                 task.await.expect("the service stops without a panic");
             }
             None => {}
         }
-        places.set(self.number, None);
+        endpoints.set(self.number, None);
     }
+
     /// The engine of a service that runs in this process.
     pub fn engine(&self) -> Option<&Arc<Engine>> {
         match &self.running {
-            Some(Running::Here { engine, .. }) => Some(engine),
-            Some(Running::Apart(_)) | None => None,
+            Some(Running::InProcess { engine, .. }) => Some(engine),
+            Some(Running::Subprocess(_)) | None => None,
         }
     }
 }

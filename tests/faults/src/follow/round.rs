@@ -1,14 +1,14 @@
-//! What a round left, and the violations in it.
+//! The result of a round, and the violations in it.
 
 use std::collections::BTreeMap;
 
 use super::check::check;
+use super::endpoint::Target;
 use super::fault::Fault;
 use super::history::History;
-use super::place::Target;
 use super::{Event, Filter, Log, Session, Start, Stored, View};
 
-/// What a round left: what followers received, and what they should have received.
+/// The result of a round: what followers received, and what they should have received.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// What each follower received.
@@ -44,12 +44,13 @@ impl Round {
         wrong
     }
 
-    /// Whether the view of a log was compared with the database.
+    /// Whether the follower of a log read everything, so that its view is compared with the database.
     #[must_use]
     pub fn has_view(&self, log: &Log) -> bool {
         View::of(log).is_some()
     }
-    /// How often each fault happened, those of followers too.
+
+    /// How often each fault happened, including those of followers.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let sessions = || self.logs.iter().flat_map(|log| &log.sessions);

@@ -1,4 +1,4 @@
-//! What the lists of the API have, to compare with what followers have.
+//! Reads the lists of the API, to compare them with what followers received.
 
 use std::sync::Arc;
 
@@ -6,38 +6,39 @@ use context_test_support::Random;
 use context_test_support::http::Request;
 use serde_json::{Value, json};
 
-use super::follower::{NUMBERED, artifact_of_json, entry_of_json};
-use super::place::{Places, reply_of, with_key};
+use super::convert::{artifact_of_json, entry_of_json};
+use super::endpoint::{Endpoints, send_until_available, with_key};
+use super::follower::NUMBERED;
 use super::{Filter, Stored};
 
 /// A reader of the lists of the API.
 pub(super) struct Lists {
-    pub places: Arc<Places>,
+    pub endpoints: Arc<Endpoints>,
     pub random: Random,
     pub key: Option<String>,
 }
 
 impl Lists {
     async fn get(&mut self, path: &str) -> Value {
-        let place = self.places.any(&mut self.random).await;
-        let request = || with_key(Request::get(place.address, path), self.key.as_deref());
-        let reply = reply_of(request).await;
+        let endpoint = self.endpoints.any(&mut self.random).await;
+        let request = || with_key(Request::get(endpoint.address, path), self.key.as_deref());
+        let reply = send_until_available(request).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         reply.json()
     }
 
     async fn search(&mut self, search: &Value) -> Value {
-        let place = self.places.any(&mut self.random).await;
+        let endpoint = self.endpoints.any(&mut self.random).await;
         let request = || {
-            let request = Request::post(place.address, "/v1/contexts/search", search);
+            let request = Request::post(endpoint.address, "/v1/contexts/search", search);
             with_key(request, self.key.as_deref())
         };
-        let reply = reply_of(request).await;
+        let reply = send_until_available(request).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         reply.json()
     }
 
-    /// What the lists of the API have with this filter.
+    /// What the lists of the API return with this filter.
     pub async fn stored(&mut self, filter: Filter) -> Stored {
         let mut stored = Stored::new();
         if filter != Filter::Artifacts {

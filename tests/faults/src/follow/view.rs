@@ -1,10 +1,10 @@
-//! What a follower has, from the frames that it received.
+//! The entries and artifacts that a follower has, computed from the frames that it received.
 
 use std::collections::BTreeMap;
 
 use super::{Body, Change, Event, Log, Session, Start, Stored};
 
-/// Whether changes had left the feed before a session began with the oldest one.
+/// Whether a session that began with the oldest change missed changes that had already left the feed.
 fn begins_late(session: &Session) -> bool {
     let first = session.events.iter().find_map(|event| match event {
         Event::Opened(revision) => Some(revision + 1),
@@ -83,7 +83,7 @@ impl View {
         }
     }
 
-    /// How it differs from what the lists of the API have.
+    /// The differences between this view and what the lists of the API return.
     #[must_use]
     pub fn differences(&self, stored: &Stored) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -98,8 +98,10 @@ impl View {
                 Some(_) => {}
             }
         }
-        let strange = self.held.keys().filter(|key| !stored.contains_key(*key));
-        wrong.extend(strange.map(|key| format!("{key:?} is in the view and not in the database")));
+        let unexpected = self.held.keys().filter(|key| !stored.contains_key(*key));
+        wrong.extend(
+            unexpected.map(|key| format!("{key:?} is in the view and not in the database")),
+        );
         wrong
     }
 }

@@ -1,5 +1,5 @@
-//! A writer of entries and artifacts. What is acknowledged is checked by [`crate::ledger`]; this one only causes
-//! changes, so it ignores refusals.
+//! A writer of entries and artifacts. It only causes changes, so it ignores refusals. [`crate::ledger`] checks what is
+//! acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use context_test_support::http::{Reply, Request};
 use context_test_support::{Deadline, Random};
 use serde_json::{Value, json};
 
-use super::place::{Places, with_key};
+use super::endpoint::{Endpoints, with_key};
 
 pub struct Writer {
-    pub places: Arc<Places>,
+    pub endpoints: Arc<Endpoints>,
     pub random: Random,
     pub key: Option<String>,
     /// Number of requests so far, over all writers.
@@ -34,15 +34,15 @@ impl Writer {
     async fn send(&mut self, method: &str, path: &str, body: Option<Value>) -> Option<Value> {
         let deadline = Deadline::new();
         let Reply { status, body, .. } = loop {
-            let place = self.places.any(&mut self.random).await;
-            let request = Request::new(method, format!("http://{}{path}", place.address));
+            let endpoint = self.endpoints.any(&mut self.random).await;
+            let request = Request::new(method, format!("http://{}{path}", endpoint.address));
             let mut request = with_key(request, self.key.as_deref());
             if let Some(body) = &body {
                 request = request.json(body);
             }
             match request.try_send().await {
                 Ok(reply) if reply.status != 503 => break reply,
-                // While a service stops or its database is away, requests would only be used up.
+                // While a service stops or cannot reach its database, the request is repeated, so that it causes a change.
                 other => deadline.pause(|| format!("{other:?}")).await,
             }
         };
@@ -158,8 +158,8 @@ impl Writer {
     async fn artifact(&mut self) -> Option<Value> {
         let (content, n) = (text(&mut self.random), self.random.below(10));
         let path = format!("/notes/{}.md", self.random.next());
-        let known = self.artifacts.len();
-        if known == 0 || self.random.chance(35) {
+        let count = self.artifacts.len();
+        if count == 0 || self.random.chance(35) {
             let mut body = json!({"content": content, "metadata": {"n": n}});
             if self.random.chance(50) {
                 body["path"] = json!(path);
@@ -168,7 +168,7 @@ impl Writer {
             self.artifacts.push(reply["id"].as_str()?.to_owned());
             return Some(reply);
         }
-        let number = self.random.below(known);
+        let number = self.random.below(count);
         let at = format!("/v1/artifacts/{}", self.artifacts[number]);
         match self.random.below(5) {
             0 => {

@@ -1,4 +1,4 @@
-//! Runs rounds: writers and followers beside each other, with faults, all chosen by a seed.
+//! Runs rounds: writers and followers at the same time, with faults, all chosen by a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
 use super::database::{Database, copy_files};
+use super::endpoint::{Endpoints, Target, Written, send_until_available, with_key};
 use super::fault::{Backend, Fault, Plan, Step};
 use super::follower::{Cut, Follower};
 use super::history::History;
 use super::node::{Keys, Node};
-use super::place::{Made, Places, Target, reply_of, with_key};
 use super::round::Round;
 use super::stored::Lists;
 use super::writer::Writer;
@@ -30,10 +30,10 @@ const REQUESTS: usize = 200;
 /// Entries of the thread that some rounds delete: a commit that is too long for one page. No follower but one of
 /// everything reads this thread, so the others receive bookmarks.
 const LONG: usize = 5000;
-/// A compaction keeps this many changes at least.
-const KEPT: usize = 20;
+/// A compaction leaves at least this many changes in the feed.
+const COMPACTION_KEEPS: usize = 20;
 
-/// Runs rounds one after the other, with what is expensive to make made once.
+/// Runs rounds one after the other. Databases that take long to prepare are prepared once.
 pub struct Rounds {
     backend: Backend,
     cluster: Option<Cluster>,
@@ -72,7 +72,7 @@ impl Rounds {
         let plan = Plan::new(self.backend, seed, REQUESTS, &mut random);
         let is_long = plan.has(Fault::ThreadDelete);
         let Some(cluster) = &mut self.cluster else {
-            let node = Node::new(0, None, plan.is_apart);
+            let node = Node::new(0, None, plan.is_subprocess);
             if is_long {
                 if self.long_file.is_none() {
                     self.long_file = Some(prepare(None, LONG).await);
@@ -82,8 +82,8 @@ impl Rounds {
             }
             let path = node.home.database();
             let database = Database::File { path, backup: None };
-            let stage = Stage::open(vec![node], database, plan, random).await;
-            return stage.play().await;
+            let round = RunningRound::open(vec![node], database, plan, random).await;
+            return round.run().await;
         };
         let (made, entries) = if is_long {
             (&mut self.long, LONG)
@@ -100,7 +100,7 @@ impl Rounds {
             cluster.add_standby().await;
         }
         let url = cluster.url(&name);
-        let nodes = [0, 1].map(|number| Node::new(number, Some(&url), plan.is_apart));
+        let nodes = [0, 1].map(|number| Node::new(number, Some(&url), plan.is_subprocess));
         let client = cluster.connect(&name).await;
         let database = Database::OnServer {
             cluster,
@@ -108,17 +108,17 @@ impl Rounds {
             client,
             backup: None,
         };
-        let stage = Stage::open(nodes.into(), database, plan, random).await;
-        stage.play().await
+        let round = RunningRound::open(nodes.into(), database, plan, random).await;
+        round.run().await
     }
 }
 
-/// Makes the tables of a database, and entries in its long thread. Returns the service, which is stopped.
+/// Creates the tables of a database, and stores entries in its long thread. Returns the stopped service.
 async fn prepare(database: Option<&str>, entries: usize) -> Node {
-    let places = Places::default();
+    let endpoints = Endpoints::default();
     let mut node = Node::new(0, database, false);
-    node.start(&places, 0).await;
-    let place = places.any(&mut Random::new(0)).await;
+    node.start(&endpoints, 0).await;
+    let endpoint = endpoints.any(&mut Random::new(0)).await;
     for first in (0..entries).step_by(100) {
         let entry = |number| {
             // Equal texts would be stored once.
@@ -127,43 +127,43 @@ async fn prepare(database: Option<&str>, entries: usize) -> Node {
         };
         let batch: Vec<Value> = (first..first + 100).map(entry).collect();
         let batch = json!({"entries": batch});
-        let request = Request::post(place.address, "/v1/contexts/batch", &batch);
+        let request = Request::post(endpoint.address, "/v1/contexts/batch", &batch);
         let reply = request.send().await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(reply.json()["revision"], first + 100, "{}", reply.body);
     }
-    node.stop(&places, false).await;
+    node.stop(&endpoints, false).await;
     node
 }
 
-/// The parts of a round while it runs.
-struct Stage<'c> {
+/// A round while it runs.
+struct RunningRound<'c> {
     nodes: Vec<Node>,
-    places: Arc<Places>,
+    endpoints: Arc<Endpoints>,
     database: Database<'c>,
     plan: Plan,
     history: History,
     random: Random,
-    /// The keys, if the services ask for one.
+    /// The keys, if the services require one.
     keys: Option<Keys>,
     /// For the follower whose snapshot is cut.
     cut: Arc<Cut>,
 }
 
-impl<'c> Stage<'c> {
+impl<'c> RunningRound<'c> {
     async fn open(
         mut nodes: Vec<Node>,
         mut database: Database<'c>,
         plan: Plan,
         mut random: Random,
     ) -> Self {
-        let has_keys = !plan.is_apart && random.one_in(4);
-        let places = Arc::new(Places::default());
+        let has_keys = !plan.is_subprocess && random.one_in(4);
+        let endpoints = Arc::new(Endpoints::default());
         for node in &mut nodes {
             if has_keys {
                 node.flags.push("--auth=keys".to_owned());
             }
-            node.start(&places, 0).await;
+            node.start(&endpoints, 0).await;
         }
         let keys = match nodes[0].engine() {
             Some(engine) if has_keys => Some(Keys::new(engine).await),
@@ -172,7 +172,7 @@ impl<'c> Stage<'c> {
         database.synchronize().await;
         Self {
             nodes,
-            places,
+            endpoints,
             database,
             plan,
             history: History::default(),
@@ -182,13 +182,13 @@ impl<'c> Stage<'c> {
         }
     }
 
-    async fn play(mut self) -> Round {
+    async fn run(mut self) -> Round {
         let requests = Arc::new(AtomicUsize::new(0));
         let mut writers = self.writers(&requests);
         let (announce, target) = watch::channel(None);
         let (filters, mut followers) = self.followers(&target);
         for (moment, step) in self.plan.steps.clone() {
-            wait_for("the writers go on", || {
+            wait_for("the writers continue", || {
                 (requests.load(Ordering::SeqCst) >= moment).then_some(())
             })
             .await;
@@ -197,7 +197,7 @@ impl<'c> Stage<'c> {
                 Step::Detach => self.database.detach().await,
                 Step::Fault(Fault::ThreadDelete) => {
                     let random = self.random.part(98);
-                    writers.spawn(delete_long(Arc::clone(&self.places), random, self.key()));
+                    writers.spawn(delete_long(Arc::clone(&self.endpoints), random, self.key()));
                 }
                 Step::Fault(fault) => self.fault(fault).await,
             }
@@ -205,7 +205,7 @@ impl<'c> Stage<'c> {
         while let Some(writer) = writers.join_next().await {
             writer.expect("a writer does not panic");
         }
-        let target = self.mark().await;
+        let target = self.write_targets().await;
         announce.send_replace(Some(target.clone()));
         let mut logs: Vec<Log> = Vec::new();
         let arrive = async {
@@ -220,13 +220,13 @@ impl<'c> Stage<'c> {
             "a follower did not arrive; faults: {faults:?}"
         );
         let mut lists = Lists {
-            places: Arc::clone(&self.places),
+            endpoints: Arc::clone(&self.endpoints),
             random: self.random.clone(),
             key: self.key(),
         };
         let mut stored = Vec::new();
         for filter in filters {
-            if stored.iter().all(|(known, _)| *known != filter) {
+            if stored.iter().all(|(other, _)| *other != filter) {
                 stored.push((filter, lists.stored(filter).await));
             }
         }
@@ -246,7 +246,7 @@ impl<'c> Stage<'c> {
         let mut writers = JoinSet::new();
         let mut spawn = |part, key, requests| {
             let writer = Writer {
-                places: Arc::clone(&self.places),
+                endpoints: Arc::clone(&self.endpoints),
                 random: self.random.part(part),
                 key,
                 requests,
@@ -285,7 +285,7 @@ impl<'c> Stage<'c> {
                 random,
                 filter,
                 key,
-                Arc::clone(&self.places),
+                Arc::clone(&self.endpoints),
                 target.clone(),
                 is_cut.then(|| Arc::clone(&self.cut)),
             );
@@ -302,17 +302,17 @@ impl<'c> Stage<'c> {
         self.keys.as_ref().map(|keys| keys.all.clone())
     }
 
-    /// Stops all services: with `kill -9` those that have their own process, if it `kills`.
+    /// Stops all services. Those that are processes of their own are stopped with `kill -9` if `kills`.
     async fn stop(&mut self, kills: bool) {
         for node in &mut self.nodes {
-            node.stop(&self.places, kills).await;
+            node.stop(&self.endpoints, kills).await;
         }
     }
 
     async fn start(&mut self) {
         let epoch = self.epoch();
         for node in &mut self.nodes {
-            node.start(&self.places, epoch).await;
+            node.start(&self.endpoints, epoch).await;
         }
     }
 
@@ -328,8 +328,8 @@ impl<'c> Stage<'c> {
             Fault::Stop | Fault::Kill => {
                 let kills = fault == Fault::Kill;
                 let epoch = self.epoch();
-                self.nodes[node].stop(&self.places, kills).await;
-                self.nodes[node].start(&self.places, epoch).await;
+                self.nodes[node].stop(&self.endpoints, kills).await;
+                self.nodes[node].start(&self.endpoints, epoch).await;
             }
             Fault::Compaction => self.compact(node).await,
             Fault::OlderCopy => {
@@ -339,30 +339,32 @@ impl<'c> Stage<'c> {
                 self.start().await;
             }
             Fault::SnapshotCut => {
-                self.cut.ask();
+                self.cut.request();
                 until("a snapshot is cut", async || self.cut.is_done()).await;
             }
             Fault::Restart => {
                 let shuts_down = self.random.chance(50);
                 self.database.restart(shuts_down).await;
-                self.answer().await;
+                self.wait_for_services().await;
             }
             Fault::Promotion => {
-                self.database.promote(&mut self.history, &self.places).await;
-                self.answer().await;
+                self.database
+                    .promote(&mut self.history, &self.endpoints)
+                    .await;
+                self.wait_for_services().await;
             }
             Fault::ThreadDelete => unreachable!("it runs beside the others"),
         }
     }
 
-    /// Waits until every service answers again.
-    async fn answer(&self) {
-        for place in self.places.all() {
+    /// Waits until every service responds again.
+    async fn wait_for_services(&self) {
+        for endpoint in self.endpoints.all() {
             let request = || {
-                let request = Request::get(place.address, "/v1/changes?cursor=now");
+                let request = Request::get(endpoint.address, "/v1/changes?cursor=now");
                 with_key(request, self.key().as_deref())
             };
-            let reply = reply_of(request).await;
+            let reply = send_until_available(request).await;
             assert_eq!(reply.status, 200, "{}", reply.body);
         }
     }
@@ -373,18 +375,18 @@ impl<'c> Stage<'c> {
         let Some(engine) = self.nodes[node].engine() else {
             return;
         };
-        let keep = KEPT + self.random.below(60);
+        let keep = COMPACTION_KEEPS + self.random.below(60);
         let config = ChangesConfig {
             max_rows: i64::try_from(keep).expect("a small number"),
             ..ChangesConfig::default()
         };
-        // It never ends. One pass over a small feed is short.
+        // The compaction never ends by itself. The timeout is long enough for one pass over a small feed.
         let compaction = engine.background.compact(config, &SystemClock);
         let _ = tokio::time::timeout(Duration::from_millis(60), compaction).await;
     }
 
-    /// Makes the last changes, which each filter selects one of.
-    async fn mark(&mut self) -> Target {
+    /// Makes the last changes of the round. Each filter selects one of them.
+    async fn write_targets(&mut self) -> Target {
         let artifact = json!({"content": "the last one", "metadata": {"n": 9}});
         let entry = |thread: &str| {
             json!({
@@ -400,17 +402,17 @@ impl<'c> Stage<'c> {
         }
     }
 
-    async fn write(&mut self, path: &str, body: &Value) -> Made {
-        let place = self.places.any(&mut self.random).await;
+    async fn write(&mut self, path: &str, body: &Value) -> Written {
+        let endpoint = self.endpoints.any(&mut self.random).await;
         let request = || {
-            let request = Request::post(place.address, path, body);
+            let request = Request::post(endpoint.address, path, body);
             with_key(request, self.key().as_deref())
         };
-        let reply = reply_of(request).await;
+        let reply = send_until_available(request).await;
         assert_eq!(reply.status, 201, "{}", reply.body);
         let reply = reply.json();
         let id = &reply["context_id"];
-        Made {
+        Written {
             revision: reply["revision"].as_i64().expect("a revision"),
             id: match reply["id"].as_str() {
                 Some(artifact) => artifact.to_owned(),
@@ -420,13 +422,13 @@ impl<'c> Stage<'c> {
     }
 }
 
-/// Deletes the long thread, also if its service stops meanwhile.
-async fn delete_long(places: Arc<Places>, mut random: Random, key: Option<String>) {
+/// Deletes the long thread. Tries again if the service stops meanwhile.
+async fn delete_long(endpoints: Arc<Endpoints>, mut random: Random, key: Option<String>) {
     let deadline = Deadline::new();
     let thread = json!({"thread_id": "long"});
     loop {
-        let place = places.any(&mut random).await;
-        let request = Request::post(place.address, "/v1/contexts/delete", &thread);
+        let endpoint = endpoints.any(&mut random).await;
+        let request = Request::post(endpoint.address, "/v1/contexts/delete", &thread);
         match with_key(request, key.as_deref()).try_send().await {
             Ok(reply) if reply.status == 200 => return,
             other => deadline.pause(|| format!("{other:?}")).await,

@@ -11,24 +11,25 @@ use crate::transport::{Connection, Grpc, Operation, Reply, Stdio};
 use crate::usage::CpuTimes;
 
 /// The connections to one service over one transport.
-pub struct Lane {
-    /// Its name in reports.
+pub struct Connections {
+    /// The transport's name in reports.
     pub name: &'static str,
     connections: Vec<Connection>,
     service: u32,
     gateways: Vec<u32>,
-    /// Kept alive as long as the lane.
+    /// Runs as long as the connections are used.
     _http_gateway: Option<HttpGateway>,
 }
 
-/// A lane that the rounds use one after the other.
-pub type SharedLane = Rc<Mutex<Lane>>;
+/// Connections that the rounds use one after the other.
+pub type SharedConnections = Rc<Mutex<Connections>>;
 
-impl Lane {
+impl Connections {
     /// The names of the four transports.
-    pub const NAMES: [&'static str; 4] = ["gRPC", "REST", "MCP stdio", "MCP HTTP"];
+    pub const TRANSPORTS: [&'static str; 4] = ["gRPC", "REST", "MCP stdio", "MCP HTTP"];
 
-    /// Connects this many clients over the transport with this name. On stdio each client has its own gateway.
+    /// Connects this many clients over a transport, one of [`TRANSPORTS`](Self::TRANSPORTS). On stdio each client has
+    /// its own gateway.
     ///
     /// # Errors
     /// Nothing listens, or a gateway does not start.
@@ -61,8 +62,8 @@ impl Lane {
         })
     }
 
-    /// The lane, shared between rounds.
-    pub fn shared(self) -> SharedLane {
+    /// The connections, shared between rounds.
+    pub fn shared(self) -> SharedConnections {
         Rc::new(Mutex::new(self))
     }
 
@@ -83,8 +84,8 @@ impl Lane {
             .await
     }
 
-    /// Each client runs its operations one after the other, all clients concurrently. Also returns each client's last
-    /// reply.
+    /// Runs the operations of each client one after the other, and all clients concurrently. Returns the figures and each
+    /// client's last reply.
     ///
     /// # Errors
     /// The first failure.
