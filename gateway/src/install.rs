@@ -125,7 +125,7 @@ fn detected(name: &str) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// A file that has several parts is changed once.
+/// Adds a part to the parts of its file, so that the file is changed once.
 fn add_to(files: &mut Vec<(PathBuf, Vec<Part>)>, file: PathBuf, part: Part) {
     match files.iter_mut().find(|(known, _)| *known == file) {
         Some((_, parts)) => parts.push(part),
@@ -133,7 +133,7 @@ fn add_to(files: &mut Vec<(PathBuf, Vec<Part>)>, file: PathBuf, part: Part) {
     }
 }
 
-/// The entry of the server. Nothing needs it to remove the server.
+/// The server as a part of the configuration file. To remove it, only its path is needed, and the entry is null.
 fn server_part(client: Client, args: &InstallArgs, server: &Server) -> Result<Part, String> {
     Ok(Part::Server {
         syntax: client.syntax(),

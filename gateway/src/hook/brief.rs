@@ -14,7 +14,7 @@ use super::state::LastSession;
 const MAX_LINES: usize = 3;
 /// Most characters of a text.
 const MAX_CHARS: usize = 110;
-/// How many of the project's newest entries are read to find its threads.
+/// Number of the project's newest entries that are read to find its threads.
 const NEWEST: i64 = 100;
 /// Values of the metadata field `status` that close a thread.
 const CLOSED: [&str; 6] = [
@@ -97,7 +97,7 @@ pub async fn brief(
     ))
 }
 
-/// Where the changes after this moment begin.
+/// The cursor of this moment: later changes come after it.
 ///
 /// # Errors
 /// A sentence when the service does not answer.

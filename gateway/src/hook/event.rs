@@ -42,7 +42,7 @@ fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error>
 }
 
 impl Input {
-    /// What tells one turn from another; empty if the agent names nothing of the kind.
+    /// A string that identifies the turn within the session; empty if the agent sends none.
     #[must_use]
     pub fn turn(&self, agent: HookAgent) -> &str {
         match agent {

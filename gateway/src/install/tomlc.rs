@@ -53,7 +53,7 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
         return Ok(None);
     }
     if servers.is_empty() {
-        // A header that the file has itself stays.
+        // A `[servers]` header that the user wrote stays.
         let is_ours = file
             .get(path[0])
             .and_then(Item::as_table)
@@ -143,7 +143,7 @@ fn value_of(value: &Json) -> Value {
     }
 }
 
-/// The opposite of [`table_of`]. Values that no entry has become texts.
+/// The opposite of [`table_of`]. Values of other types than `table_of` writes become strings.
 fn json_of(item: &Item) -> Json {
     let text = |value: &Value| match value.as_str() {
         Some(text) => text.to_owned(),
