@@ -376,7 +376,8 @@ impl HookEvent {
 /// Settings of hooks.
 #[derive(Debug, Clone, Args)]
 pub struct HookSettings {
-    /// Whether prompts and answers are captured: on, off, or auto, which is on unless CONTEXT_BACKEND is another machine
+    /// Whether prompts and answers are captured: on, off, or auto, which is on unless CONTEXT_BACKEND is another
+    /// machine
     #[arg(long, env = "CONTEXT_HOOK_CAPTURE", default_value = "auto", value_parser = capture)]
     pub capture: CaptureMode,
     /// Whether stored entries are shown to the agent

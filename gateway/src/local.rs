@@ -94,8 +94,8 @@ impl LocalService {
         &self.notice
     }
 
-    /// Checks the settings of this process, and compares them with those of the service if one runs. A service that must
-    /// be restarted is restarted at the first [`connect`](Self::connect).
+    /// Checks the settings of this process, and compares them with those of the service if one runs. A service that
+    /// must be restarted is restarted at the first [`connect`](Self::connect).
     ///
     /// # Errors
     /// The service's message about a setting that cannot be read.
@@ -140,8 +140,8 @@ impl LocalService {
         &self.socket
     }
 
-    /// Connects. If no service listens, starts it first. If a gateway started the running service with other settings and
-    /// no client uses it, the service is restarted.
+    /// Connects. If no service listens, starts it first. If a gateway started the running service with other settings
+    /// and no client uses it, the service is restarted.
     ///
     /// # Errors
     /// If another user owns the socket or its directory, or the service does not start within ten
@@ -279,7 +279,8 @@ impl LocalService {
         let mut command = self.program.command();
         command
             .arg("--auto-started")
-            // Set only for a start. In a comparison, the default of DB_PATH must not count as a setting of this gateway.
+            // Set only for a start. In a comparison, the default of DB_PATH must not count as a setting of this
+            // gateway.
             .env("DB_PATH", &self.db_path)
             .stdout(log.try_clone()?)
             .stderr(log);

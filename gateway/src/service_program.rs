@@ -56,7 +56,8 @@ pub struct RunningService {
 }
 
 impl Comparison {
-    /// Whether the service should be restarted with the settings of this process: they differ, and a gateway started it.
+    /// Whether the service should be restarted with the settings of this process: they differ, and a gateway started
+    /// it.
     #[must_use]
     pub fn calls_for_restart(&self) -> bool {
         let is_auto_started = self
@@ -115,8 +116,8 @@ impl ServiceProgram {
         command
     }
 
-    /// Compares the settings of this process with those of the running service. `None` if the program is missing, is too
-    /// old for the command, or fails.
+    /// Compares the settings of this process with those of the running service. `None` if the program is missing, is
+    /// too old for the command, or fails.
     ///
     /// # Errors
     /// The program's message about a setting that cannot be read.

@@ -31,7 +31,8 @@ pub struct OpenArgs {
 pub async fn open(args: OpenArgs) -> Result<(), Failure> {
     let backend = &args.common.service.backend;
     let mut service = match backend.target_as_it_runs().map_err(Failure::Usage)? {
-        // The service has the page on its own port. The URL is only printed, because a browser may not reach the address.
+        // The service has the page on its own port. The URL is only printed, because a browser may not reach the
+        // address.
         Target::Tcp(url) => return print(&args, &format!("{url}/")),
         Target::Unix(socket) => ServiceProgram::beside()
             .with([("CONTEXT_SOCKET", socket)])

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::cli::HookAgent;
 
-/// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so that a
-/// newer version works.
+/// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so
+/// that a newer version works.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
@@ -90,8 +90,8 @@ impl Input {
     }
 }
 
-/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end the
-/// element.
+/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end
+/// the element.
 fn without_added_context(prompt: &str) -> &str {
     let added = prompt
         .strip_prefix("<hook_context>")

@@ -185,8 +185,9 @@ async fn body(
     }
 }
 
-/// Whether the client's protocol revision has batches. The specification prescribes which revision to assume for a client
-/// that does not name its own: [`batch::REVISION`] (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header>).
+/// Whether the client's protocol revision has batches. The specification prescribes which revision to assume for a
+/// client that does not name its own: [`batch::REVISION`]
+/// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header>).
 fn has_batches(headers: &HeaderMap) -> bool {
     headers
         .get("mcp-protocol-version")

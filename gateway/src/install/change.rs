@@ -55,8 +55,8 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
     })
 }
 
-/// Plans to remove the parts from the file. If nothing else in the file changed since its copy was saved, the file becomes
-/// equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it.
+/// Plans to remove the parts from the file. If nothing else in the file changed since its copy was saved, the file
+/// becomes equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it.
 ///
 /// # Errors
 /// As for [`add`].

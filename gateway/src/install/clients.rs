@@ -1,5 +1,5 @@
-//! The clients: where each keeps its servers, and in which form. Checked against the clients' own documents and packages
-//! in November 2026.
+//! The clients: where each keeps its servers, and in which form. Checked against the clients' own documents and
+//! packages in November 2026.
 
 use std::path::PathBuf;
 

@@ -35,8 +35,8 @@ pub fn groups(agent: HookAgent, args: &InstallArgs) -> Result<Vec<(&'static str,
         .collect()
 }
 
-/// The keys under which Codex records that our hooks are trusted: the file, the event, and two positions. Empty for other
-/// agents, which have no such records.
+/// The keys under which Codex records that our hooks are trusted: the file, the event, and two positions. Empty for
+/// other agents, which have no such records.
 ///
 /// # Errors
 /// A sentence if the file with the hooks cannot be read or parsed.

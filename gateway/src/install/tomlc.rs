@@ -65,8 +65,8 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     Ok(Some(with_line_ends_of(text, file.to_string())))
 }
 
-/// The text without those keys of the table at `path` that `is_ours` selects. The tables around them go too when they are
-/// empty then. `None` if there is no such key.
+/// The text without those keys of the table at `path` that `is_ours` selects. The tables around them go too when they
+/// are empty then. `None` if there is no such key.
 ///
 /// # Errors
 /// As for [`set`].
