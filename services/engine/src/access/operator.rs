@@ -106,7 +106,7 @@ impl Access {
             Admin::RevokeKey { owner, key_id } => {
                 let key_id = check_id(ApiKeyRequest { key_id })?;
                 let key = self.deactivate(&owner_id(&owner)?, &key_id, None).await?;
-                Ok(self.with_notice(format!("Key {} ({}) is switched off.\n", key.id, key.name)))
+                Ok(self.with_notice(format!("Key {} ({}) is deactivated.\n", key.id, key.name)))
             }
             Admin::RotateKey { owner, key_id } => {
                 let key_id = check_id(ApiKeyRequest { key_id })?;
@@ -214,14 +214,14 @@ impl Access {
         }
         let secret = secret.reveal();
         Ok(format!(
-            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"
+            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is deactivated.\n"
         ))
     }
 
     fn with_notice(&self, text: String) -> String {
         match self.is_enforced {
             true => text,
-            false => text + "AUTH is off: nothing asks for keys yet.\n",
+            false => text + "AUTH is off, so no request needs a key yet.\n",
         }
     }
 
