@@ -558,10 +558,10 @@ impl ServerHandler for Gateway {
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
-        let known = uris.filter(|uri| self.resource(uri).is_ok());
+        let readable = uris.filter(|uri| self.resource(uri).is_ok());
         let accepted = SubscriptionFilter::builder()
             .tools_list_changed()
-            .resource_subscriptions(known.take(MAX_SUBSCRIPTIONS));
+            .resource_subscriptions(readable.take(MAX_SUBSCRIPTIONS));
         Some(accepted.build())
     }
 

@@ -318,12 +318,13 @@ impl LocalService {
         Ok(log)
     }
 
+    /// The message for a failed start: what happened, the last line of the log, and the log's path.
     fn start_failed(&self, what: &str) -> String {
-        let said = last_line(&self.log_path())
+        let reason = last_line(&self.log_path())
             .map(|line| format!(": {line}"))
             .unwrap_or_default();
         format!(
-            "the context service {what}{said}; its log is {}",
+            "the context service {what}{reason}; its log is {}",
             self.log_path().display()
         )
     }

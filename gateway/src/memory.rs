@@ -63,6 +63,7 @@ struct State {
     warned: Option<Instant>,
 }
 
+/// What the requests of one caller hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     bytes: usize,

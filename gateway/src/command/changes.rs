@@ -22,7 +22,7 @@ pub struct ChangesArgs {
     /// Print each change as it is made, until Ctrl-C. With --json each is one line
     #[arg(short, long)]
     pub follow: bool,
-    /// Only changes after this cursor, from `next_cursor` of --json. Without it: the oldest changes that are kept, and
+    /// Only changes after this cursor, from `next_cursor` of --json. Without it: the oldest stored changes, and
     /// with --follow only new ones
     #[arg(long)]
     pub cursor: Option<String>,

@@ -29,7 +29,7 @@ const CLOSED: [&str; 6] = [
 /// The brief, and the cursor from which the next session's changes begin.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn brief(
     service: &Service,
     key: &str,
@@ -100,7 +100,7 @@ pub async fn brief(
 /// The cursor of this moment: later changes come after it.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn cursor(service: &Service) -> Result<String, String> {
     let reply = service.changes(json!({"cursor": "now"})).await;
     Ok(reply.map_err(|error| error.message)?.next_cursor)

@@ -85,7 +85,7 @@ pub fn query(prompt: &str) -> Option<String> {
 /// session.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn find(
     service: &Service,
     query: &str,

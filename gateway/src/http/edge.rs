@@ -214,13 +214,13 @@ async fn run_batch(
         parts.extensions.insert(lease.clone());
         running.push(run_member(parts, message, next.clone(), lease));
     }
-    let answered: Result<Vec<_>, _> = join_all(running).await.into_iter().collect();
-    let answered = match answered {
-        Ok(answered) => answered,
+    let outcomes: Result<Vec<_>, _> = join_all(running).await.into_iter().collect();
+    let outcomes = match outcomes {
+        Ok(outcomes) => outcomes,
         Err(refusal) => return *refusal,
     };
     // The leases are held until the array is made.
-    let (responses, _leases): (Vec<_>, Vec<_>) = answered.into_iter().flatten().unzip();
+    let (responses, _leases): (Vec<_>, Vec<_>) = outcomes.into_iter().flatten().unzip();
     if responses.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }

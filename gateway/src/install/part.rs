@@ -182,7 +182,7 @@ impl Part {
 const TRUST: [&str; 2] = ["hooks", "state"];
 
 fn is_one_of(keys: &[String], key: &str) -> bool {
-    keys.iter().any(|known| known == key)
+    keys.iter().any(|own| own == key)
 }
 
 fn strs(path: &[String; 2]) -> [&str; 2] {

@@ -9,13 +9,13 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 /// A sentence if the text is not TOML, or if a value on the path is not a table.
 pub fn set(text: &str, path: &[&str; 2], entry: &Json) -> Result<String, String> {
     let mut file = parse(text)?;
-    let made = || {
+    let new_table = || {
         let mut table = Table::new();
         // Only `[servers.name]` is written.
         table.set_implicit(true);
         Item::Table(table)
     };
-    let servers = file.entry(path[0]).or_insert_with(made);
+    let servers = file.entry(path[0]).or_insert_with(new_table);
     let servers = table(servers, path[0])?;
     let entry = table_of(entry);
     let same = servers

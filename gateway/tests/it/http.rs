@@ -683,8 +683,8 @@ async fn silent_connections_make_way_for_those_that_ask() {
     for _ in 0..20 {
         silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
     }
-    let mut asking = tokio::net::TcpStream::connect(address).await.unwrap();
-    assert!(get_hello(&mut asking).await.unwrap().ends_with("hello"));
+    let mut active = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert!(get_hello(&mut active).await.unwrap().ends_with("hello"));
     // The longest silent connections were closed to make room.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
 }
@@ -759,11 +759,11 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all
         ..ConnectionLimits::default()
     };
     let address = listening(big, limits).await;
-    let ask = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let request = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut stuck = tokio::net::TcpStream::connect(address).await.unwrap();
-    stuck.write_all(ask).await.unwrap();
+    stuck.write_all(request).await.unwrap();
     let mut reader = tokio::net::TcpStream::connect(address).await.unwrap();
-    reader.write_all(ask).await.unwrap();
+    reader.write_all(request).await.unwrap();
     let mut all = Vec::new();
     reader.read_to_end(&mut all).await.unwrap();
     assert!(all.len() > LENGTH);
