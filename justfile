@@ -8,19 +8,19 @@ default:
 fmt:
     cargo fmt --all
 
-# Formatting, clippy and the dependency guards.
+# Checks the formatting, clippy's lints and the dependency tree.
 lint:
     scripts/test fmt clippy tree
 
-# All Rust tests, documentation examples included.
+# Runs all Rust tests, documentation examples included.
 test:
     scripts/test test doctest
 
-# Every test and check.
+# Runs every test and check.
 test-all:
     scripts/test
 
-# Prints the OpenAPI document into openapi/openapi.json and lints it.
+# Writes the OpenAPI document to openapi/openapi.json and lints it.
 openapi:
     cargo run --quiet --bin context-service -- openapi > openapi/openapi.json.new
     mv openapi/openapi.json.new openapi/openapi.json
@@ -34,11 +34,11 @@ ui:
 proto:
     scripts/test proto
 
-# Licences, bans and sources of the dependencies.
+# Checks the licences, bans and sources of the dependencies.
 deny:
     scripts/test tree deny
 
-# Measures the release build and the floors it is compared with (docs/benchmarks.md).
+# Measures the `dist` build and the floors that it is compared with (docs/benchmarks.md).
 bench *ARGS:
     cargo build --profile dist --workspace
     target/dist/context-bench {{ARGS}}

@@ -11,7 +11,7 @@ url=${2:-http://127.0.0.1:7420}/v1/watch?snapshot=true\&entity=context\&include_
 
 # apply EVENT CURSOR DATA : applies one event to the directory $into.
 apply() {
-    # The id stands before the entry, which has braces.
+    # The pattern relies on the id coming before the entry, which contains braces.
     if [[ $1 =~ ^(entry|change|left)$ && $3 =~ ^\{[^{}]*\"id\":\"([0-9]+)\" ]]; then
         local file=$into/${BASH_REMATCH[1]}.json
         if [[ $1 != left && $3 == *'"context":{'* ]]; then printf '%s\n' "$3" >"$file"; else rm -f "$file"; fi

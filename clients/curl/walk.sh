@@ -78,7 +78,7 @@ same "store: Location" "/v1/contexts/$id" "$(header location)"
 same "store: ETag" '"1"' "$(header etag)"
 same "store: success" true "$(json 'body["success"]')"
 
-# --- a repetition stores no second entry; another text does --------------------------
+# --- a repeated request stores no second entry ---------------------------------------
 send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "We chose PostgreSQL for billing."}'
 expect "a retransmit stores nothing new" 200
 same "a retransmit gives the same id" "$id" "$(json 'body["context_id"]')"

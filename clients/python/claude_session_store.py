@@ -54,9 +54,9 @@ class ContextSessionStore(SessionStore):
 
     def _append(self, key, entries):
         thread = self._thread(key)
-        # Within this process appends keep their order, and an entry that is sent twice is stored once.
+        # Within this process, appends run one after the other, so an entry that is sent twice is stored once.
         with self._appending[thread]:
-            # A transcript is listed before it has entries. Otherwise a failure could leave one that no one deletes.
+            # The transcript is listed first. Otherwise a failure could leave entries that `delete` does not find.
             self._entry(key)
             transcript = self._transcript(key)
             known = transcript.known([entry["uuid"] for entry in entries if entry.get("uuid")])
@@ -69,7 +69,7 @@ class ContextSessionStore(SessionStore):
             self._fold(key, entries)
 
     def _fold(self, key, entries):
-        """Records that the transcript has grown, and how its summary changes."""
+        """Updates the entry that lists the transcript: its time, and its summary with the new entries folded in."""
         while True:
             hit = self._entry(key)
             metadata = values.from_object(hit.metadata)
@@ -81,12 +81,12 @@ class ContextSessionStore(SessionStore):
                 self._service.write(self._service.contexts.UpdateContext, request)
                 return
             except grpc.RpcError as error:
-                # Another process has folded its entries, or deleted the session.
+                # Another process has updated the summary or deleted the session: read the entry again.
                 if errors.reason(error) not in ("VERSION_MISMATCH", "CONTEXT_NOT_FOUND"):
                     raise
 
     def _entry(self, key):
-        """The entry that lists the transcript. It is stored if there is none."""
+        """Returns the entry that lists the transcript, and stores it first if there is none."""
         names = {"session_id": key["session_id"], "subpath": key.get("subpath", "")}
         while not (listed := self._listed(key["project_key"], names)):
             metadata = {**names, "framework": "claude-agent-sdk", "project_key": key["project_key"], "summary": ""}
@@ -127,7 +127,7 @@ class ContextSessionStore(SessionStore):
 
 
 def _thread_id(prefix, *names):
-    """The thread of these names: another one for other names, at most 256 characters long."""
+    """The thread of these names: unique to them, and at most 256 characters long."""
     thread = "/".join([prefix, *(quote(name, safe="") for name in names)])
     return thread if len(thread) <= 256 else f"{prefix}/{hashlib.sha256(thread.encode()).hexdigest()}"
 

@@ -16,7 +16,7 @@ import grpc
 import values
 from context.v1 import change_service_pb2 as pb, change_service_pb2_grpc
 
-# An entry can exceed gRPC's default of 4 MiB. Pings notice that a connection is lost.
+# An entry can exceed gRPC's default limit of 4 MiB. The pings detect a lost connection.
 OPTIONS = (("grpc.max_receive_message_length", 16 << 20), ("grpc.keepalive_time_ms", 15_000), ("grpc.keepalive_timeout_ms", 15_000))
 REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 

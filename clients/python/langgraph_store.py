@@ -69,7 +69,7 @@ class ContextStore(BaseStore):
                     self._service.write(self._service.artifacts.DeleteArtifact, pb.DeleteArtifactRequest(artifact_id=found.id))
                 return
             except grpc.RpcError as error:
-                # Someone else has created or deleted the item since.
+                # Another caller has created or deleted the item in between: read it again.
                 if errors.reason(error) not in ("PATH_TAKEN", "ARTIFACT_NOT_FOUND"):
                     raise
 
@@ -89,11 +89,11 @@ class ContextStore(BaseStore):
             self._service.write(self._service.artifacts.CreateArtifact, pb.CreateArtifactRequest(path=path, **given))
 
     def _search(self, op):
-        # The service narrows down, and the adapter decides: the service ignores case, and cannot express everything.
+        # The service's filters ignore case and cannot express every condition, so each item is checked again below.
         conditions, filters = op.filter or {}, []
         for key, wanted in conditions.items():
-            expressed = list(_metadata_filters(f"value.{key}", wanted))
-            filters += expressed if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
+            narrowing = list(_metadata_filters(f"value.{key}", wanted))
+            filters += narrowing if re.fullmatch(r"[\w-]+", key, re.ASCII) else []
         enough = op.offset + op.limit
         size = SEARCH_PAGE if conditions else max(1, enough)
         items = self._ranked(op, filters, size) if op.query else self._listed(op.namespace_prefix, filters, size)
@@ -129,7 +129,7 @@ class ContextStore(BaseStore):
         prefixes = [tuple(itertools.takewhile(lambda name: name != "*", one.path)) for one in conditions if one.match_type == "prefix"]
         # No operation lists namespaces, so all items below the longest prefix are read.
         found = {item.namespace for item in self._listed(max(prefixes, key=len, default=()))}
-        found = {namespace[: op.max_depth] for namespace in found if all(_lies(namespace, one) for one in conditions)}
+        found = {namespace[: op.max_depth] for namespace in found if all(_meets(namespace, one) for one in conditions)}
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _at(self, path):
@@ -145,7 +145,7 @@ class ContextStore(BaseStore):
         return "/".join([self._root, *names])
 
     def _fields_of(self, found):
-        """The fields of the item that an artifact is."""
+        """The fields of the item that an artifact stores."""
         *namespace, key = (name.replace("%2F", "/").replace("%25", "%") for name in found.path[len(self._root) + 1 :].split("/"))
         value = values.from_value(found.metadata.fields["value"]) or {}
         times = {name: getattr(found, name).ToDatetime(timezone.utc) for name in ("created_at", "updated_at")}
@@ -157,11 +157,12 @@ def _filter(key, operator, wanted):
 
 
 def _metadata_filters(key, wanted):
-    """What the service can check of a condition."""
+    """The filters for the part of a condition that the service can check."""
     for operator, operand in (wanted if _has_operators(wanted) else {"$eq": wanted}).items():
         if operator in OPERATORS and isinstance(operand, str | int | float):
             yield _filter(key, OPERATORS[operator], operand)
-        elif operator not in OPERATORS and operator != "$ne":  # Without the field, `$ne` holds here, but not there.
+        # A missing field meets LangGraph's `$ne`, but not the service's `ne`.
+        elif operator not in OPERATORS and operator != "$ne":
             raise ValueError(f"unknown operator: {operator}")
 
 
@@ -187,8 +188,8 @@ def _compare(value, operator, operand):
     return comparable and COMPARED[operator](value, operand)
 
 
-def _lies(namespace, condition):
-    """Whether a namespace begins or ends as a condition says."""
+def _meets(namespace, condition):
+    """Whether a namespace has the prefix or suffix that the condition requires."""
     path = condition.path
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
     return len(part) == len(path) and all(name in ("*", own) for name, own in zip(path, part))

@@ -89,7 +89,7 @@ def walk(client: AuthenticatedClient) -> None:
 
 def main() -> None:
     url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:7420"
-    # A service that does not ask for keys ignores the token.
+    # A service with AUTH=off ignores the token.
     with AuthenticatedClient(base_url=url, token=os.environ.get("CONTEXT_API_KEY", "none")) as client:
         walk(client)
     print("python: stored, found, changed and deleted through the client generated from OpenAPI")

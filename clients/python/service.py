@@ -9,7 +9,7 @@ import grpc
 from context.v1 import artifact_service_pb2_grpc, context_service_pb2_grpc
 
 TIMEOUT_S = 30
-RETRIED = {
+RETRY_POLICY = {
     "maxAttempts": 5,
     "initialBackoff": "0.2s",
     "maxBackoff": "2s",
@@ -19,7 +19,7 @@ RETRIED = {
 OPTIONS = (
     # A page of entries can exceed gRPC's default of 4 MiB.
     ("grpc.max_receive_message_length", 128 << 20),
-    ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRIED}]})),
+    ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRY_POLICY}]})),
 )
 
 
@@ -47,8 +47,8 @@ class Service:
 
 
 async def finished(function, *arguments):
-    """The result of a function that blocks. A caller that is cancelled waits too, so that it knows that no write is
-    still on its way."""
+    """Runs a blocking function in a thread and returns its result. A caller that is cancelled still waits for the
+    function, so that no write is in flight afterwards."""
     task = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(task)

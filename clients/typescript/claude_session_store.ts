@@ -23,7 +23,7 @@ export class ContextSessionStore implements SessionStore {
 
   async append(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     if (entries.length === 0) return;
-    // Within this process appends keep their order, and an entry that is sent twice is stored once.
+    // Within this process, appends run one after the other, so an entry that is sent twice is stored once.
     const thread = this.thread(key);
     const appended = (this.appending.get(thread) ?? Promise.resolve()).catch(() => {}).then(() => this.appendNow(key, entries));
     this.appending.set(thread, appended);
@@ -68,7 +68,7 @@ export class ContextSessionStore implements SessionStore {
   }
 
   private async appendNow(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
-    // A transcript is listed before it has entries. Otherwise a failure could leave one that no one deletes.
+    // The transcript is listed first. Otherwise a failure could leave entries that `delete` does not find.
     await this.entry(key);
     const transcript = this.transcript(key);
     const known = await transcript.known(entries.flatMap((entry) => entry.uuid || []));
@@ -81,7 +81,7 @@ export class ContextSessionStore implements SessionStore {
     await this.fold(key, entries);
   }
 
-  /** Records that the transcript has grown, and how its summary changes. */
+  /** Updates the entry that lists the transcript: its time, and its summary with the new entries folded in. */
   private async fold(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     for (;;) {
       const hit = await this.entry(key);
@@ -92,13 +92,13 @@ export class ContextSessionStore implements SessionStore {
         done(await this.service.PATCH("/v1/contexts/{context_id}", { params, body: { metadata, expected_version: hit.version } }));
         return;
       } catch (error) {
-        // Another process has folded its entries, or deleted the session.
+        // Another process has updated the summary or deleted the session: read the entry again.
         if (!(error instanceof Refused) || !["VERSION_MISMATCH", "CONTEXT_NOT_FOUND"].includes(error.reason)) throw error;
       }
     }
   }
 
-  /** The entry that lists the transcript. It is stored if there is none. */
+  /** Returns the entry that lists the transcript, and stores it first if there is none. */
   private async entry({ projectKey, sessionId, subpath = "" }: SessionKey): Promise<Hit> {
     for (;;) {
       const [first] = await this.listed(projectKey, { session_id: sessionId, subpath });
@@ -132,7 +132,7 @@ export class ContextSessionStore implements SessionStore {
   }
 }
 
-/** The thread of these names: another one for other names, at most 256 characters long. */
+/** The thread of these names: unique to them, and at most 256 characters long. */
 function threadId(prefix: string, ...names: string[]): string {
   const encoded = names.map((name) => encodeURIComponent(name).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`));
   const thread = [prefix, ...encoded].join("/");

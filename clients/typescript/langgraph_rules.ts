@@ -6,11 +6,11 @@ import type { components } from "./openapi.d.ts";
 
 export type Filter = components["schemas"]["MetadataFilter"];
 
-/** What the service can check of a condition: equality with a text, a number or a boolean. */
+/** The filters for the part of a condition that the service can check: equality with a text, a number or a boolean. */
 export function metadataFilters(key: string, wanted: unknown): Filter[] {
   const value = hasOperators(wanted) ? wanted["$eq"] : wanted;
-  const isExpressed = /^[\w-]+$/.test(key) && ["string", "number", "boolean"].includes(typeof value);
-  return isExpressed ? [{ key: `value.${key}`, operator: "eq", value }] : [];
+  const canBeChecked = /^[\w-]+$/.test(key) && ["string", "number", "boolean"].includes(typeof value);
+  return canBeChecked ? [{ key: `value.${key}`, operator: "eq", value }] : [];
 }
 
 const COMPARED: Record<string, (value: unknown, operand: unknown) => boolean> = {
@@ -28,14 +28,14 @@ function hasOperators(wanted: unknown): wanted is Record<string, unknown> {
   return typeof wanted === "object" && wanted !== null && Object.keys(wanted).every((name) => Object.hasOwn(COMPARED, name));
 }
 
-/** The rules of LangGraph's own store for a condition. A list or an object never equals another one. */
+/** Whether a value meets a condition, by the rules of LangGraph's own store: no list or object equals another one. */
 export function matches(value: unknown, wanted: unknown): boolean {
   if (!hasOperators(wanted)) return value === wanted;
   return Object.entries(wanted).every(([operator, operand]) => COMPARED[operator]?.(value, operand));
 }
 
-/** Whether a namespace begins or ends as a condition says. */
-export function lies(namespace: string[], { matchType, path }: MatchCondition): boolean {
+/** Whether a namespace has the prefix or suffix that the condition requires. */
+export function meets(namespace: string[], { matchType, path }: MatchCondition): boolean {
   const start = matchType === "prefix" ? 0 : namespace.length - path.length;
   return start >= 0 && path.length <= namespace.length && path.every((name, at) => name === "*" || name === namespace[start + at]);
 }

@@ -16,14 +16,14 @@ import type {
   SearchOperation,
 } from "@langchain/langgraph-checkpoint";
 
-import { lies, matches, metadataFilters, textsAt } from "./langgraph_rules.js";
+import { matches, meets, metadataFilters, textsAt } from "./langgraph_rules.js";
 import type { Filter } from "./langgraph_rules.js";
 import type { components } from "./openapi.d.ts";
 import { done, once, Refused } from "./service.js";
 import type { Service } from "./service.js";
 
 type Schemas = components["schemas"];
-/** What an artifact is in each kind of reply. */
+/** The fields of an artifact that every kind of reply has. */
 type Found = { path?: string | null; metadata: Record<string, unknown>; created_at: string; updated_at: string };
 
 const CONTENT_CHARS = 100_000;
@@ -78,7 +78,7 @@ export class ContextStore extends BaseStore {
         }
         return;
       } catch (error) {
-        // Someone else has created or deleted the item since.
+        // Another caller has created or deleted the item in between: read it again.
         if (!(error instanceof Refused) || !["PATH_TAKEN", "ARTIFACT_NOT_FOUND"].includes(error.reason)) throw error;
       }
     }
@@ -100,7 +100,7 @@ export class ContextStore extends BaseStore {
 
   private async searched(op: SearchOperation): Promise<SearchItem[]> {
     const { filter = {}, offset = 0, limit = 10 } = op;
-    // The service narrows down, and the adapter decides: the service ignores case, and cannot express everything.
+    // The service's filters ignore case and cannot express every condition, so each item is checked again below.
     const filters = Object.entries(filter).flatMap(([key, wanted]) => metadataFilters(key, wanted));
     const size = Object.keys(filter).length > 0 ? SEARCH_PAGE : Math.max(1, offset + limit);
     const found = op.query ? this.ranked(op, filters, size) : this.listed(op.namespacePrefix, filters, size);
@@ -147,12 +147,12 @@ export class ContextStore extends BaseStore {
     let longest: string[] = [];
     for (const { matchType, path } of conditions) {
       const star = path.indexOf("*");
-      const known = star < 0 ? path : path.slice(0, star);
-      if (matchType === "prefix" && known.length > longest.length) longest = known;
+      const literal = star < 0 ? path : path.slice(0, star);
+      if (matchType === "prefix" && literal.length > longest.length) longest = literal;
     }
     const found = new Map<string, string[]>();
     for await (const { namespace } of this.listed(longest)) {
-      if (!conditions.every((condition) => lies(namespace, condition))) continue;
+      if (!conditions.every((condition) => meets(namespace, condition))) continue;
       const part = namespace.slice(0, op.maxDepth);
       found.set(part.join(":"), part);
     }
@@ -171,7 +171,7 @@ export class ContextStore extends BaseStore {
     return [this.root, ...names].join("/");
   }
 
-  /** The item that an artifact is. */
+  /** The item that an artifact stores. */
   private itemOf(found: Found): Item {
     const names = (found.path ?? "").slice(this.root.length + 1).split("/");
     const namespace = names.map((name) => name.replaceAll("%2F", "/").replaceAll("%25", "%"));

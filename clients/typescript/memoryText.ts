@@ -57,7 +57,7 @@ export function isWhole(file: Schemas["ArtifactSummary"]): boolean {
 export function replaced(text: string, command: Command<"str_replace">): [string, string] {
   const { old_str: old, new_str, path } = command;
   const found: number[] = [];
-  // The empty text occurs everywhere, and indexOf finds it at the end again and again.
+  // The empty text occurs at every position. At the end, indexOf finds it again and again, which ends the loop.
   for (let at = text.indexOf(old); at > (found.at(-1) ?? -1); at = text.indexOf(old, at + 1)) found.push(at);
   const lines = found.map((at) => text.slice(0, at).split("\n").length);
   const [[at], [line]] = [found, lines];
@@ -107,7 +107,7 @@ export function listed(path: string, files: Map<string, number>, command: Comman
     const parts = file.slice(path.length + 1).split("/");
     all += size;
     for (const depth of parts.length === 1 ? [1] : [1, 2]) {
-      // NUL is in no path, so what is in a directory follows it at once.
+      // A NUL, which is in no path, sorts the contents of a directory directly after the directory.
       const level = parts.slice(0, depth).join("\0") + (depth < parts.length ? "\0" : "");
       totals.set(level, (totals.get(level) ?? 0) + size);
     }

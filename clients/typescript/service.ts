@@ -30,7 +30,7 @@ export class Refused extends Error {
   }
 }
 
-/** The body of a reply. */
+/** The body of a successful reply. Any other reply is thrown as `Refused`. */
 export function done<Body>(reply: { data?: Body; error?: Problem }): Body {
   if (reply.error !== undefined) throw new Refused(reply.error.reason, reply.error.detail);
   return reply.data as Body;

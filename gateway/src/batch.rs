@@ -12,7 +12,7 @@ pub const REVISION: &str = "2025-03-26";
 pub const MAX_MESSAGES: usize = 100;
 
 /// The methods that must not be in a batch.
-const ALONE: [&str; 2] = ["initialize", "subscriptions/listen"];
+const MUST_BE_ALONE: [&str; 2] = ["initialize", "subscriptions/listen"];
 /// Why an array is refused in the other revisions.
 const NO_BATCHES: &str =
     "Invalid Request: only the protocol revision 2025-03-26 has batches; send each message alone";
@@ -34,7 +34,7 @@ pub fn messages(text: &[u8]) -> Option<Result<Vec<&RawValue>, String>> {
     })
 }
 
-/// The error sentence for JSON that is no message, in a revision without batches.
+/// The error sentence for JSON that is not a message: `NO_BATCHES` for an array, else `otherwise`.
 #[must_use]
 pub fn not_a_message(text: &[u8], otherwise: &'static str) -> &'static str {
     if is_array(text) {
@@ -49,7 +49,7 @@ pub fn not_a_message(text: &[u8], otherwise: &'static str) -> &'static str {
 #[must_use]
 pub fn misplaced(message: &[u8]) -> Option<Value> {
     let Envelope { id, method } = Envelope::read(message)?;
-    let method = method.filter(|method| ALONE.contains(&method.as_str()))?;
+    let method = method.filter(|method| MUST_BE_ALONE.contains(&method.as_str()))?;
     Some(envelope::error(
         &id.unwrap_or_default(),
         -32600,
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_begins_a_session_or_has_no_end_must_be_sent_alone() {
-        for method in ALONE {
+        for method in MUST_BE_ALONE {
             let message = format!(r#"{{"id":7,"method":"{method}"}}"#);
             let error = misplaced(message.as_bytes()).unwrap();
             assert_eq!(

@@ -7,8 +7,8 @@ use context_model::warnings::is_about_service;
 use context_model::{Error, Operation};
 use serde_json::{Number, Value, json};
 
-/// Maximum number of remembered warnings. Others are shown each time.
-const MAX_TOLD: usize = 100;
+/// Maximum number of remembered warnings. Further ones are shown each time.
+const MAX_SHOWN: usize = 100;
 
 /// Rounds the numbers of a reply to six significant digits, except in metadata. Removes the `next_cursor` of a list of
 /// artifacts if it is null, because that key is not a documented one.
@@ -22,7 +22,7 @@ pub fn shorten(operation: Operation, reply: &mut Value) {
     }
 }
 
-/// An error as JSON. A description that its sentence contains is left out.
+/// An error as JSON. The description of a violation is left out if the error's message contains it.
 pub fn error(error: &Error) -> Value {
     let mut shown = json!({"error": error.message, "reason": error.reason.as_str()});
     let violation = |violation: &context_model::Violation| {
@@ -64,17 +64,21 @@ fn rounded(number: f64) -> Option<Number> {
     Number::from_f64(digits.parse().unwrap_or(number))
 }
 
-/// The warnings about the service that earlier replies of a conversation had.
+/// The warnings about the service that a conversation has already shown.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<HashSet<String>>);
+pub struct ShownWarnings(Mutex<HashSet<String>>);
 
-impl Told {
-    /// Removes the warnings about the service that an earlier reply had. Warnings about the results of a query stay.
+impl ShownWarnings {
+    /// Removes the warnings about the service that an earlier reply showed. Warnings about the results of a query stay.
     pub fn remove_repeated(&self, reply: &mut Value) {
         let Some(warnings) = reply.get_mut("warnings").and_then(Value::as_array_mut) else {
             return;
         };
-        warnings.retain(|warning| warning.as_str().is_none_or(|warning| self.is_news(warning)));
+        warnings.retain(|warning| {
+            warning
+                .as_str()
+                .is_none_or(|warning| self.should_show(warning))
+        });
         if warnings.is_empty()
             && let Some(reply) = reply.as_object_mut()
         {
@@ -82,12 +86,12 @@ impl Told {
         }
     }
 
-    fn is_news(&self, warning: &str) -> bool {
+    fn should_show(&self, warning: &str) -> bool {
         if !is_about_service(warning) {
             return true;
         }
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        !told.contains(warning) && (told.len() >= MAX_TOLD || told.insert(warning.to_owned()))
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !shown.contains(warning) && (shown.len() >= MAX_SHOWN || shown.insert(warning.to_owned()))
     }
 }
 
@@ -124,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_warning_about_the_service_is_told_once_and_one_about_the_results_each_time() {
-        let told = Told::default();
+        let shown = ShownWarnings::default();
         let service = format!("no model is installed; {ONLY_FULL_TEXT_RAN}");
         let results = "no entry is clearly relevant to the query; these are the nearest";
         let reply = |warnings: &[&str]| {
             let mut reply = json!({"count": 0, "warnings": warnings});
-            told.remove_repeated(&mut reply);
+            shown.remove_repeated(&mut reply);
             reply["warnings"].clone()
         };
         assert_eq!(reply(&[&service, results]), json!([service, results]));

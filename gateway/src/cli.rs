@@ -30,7 +30,7 @@ context-gateway search \"which database\"";
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What a person or a script asks the service.
+    /// The commands for people and scripts.
     #[command(flatten)]
     Line(CommandLine),
     /// Serve the client that started this process, over stdin and stdout
@@ -39,7 +39,7 @@ pub enum Command {
     Http(HttpArgs),
     /// Register the gateway in a client's configuration, or remove it again
     Install(InstallArgs),
-    /// Remember for an agent: what its own hooks call
+    /// Capture and recall for an agent; its hooks call this
     Hook(HookArgs),
     /// Print the tools as clients see them: the result of tools/list
     Tools,
@@ -50,7 +50,8 @@ pub enum Command {
     },
 }
 
-/// Flags that the service has as settings too. CONTEXT_SOCKET is always passed on.
+/// Settings of the gateway that the service has too. A value given as a flag is passed on to a service that the gateway
+/// starts. CONTEXT_SOCKET is always passed on.
 const FOR_SERVICE: [&str; 11] = [
     "DB_PATH",
     "STORAGE_BACKEND",
@@ -66,7 +67,7 @@ const FOR_SERVICE: [&str; 11] = [
 ];
 
 impl Cli {
-    /// Reads a command line. Prints help, or what is wrong, and ends the process if there is nothing to run.
+    /// Reads a command line. If it is wrong or requests help, prints the error or the help and ends the process.
     #[must_use]
     pub fn read(arguments: Vec<OsString>) -> Self {
         Self::try_read(arguments).unwrap_or_else(|error| error.exit())
@@ -75,7 +76,7 @@ impl Cli {
     /// Reads a command line.
     ///
     /// # Errors
-    /// What is wrong with it, or the help that it asks for.
+    /// What is wrong with it, or the help that it requests.
     pub fn try_read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command();
         let matches = command.clone().try_get_matches_from(arguments)?;
@@ -92,7 +93,7 @@ impl Cli {
     }
 }
 
-/// The flags of the subcommand that are for the service too, under the names of their variables.
+/// The values given as flags that the service needs too ([`FOR_SERVICE`]), by environment variable.
 fn for_service(mut command: &clap::Command, mut matches: &ArgMatches) -> Vec<(OsString, OsString)> {
     let mut found = Vec::new();
     while let Some((name, below)) = matches.subcommand()
@@ -239,7 +240,7 @@ impl HttpArgs {
     }
 }
 
-/// What an agent's hook calls, and its settings.
+/// The arguments of `hook`.
 #[derive(Debug, Clone, Args)]
 pub struct HookArgs {
     /// Where the service is, and the key for it.
@@ -248,7 +249,7 @@ pub struct HookArgs {
     /// What is captured and recalled.
     #[command(flatten)]
     pub settings: HookSettings,
-    /// A plugin makes this call: do nothing if the user's settings have the same hook
+    /// A plugin makes this call: do nothing if the user's settings have the hook too
     #[arg(long, hide = true)]
     pub plugin: bool,
     /// What to do.
@@ -279,7 +280,7 @@ pub enum HookCommand {
 }
 
 impl HookCommand {
-    /// The agent and the event. `None` for a command of a person.
+    /// The agent and the event. `None` for `status`, which a person runs.
     #[must_use]
     pub const fn event(self) -> Option<(HookAgent, HookEvent)> {
         match self {
@@ -348,7 +349,7 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    /// Its name in the agent's settings and in the hook's answer.
+    /// Its name in the agent's settings and in the hook's output.
     #[must_use]
     pub const fn name(self, agent: HookAgent) -> &'static str {
         match (self, agent) {
@@ -375,7 +376,8 @@ impl HookEvent {
 /// Settings of hooks.
 #[derive(Debug, Clone, Args)]
 pub struct HookSettings {
-    /// Whether prompts and answers are captured: on, off, or auto, which is on unless CONTEXT_BACKEND is another machine
+    /// Whether prompts and answers are captured: on, off, or auto, which is on unless CONTEXT_BACKEND is another
+    /// machine
     #[arg(long, env = "CONTEXT_HOOK_CAPTURE", default_value = "auto", value_parser = capture)]
     pub capture: CaptureMode,
     /// Whether stored entries are shown to the agent
@@ -470,7 +472,7 @@ impl Client {
     }
 }
 
-/// What to write into a client's configuration.
+/// The arguments of `install`.
 #[derive(Debug, Clone, Args)]
 pub struct InstallArgs {
     /// The client

@@ -57,7 +57,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// What all of them share.
+    /// The options that all commands have.
     pub fn common(&mut self) -> &mut Common {
         match self {
             Self::Add(args) => &mut args.common,
@@ -75,7 +75,7 @@ impl CommandLine {
     }
 }
 
-/// Runs a command and returns the exit code of the process. What is wrong is one sentence on stderr.
+/// Runs a command and returns the exit code of the process. A failure is reported as one sentence on stderr.
 #[must_use]
 pub fn run(line: CommandLine) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()

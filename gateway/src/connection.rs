@@ -68,7 +68,7 @@ impl BackendArgs {
     /// # Errors
     /// A sentence that describes the address that cannot be parsed.
     pub fn target(&self) -> Result<Target, String> {
-        self.target_or(|local| local)
+        self.target_with(|local| local)
     }
 
     /// Where the service is. A running local service is used with whatever settings it has.
@@ -76,10 +76,10 @@ impl BackendArgs {
     /// # Errors
     /// As for [`target`](Self::target).
     pub fn target_as_it_runs(&self) -> Result<Target, String> {
-        self.target_or(LocalService::taking_any)
+        self.target_with(LocalService::accepting_any)
     }
 
-    fn target_or(
+    fn target_with(
         &self,
         adapt: impl FnOnce(LocalService) -> LocalService,
     ) -> Result<Target, String> {

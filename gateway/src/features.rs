@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::call::tool_operation;
 use crate::reply::Reply;
 
-/// The tools that the service's last responses rule out.
+/// The tools whose features are off, according to the service's last responses.
 #[derive(Debug)]
 pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
@@ -70,22 +70,22 @@ impl Features {
         self.off.subscribe()
     }
 
-    /// Updates the list from the outcome of a call. Statistics report all features; any other
-    /// success or refusal concerns one tool.
+    /// Updates the list from the outcome of a call. Statistics report all features; any other call
+    /// reports on its own tool.
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
                 self.requested.store(true, Ordering::Relaxed);
-                let off = switched_off(&reply.structured);
-                self.change(|known| {
-                    let changed = *known != off;
-                    *known = off;
+                let reported = disabled_tools(&reply.structured);
+                self.change(|off| {
+                    let changed = *off != reported;
+                    *off = reported;
                     changed
                 });
             }
-            Ok(_) => self.change(|known| known.remove(&operation)),
+            Ok(_) => self.change(|off| off.remove(&operation)),
             Err(error) if error.reason == Reason::FeatureUnavailable => {
-                self.change(|known| known.insert(operation))
+                self.change(|off| off.insert(operation))
             }
             // The service was down. It may come back with other settings.
             Err(error) if error.reason == Reason::StoreUnavailable => {
@@ -95,6 +95,7 @@ impl Features {
         }
     }
 
+    /// Applies `change`, which returns whether it changed the set, and saves the set if it did.
     fn change(&self, change: impl FnOnce(&mut BTreeSet<Operation>) -> bool) {
         if self.off.send_if_modified(change)
             && let Some(file) = &self.file
@@ -125,8 +126,8 @@ fn write(file: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
     std::fs::rename(&draft, file)
 }
 
-/// The tools whose feature the statistics report as switched off.
-fn switched_off(statistics: &Value) -> BTreeSet<Operation> {
+/// The tools whose feature is disabled according to the statistics.
+fn disabled_tools(statistics: &Value) -> BTreeSet<Operation> {
     [
         ("fts", Operation::FtsSearchContext),
         ("semantic_search", Operation::SemanticSearchContext),

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
-use crate::brief::Told;
+use crate::brief::ShownWarnings;
 use crate::call::{Call, deadline, text_field, too_late, tool_operation};
 use crate::catalogue::{Catalogue, Selection};
 use crate::features::Features;
@@ -49,7 +49,7 @@ const METHODS: [&str; 12] = [
     "tools/list",
 ];
 
-/// Those that only the revisions with `initialize` have.
+/// The methods that exist only in protocol revisions with `initialize`.
 const EARLIER_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
 
 /// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
@@ -98,8 +98,8 @@ pub struct Gateway {
     credentials: Credentials,
     features: Arc<Features>,
     tools: Selection,
-    /// The warnings that the conversation has got, on stdio.
-    told: Told,
+    /// The warnings that the conversation has already shown, on stdio.
+    shown_warnings: ShownWarnings,
     /// The resources that the client subscribed to, on stdio.
     subscriptions: Subscriptions,
     /// `_meta` with `serverInfo`, added to every result.
@@ -125,7 +125,7 @@ impl Gateway {
             credentials,
             features,
             tools,
-            told: Told::default(),
+            shown_warnings: ShownWarnings::default(),
             subscriptions: Subscriptions::default(),
             stamp: MetaObject(stamp),
         })
@@ -149,12 +149,12 @@ impl Gateway {
         &self.features
     }
 
-    /// Whether the tool of this operation is not disabled. A resource needs the tool that reads it.
+    /// Whether the tool of this operation is enabled. A resource is available only with the tool that reads it.
     fn offers(&self, operation: Operation) -> bool {
         self.tools.find(operation.as_str()).is_some()
     }
 
-    /// The resource that a URI names, if its tool is not disabled.
+    /// The resource that a URI names, if its tool is enabled; otherwise "resource not found".
     fn resource(&self, uri: &str) -> Result<Resource, ErrorData> {
         let resource = Resource::parse(uri)?;
         if self.offers(resource.operation()) {
@@ -164,7 +164,7 @@ impl Gateway {
         }
     }
 
-    /// Whether several clients share this gateway, as over HTTP. On stdio there is one, with one conversation.
+    /// Whether several clients share this gateway, as over HTTP. A stdio gateway has one client, with one conversation.
     const fn is_shared(&self) -> bool {
         matches!(self.credentials, Credentials::Callers)
     }
@@ -216,13 +216,13 @@ impl Gateway {
         };
         self.features.observe(operation, &outcome);
         if outcome.is_ok() && self.features.should_read_statistics() {
-            self.ask_for_features(self.metadata(context));
+            self.read_statistics(self.metadata(context));
         }
         Some(outcome)
     }
 
     /// Reads the statistics in the background, with the credentials of the first call.
-    fn ask_for_features(&self, metadata: MetadataMap) {
+    fn read_statistics(&self, metadata: MetadataMap) {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {
             let operation = Operation::GetStatistics;
@@ -255,7 +255,7 @@ impl Gateway {
             Ok(mut reply) => {
                 tracing::debug!(tool = operation.as_str(), "Tool call succeeded");
                 if !self.is_shared() {
-                    self.told.remove_repeated(&mut reply.structured);
+                    self.shown_warnings.remove_repeated(&mut reply.structured);
                 }
                 reply.into_result()
             }
@@ -391,7 +391,7 @@ impl ServerHandler for Gateway {
             .call(tool, operation, arguments, &context)
             .await
             .ok_or_else(cancelled)?;
-        // Over HTTP the log is enough for the operator.
+        // Over HTTP the warning concerns the operator, who finds it in the log.
         if !self.is_shared()
             && let Some(warning) = self.backend.notice().take()
         {
@@ -558,10 +558,10 @@ impl ServerHandler for Gateway {
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten();
-        let known = uris.filter(|uri| self.resource(uri).is_ok());
+        let readable = uris.filter(|uri| self.resource(uri).is_ok());
         let accepted = SubscriptionFilter::builder()
             .tools_list_changed()
-            .resource_subscriptions(known.take(MAX_SUBSCRIPTIONS));
+            .resource_subscriptions(readable.take(MAX_SUBSCRIPTIONS));
         Some(accepted.build())
     }
 

@@ -1,4 +1,4 @@
-//! `context-gateway hook`: an agent remembers without being asked to.
+//! `context-gateway hook`: gives an agent memory without a tool call.
 //!
 //! The agent runs this command at the events of a session. It captures what the person and the agent say, and prints
 //! stored entries that may help. A failure never stops the agent: the exit code is 0, because with 2 Claude Code blocks
@@ -50,7 +50,7 @@ static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
 const STEP: Duration = Duration::from_millis(20);
 /// The default of CONTEXT_HOOK_TIMEOUT_MS.
 const DEFAULT_LIMIT_MS: u64 = 950;
-/// Time that requests to the service leave for writing the answer.
+/// Time before the deadline that is reserved for writing the output. Requests to the service end before it.
 const RESERVE: Duration = Duration::from_millis(150);
 /// Largest input that is read, in bytes.
 const MAX_INPUT_BYTES: u64 = 16 * 1024 * 1024;
@@ -66,7 +66,7 @@ pub fn is_called_by_agent(arguments: &[OsString]) -> bool {
     arguments.get(1).is_some_and(|first| first == "hook") && !arguments.iter().any(by_person)
 }
 
-/// Handles an event. Always succeeds.
+/// Handles an event. Returns success also after a failure, which is reported on stderr.
 #[must_use]
 pub fn answer(arguments: Vec<OsString>) -> ExitCode {
     let began = Instant::now();
@@ -330,7 +330,7 @@ impl Hook<'_> {
         last.save().map_err(failure)
     }
 
-    /// Writes the answer. First it records which entries the answer has, so that none is shown twice.
+    /// Prints the frame for the agent. First it records the entries in it, so that none is shown twice.
     fn show(&self, frame: frame::Frame) -> Result<(), String> {
         let ids = frame.ids.clone();
         let Some(text) = frame.finish() else {

@@ -92,7 +92,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// The clients of this user, and which of them have the server.
+/// The clients that are installed for this user, one on each line, and whether each has the server registered.
 fn detected(name: &str) -> Result<String, String> {
     let mut lines = Vec::new();
     for client in Client::ALL {
@@ -125,15 +125,15 @@ fn detected(name: &str) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// A file that has several parts is changed once.
+/// Adds a part to the parts of its file, so that the file is changed once.
 fn add_to(files: &mut Vec<(PathBuf, Vec<Part>)>, file: PathBuf, part: Part) {
-    match files.iter_mut().find(|(known, _)| *known == file) {
+    match files.iter_mut().find(|(other, _)| *other == file) {
         Some((_, parts)) => parts.push(part),
         None => files.push((file, vec![part])),
     }
 }
 
-/// The entry of the server. Nothing needs it to remove the server.
+/// The server as a part of the configuration file. To remove it, only its path is needed, and the entry is null.
 fn server_part(client: Client, args: &InstallArgs, server: &Server) -> Result<Part, String> {
     Ok(Part::Server {
         syntax: client.syntax(),
@@ -235,18 +235,18 @@ fn with_claude(claude: &Path, args: &InstallArgs, server: &Server) -> Result<(),
     let removed = claude_command(claude, &remove)?;
     if args.uninstall {
         return match removed {
-            Ok(said) => say(&said),
-            Err(said) if said.starts_with("No MCP server") => {
-                say(&format!("{said}; nothing to remove"))
+            Ok(output) => say(&output),
+            Err(output) if output.starts_with("No MCP server") => {
+                say(&format!("{output}; nothing to remove"))
             }
-            Err(said) => Err(format!("claude mcp remove: {said}")),
+            Err(output) => Err(format!("claude mcp remove: {output}")),
         };
     }
     match claude_command(claude, &claude_arguments(args, server))? {
-        Ok(said) => say(&format!(
-            "{said}\nrestart Claude Code, or run /mcp in it, to use it"
+        Ok(output) => say(&format!(
+            "{output}\nrestart Claude Code, or run /mcp in it, to use it"
         )),
-        Err(said) => Err(format!("claude mcp add: {said}")),
+        Err(output) => Err(format!("claude mcp add: {output}")),
     }
 }
 
@@ -257,13 +257,13 @@ fn claude_command(claude: &Path, arguments: &[String]) -> Result<Result<String, 
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("{} could not be run: {error}", claude.display()))?;
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
-        return Ok(Ok(said(&output.stdout)));
+        return Ok(Ok(text(&output.stdout)));
     }
-    let complaint = said(&output.stderr);
+    let complaint = text(&output.stderr);
     Ok(Err(if complaint.is_empty() {
-        said(&output.stdout)
+        text(&output.stdout)
     } else {
         complaint
     }))

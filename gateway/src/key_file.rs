@@ -22,11 +22,11 @@ const MAX_BYTES: u64 = 64 * 1024;
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    held: Mutex<Held>,
+    cached: Mutex<Cached>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Cached {
     key: Option<AsciiMetadataValue>,
     checked_at: Instant,
 }
@@ -43,13 +43,13 @@ impl KeyFile {
                 path.display()
             )
         })?;
-        let held = Held {
+        let cached = Cached {
             key: bearer(&text)?,
             checked_at: Instant::now(),
         };
         Ok(Self {
             path: path.to_owned(),
-            held: Mutex::new(held),
+            cached: Mutex::new(cached),
         })
     }
 
@@ -57,17 +57,17 @@ impl KeyFile {
     /// use.
     #[must_use]
     pub fn current(&self) -> Option<AsciiMetadataValue> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.checked_at.elapsed() >= CHECK_INTERVAL {
-            held.checked_at = Instant::now();
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.checked_at.elapsed() >= CHECK_INTERVAL {
+            cached.checked_at = Instant::now();
             match read(&self.path).map(|text| bearer(&text)) {
-                Ok(Ok(Some(key))) => held.key = Some(key),
+                Ok(Ok(Some(key))) => cached.key = Some(key),
                 Ok(Ok(None) | Err(_)) | Err(_) => {
                     tracing::warn!("The key file has no valid key; the previous key stays in use")
                 }
             }
         }
-        held.key.clone()
+        cached.key.clone()
     }
 }
 

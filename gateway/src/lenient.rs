@@ -166,7 +166,7 @@ impl Repair {
     }
 }
 
-/// Replaces a string by the JSON value inside it, if that value has the wanted type.
+/// Replaces a string with the JSON value inside it, if that value has the wanted type.
 fn unpack(value: &mut Value, wanted: fn(&Value) -> bool) {
     let inside: Option<Value> = value
         .as_str()

@@ -41,16 +41,16 @@ pub struct LocalService {
     db_path: PathBuf,
     program: ServiceProgram,
     notice: Arc<Notice>,
-    /// The service that has the settings of this gateway, or whose differences were reported.
-    known: Mutex<Option<Peer>>,
-    /// Whether a service that another process started is used without comparing its settings.
-    takes_any: bool,
+    /// The service that may be used: it has the settings of this gateway, or the differences were reported.
+    accepted: Mutex<Option<Peer>>,
+    /// Whether any running service is used without comparing its settings.
+    accepts_any: bool,
     /// Whether this gateway has stopped a service with other settings. It does so once at most, so that two gateways
     /// with different settings do not stop each other's service forever.
     has_stopped_one: AtomicBool,
 }
 
-/// A process at the other end of the socket, or none if the system does not name it.
+/// The process id at the other end of the socket; `None` if the system does not report it.
 type Peer = Option<i32>;
 
 impl LocalService {
@@ -74,17 +74,17 @@ impl LocalService {
             db_path,
             program,
             notice: Arc::default(),
-            known: Mutex::default(),
-            takes_any: false,
+            accepted: Mutex::default(),
+            accepts_any: false,
             has_stopped_one: AtomicBool::new(false),
         }
     }
 
-    /// Uses a running service without comparing its settings, for a process that has no time for it. The gateway of the
-    /// same client compares them.
+    /// Uses any running service without comparing its settings. This is for processes that have no time for it, such as
+    /// hooks and commands; the gateway of the same client compares them.
     #[must_use]
-    pub const fn taking_any(mut self) -> Self {
-        self.takes_any = true;
+    pub const fn accepting_any(mut self) -> Self {
+        self.accepts_any = true;
         self
     }
 
@@ -94,8 +94,8 @@ impl LocalService {
         &self.notice
     }
 
-    /// Checks the settings of this process, and compares them with those of the service if one runs. A service that has
-    /// to start again does so when it is needed ([`connect`](Self::connect)).
+    /// Checks the settings of this process, and compares them with those of the service if one runs. A service that
+    /// must be restarted is restarted at the first [`connect`](Self::connect).
     ///
     /// # Errors
     /// The service's message about a setting that cannot be read.
@@ -112,20 +112,20 @@ impl LocalService {
     fn accept(&self, comparison: &Comparison) {
         self.notice.report(comparison);
         if let Some(service) = &comparison.service {
-            self.set_known(service.pid);
+            self.set_accepted(service.pid);
         }
     }
 
-    fn set_known(&self, peer: Peer) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
+    fn set_accepted(&self, peer: Peer) {
+        *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
     }
 
-    fn is_known(&self, stream: &UnixStream) -> bool {
-        if self.takes_any {
+    fn is_accepted(&self, stream: &UnixStream) -> bool {
+        if self.accepts_any {
             return true;
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known == Some(peer(stream))
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        *accepted == Some(peer(stream))
     }
 
     /// The program that starts it, with the environment for it.
@@ -140,17 +140,17 @@ impl LocalService {
         &self.socket
     }
 
-    /// Connects. If no service listens, starts it first. One with other settings, which a gateway started and no client
-    /// uses, is started again.
+    /// Connects. If no service listens, starts it first. If a gateway started the running service with other settings
+    /// and no client uses it, the service is restarted.
     ///
     /// # Errors
     /// If another user owns the socket or its directory, or the service does not start within ten
     /// seconds. The message includes the last line of the service's log.
     pub async fn connect(&self) -> io::Result<UnixStream> {
         match self.try_connect().await {
-            Ok(stream) if self.is_known(&stream) => Ok(stream),
+            Ok(stream) if self.is_accepted(&stream) => Ok(stream),
             Ok(stream) => {
-                // While it is open, this connection counts as another client of the service.
+                // While this connection is open, it counts as a client of the service, which then cannot be stopped.
                 drop(stream);
                 self.start_and_connect().await
             }
@@ -202,7 +202,7 @@ impl LocalService {
             has_lock = has_lock || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
             let is_overdue = Instant::now() >= deadline;
             match self.try_connect().await {
-                Ok(stream) if is_overdue || self.is_known(&stream) => return Ok(stream),
+                Ok(stream) if is_overdue || self.is_accepted(&stream) => return Ok(stream),
                 Ok(_) if needs_lock && !has_lock => {}
                 Ok(stream) => match self.compare(stream, has_lock).await? {
                     Compared::Accepted(Some(stream)) => return Ok(stream),
@@ -215,7 +215,7 @@ impl LocalService {
                 Err(error) if is_not_running(&error) => {
                     if has_lock && child.is_none() {
                         let started = self.spawn()?;
-                        self.set_known(started.id().and_then(|pid| i32::try_from(pid).ok()));
+                        self.set_accepted(started.id().and_then(|pid| i32::try_from(pid).ok()));
                         child = Some(started);
                         deadline = Instant::now() + START_TIMEOUT;
                     }
@@ -226,7 +226,8 @@ impl LocalService {
                 && let Some(status) = child.try_wait()?
             {
                 let message = self.start_failed(&format!("stopped with {status}"));
-                // It ends with success when another service serves the database, and without a code when it is killed.
+                // The service exits with 0 if another one serves the database, and has no exit code if it was killed.
+                // Both may succeed at the next attempt.
                 return Err(match status.code() {
                     Some(0) | None => io::Error::other(message),
                     Some(_) => lasting(message),
@@ -255,7 +256,7 @@ impl LocalService {
         };
         let malformed = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
         let Some(comparison) = self.program.compare(how).await.map_err(malformed)? else {
-            self.set_known(service);
+            self.set_accepted(service);
             return Ok(Compared::Accepted(stream));
         };
         if comparison.stopped {
@@ -268,7 +269,7 @@ impl LocalService {
         }
         self.accept(&comparison);
         Ok(Compared::Accepted(
-            stream.filter(|stream| self.is_known(stream)),
+            stream.filter(|stream| self.is_accepted(stream)),
         ))
     }
 
@@ -278,7 +279,8 @@ impl LocalService {
         let mut command = self.program.command();
         command
             .arg("--auto-started")
-            // Only for a start. In a comparison, the default of DB_PATH must not count as a setting of this gateway.
+            // Set only for a start. In a comparison, the default of DB_PATH must not count as a setting of this
+            // gateway.
             .env("DB_PATH", &self.db_path)
             .stdout(log.try_clone()?)
             .stderr(log);
@@ -316,18 +318,19 @@ impl LocalService {
         Ok(log)
     }
 
+    /// The message for a failed start: what happened, the last line of the log, and the log's path.
     fn start_failed(&self, what: &str) -> String {
-        let said = last_line(&self.log_path())
+        let reason = last_line(&self.log_path())
             .map(|line| format!(": {line}"))
             .unwrap_or_default();
         format!(
-            "the context service {what}{said}; its log is {}",
+            "the context service {what}{reason}; its log is {}",
             self.log_path().display()
         )
     }
 }
 
-/// What follows from a comparison.
+/// The outcome of a comparison of settings.
 enum Compared {
     /// The service is used as it is, over this connection if there still is one.
     Accepted(Option<UnixStream>),

@@ -63,6 +63,7 @@ struct State {
     warned: Option<Instant>,
 }
 
+/// What the requests of one caller hold.
 #[derive(Debug, Default, Clone, Copy)]
 struct Held {
     bytes: usize,
@@ -92,7 +93,7 @@ impl Budget {
         self.total
     }
 
-    /// The most that one request can hold, in bytes: all but the sixteenth that is reserved for
+    /// The most that one request can hold, in bytes: fifteen sixteenths. The rest is reserved for
     /// callers that hold little.
     #[must_use]
     pub const fn largest_share(&self) -> usize {
@@ -155,7 +156,7 @@ impl Budget {
         let another_waits = || {
             state
                 .refused
-                .is_some_and(|(who, when)| who != caller && when.elapsed() < CONTENTION)
+                .is_some_and(|(other, when)| other != caller && when.elapsed() < CONTENTION)
         };
         let fair = held <= little
             || (caller != Caller::Unknown && (held <= self.total / 2 || !another_waits()));
@@ -249,8 +250,8 @@ impl Lease {
         }
     }
 
-    /// Sets the share to exactly `bytes`: what remains of a request after the rest was dropped.
-    /// That memory is already in use, so this never fails, even beyond the budget.
+    /// Sets the share to exactly `bytes`, the memory that the request still uses. It never fails,
+    /// even beyond the budget, because that memory is already in use.
     pub fn settle(&self, bytes: usize) {
         let mut held = self.bytes();
         if bytes <= *held {

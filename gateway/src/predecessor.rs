@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use context_model::expand_variables;
 
-/// Adds the settings of mcp-context-server to the command line. Returns the new command line, and a warning for each
+/// Translates the settings of mcp-context-server into arguments. Returns the new command line, and a warning for each
 /// variable that was read or has no effect.
 ///
 /// # Errors

@@ -214,8 +214,8 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Stdout belongs to MCP, so logs go to stderr. Of rmcp only errors are logged, at every level: its other lines hold
-/// whole messages, with the arguments of tools and the texts of entries.
+/// Stdout belongs to MCP, so logs go to stderr. Only the errors of rmcp are logged, whatever `level` is: its other
+/// lines hold whole messages, with the arguments of tools and the texts of entries.
 fn log_to_stderr(level: LevelFilter) {
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::INFO))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::brief;
 
-/// A successful reply: a JSON object, and which part of it is the text.
+/// A successful reply: a JSON object, and the key of the part that becomes the text.
 #[derive(Debug)]
 pub struct Reply {
     /// The value of `structuredContent`; always an object.

@@ -1,4 +1,4 @@
-//! What is stored, as MCP resources: an entry, a thread and an artifact. Each is read by the tool that returns it.
+//! Entries, threads and artifacts as MCP resources. Each is read with the operation of the tool that returns it.
 
 use context_model::{Error, Limits, Operation};
 use percent_encoding::percent_decode_str;
@@ -29,7 +29,7 @@ impl Resource {
     /// Reads a URI. Names are percent-encoded.
     ///
     /// # Errors
-    /// "Resource not found" with the URI in its data, for each URI that has another form.
+    /// "Resource not found" with the URI in its data, for a URI of any other form.
     pub fn parse(uri: &str) -> Result<Self, ErrorData> {
         Self::parsed(uri).ok_or_else(|| not_found(uri))
     }

@@ -22,8 +22,9 @@ pub struct Scan {
     in_string: bool,
     escaped: bool,
     number: Vec<u8>,
+    /// The first integer beyond 64 bits.
     wide: Option<String>,
-    /// The bytes of the current top-level string, as long as it can be the key `id`.
+    /// The first bytes of the current top-level key: enough to compare it with `id`.
     key: Vec<u8>,
     in_key: bool,
     expects_key: bool,
@@ -107,11 +108,11 @@ impl Scan {
             }
             _ => {}
         }
-        self.keep_id(byte);
+        self.collect_id(byte);
     }
 
     fn string_byte(&mut self, byte: u8) {
-        self.keep_id(byte);
+        self.collect_id(byte);
         if self.escaped {
             self.escaped = false;
         } else if byte == b'\\' {
@@ -126,7 +127,7 @@ impl Scan {
         }
     }
 
-    fn keep_id(&mut self, byte: u8) {
+    fn collect_id(&mut self, byte: u8) {
         if self.in_id && self.id.len() <= MAX_ID {
             self.id.push(byte);
         }

@@ -1,5 +1,5 @@
-//! Runs the service's program, which knows the settings: it checks those of this process, and compares them with the
-//! running service's.
+//! Runs the service's program to check the settings of this process and to compare them with those of the running
+//! service.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::process::Command;
 
-/// How long a comparison may take. Asking a service to stop takes most of it.
+/// Maximum time for a comparison. Most of it is for a service that is told to stop.
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// The exit code for settings that cannot be read.
 const MALFORMED: i32 = 2;
@@ -22,7 +22,7 @@ pub struct ServiceProgram {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What to compare.
+/// Which settings to compare, and whether to stop a service that differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// Every setting if a gateway started the service; otherwise only the settings that this process sets.
@@ -38,7 +38,7 @@ pub enum How {
 pub struct Comparison {
     /// The running service.
     pub service: Option<RunningService>,
-    /// Whether it stops because settings differ.
+    /// Whether the service was stopped because settings differ.
     pub stopped: bool,
     differences: Vec<serde::de::IgnoredAny>,
     /// Lines for stderr.
@@ -56,7 +56,8 @@ pub struct RunningService {
 }
 
 impl Comparison {
-    /// Whether a start of the service with the settings of this process would change it, and a gateway may do that.
+    /// Whether the service should be restarted with the settings of this process: they differ, and a gateway started
+    /// it.
     #[must_use]
     pub fn calls_for_restart(&self) -> bool {
         let is_auto_started = self
@@ -115,8 +116,8 @@ impl ServiceProgram {
         command
     }
 
-    /// Compares the settings of this process with those of the running service. `None` if the program is missing, too
-    /// old for that, or fails.
+    /// Compares the settings of this process with those of the running service. `None` if the program is missing, is
+    /// too old for the command, or fails.
     ///
     /// # Errors
     /// The program's message about a setting that cannot be read.
@@ -149,7 +150,7 @@ impl ServiceProgram {
     }
 }
 
-/// A warning for the agent, which is given once.
+/// A warning for the agent that is shown once.
 #[derive(Debug, Default)]
 pub struct Notice(Mutex<State>);
 
@@ -162,7 +163,7 @@ enum State {
 }
 
 impl Notice {
-    /// Prints what the comparison found to stderr, and keeps its warning for the agent.
+    /// Prints the lines of the comparison to stderr, and stores its warning for the agent.
     pub fn report(&self, comparison: &Comparison) {
         for line in &comparison.log {
             eprintln!("context-gateway: {line}");
@@ -174,7 +175,7 @@ impl Notice {
         }
     }
 
-    /// The warning, the first time that there is one.
+    /// The stored warning, if it was not taken before. Only one warning is ever returned.
     pub fn take(&self) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, State::Given) {

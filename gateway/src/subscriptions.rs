@@ -1,4 +1,4 @@
-//! Tells clients when a resource that they subscribed to has changed, by following the owner's changes.
+//! Notifies clients when a resource that they subscribed to has changed, by following the owner's changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::resources::Resource;
 
 /// Maximum number of resources that one client, or one `subscriptions/listen`, subscribes to.
 pub const MAX_SUBSCRIPTIONS: usize = 100;
-/// The pause before a stream that ended is opened again.
+/// Pause before a stream that ended is opened again.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The resources that a client subscribed to, each with the URIs that it used for it.
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub struct Followed(BTreeMap<Resource, BTreeSet<String>>);
 
 impl Followed {
-    /// Adds a URI. `false` if there are too many already.
+    /// Adds a URI. Returns `false`, and adds nothing, if there are [`MAX_SUBSCRIPTIONS`] already.
     pub fn add(&mut self, uri: &str, resource: Resource) -> bool {
         let count: usize = self.0.values().map(BTreeSet::len).sum();
         let uris = self.0.entry(resource).or_default();
@@ -53,7 +53,7 @@ impl Followed {
         self.0.values().flatten().cloned().collect()
     }
 
-    /// The URIs of what this change is about.
+    /// The subscribed URIs of the resources that this change concerns.
     fn changed_by(&self, change: &pb::Change) -> Vec<String> {
         let changed = if change.entity == "artifact" {
             [Some(Resource::Artifact(change.id.clone())), None]
@@ -79,7 +79,7 @@ pub enum Recipient {
 
 impl Recipient {
     /// Sends a notification for each URI. `false` when the client is gone.
-    async fn tell(&self, uris: Vec<String>) -> bool {
+    async fn notify(&self, uris: Vec<String>) -> bool {
         for uri in uris {
             let sent = match self {
                 Self::Client(peer) => {
@@ -135,7 +135,7 @@ pub async fn follow(
                         Some(Frame::Change(change) | Frame::Left(change)) => {
                             followed.borrow().changed_by(&change)
                         }
-                        // The reader was slow; its cursor continues.
+                        // A slow reader loses its stream but no change: it continues at its cursor.
                         Some(Frame::Resync(resync)) if resync.reason != "SLOW_CONSUMER" => {
                             cursor = None;
                             Vec::new()
@@ -147,7 +147,7 @@ pub async fn follow(
                         }
                         _ => Vec::new(),
                     };
-                    if !recipient.tell(uris).await {
+                    if !recipient.notify(uris).await {
                         return Ok(());
                     }
                 }
@@ -201,10 +201,10 @@ impl Subscriptions {
             .send_modify(|followed| followed.remove(uri, resource));
     }
 
-    /// Starts the task that follows the changes after the cursor of this moment, unless it runs.
+    /// Starts the task that follows the changes after `cursor`, unless it runs already.
     ///
     /// # Errors
-    /// That of `cursor`.
+    /// The error of `cursor`, which is awaited only if the task does not run.
     pub async fn start(
         &self,
         backend: &Backend,

@@ -13,7 +13,7 @@ use super::screen::{moment, text};
 
 /// How long one request waits for a change, in milliseconds: the service's maximum.
 const WAIT_MS: i64 = 25_000;
-/// The pause before a service that went away is asked again.
+/// Pause before a retry while the service is unreachable.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The arguments of `changes`.
@@ -22,7 +22,7 @@ pub struct ChangesArgs {
     /// Print each change as it is made, until Ctrl-C. With --json each is one line
     #[arg(short, long)]
     pub follow: bool,
-    /// Only changes after this cursor, from `next_cursor` of --json. Without it: the oldest changes that are kept, and
+    /// Only changes after this cursor, from `next_cursor` of --json. Without it: the oldest stored changes, and
     /// with --follow only new ones
     #[arg(long)]
     pub cursor: Option<String>,
@@ -55,7 +55,8 @@ impl ChangesArgs {
 /// Lists or follows changes.
 ///
 /// # Errors
-/// The service's error, or why there was no response. A service that goes away while it is followed is asked again.
+/// The service's error, or why there was no response. With `--follow`, a service that stops responding is not an error:
+/// the request is repeated.
 pub async fn changes(args: ChangesArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     if args.follow {
@@ -94,7 +95,7 @@ async fn follow(args: &ChangesArgs, session: &Session) -> Result<(), Failure> {
                     is_away = false;
                     break reply;
                 }
-                Err(failure) if failure.is_no_answer() => {
+                Err(failure) if failure.is_no_response() => {
                     if !is_away {
                         failure.report();
                         note("waiting for the service; no change will be missed");

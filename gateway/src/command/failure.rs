@@ -12,9 +12,9 @@ use super::inert::one_line;
 pub enum Failure {
     /// The command line or the input cannot be used. Exit code 2.
     Usage(String),
-    /// The service refused, or gave no answer. Exit code 3 if it gave none, else 1.
+    /// The service refused the request (exit code 1) or did not respond (exit code 3).
     Service(Error),
-    /// The service did what it was asked, but not for everything that was named. Exit code 1.
+    /// The command did not do everything that was requested: an id was not found, or the person declined. Exit code 1.
     Incomplete(String),
     /// The reply cannot be written. Exit code 1.
     Output(io::Error),
@@ -23,9 +23,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the service gave no answer.
+    /// Whether the service did not respond, or was not ready to.
     #[must_use]
-    pub fn is_no_answer(&self) -> bool {
+    pub fn is_no_response(&self) -> bool {
         match self {
             Self::Service(error) => matches!(
                 error.reason,
@@ -41,7 +41,7 @@ impl Failure {
         match self {
             Self::Closed => ExitCode::SUCCESS,
             Self::Usage(_) => ExitCode::from(2),
-            Self::Service(_) if self.is_no_answer() => ExitCode::from(3),
+            Self::Service(_) if self.is_no_response() => ExitCode::from(3),
             Self::Service(_) | Self::Incomplete(_) | Self::Output(_) => ExitCode::FAILURE,
         }
     }
@@ -73,7 +73,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes a line to stderr. Nothing is done about a stderr that cannot be written.
+/// Writes a line to stderr. A failed write is ignored, because there is no other place to report it.
 pub fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "context-gateway: {}", one_line(sentence));
 }

@@ -9,7 +9,7 @@ use super::failure::{Failure, note};
 use super::input::{self, Field};
 use super::screen::{Screen, Side, listed, text};
 
-/// Which entries count.
+/// The options that select entries.
 #[derive(Debug, Clone, Args)]
 pub struct Filters {
     /// Only entries of this thread
@@ -71,7 +71,7 @@ pub struct SearchArgs {
     pub common: Common,
 }
 
-/// Finds entries with the best search that the service has.
+/// Finds entries with hybrid search, or with full-text search if the service has no hybrid search.
 ///
 /// # Errors
 /// The service's error, or why there was no response.
@@ -87,7 +87,7 @@ pub async fn search(args: SearchArgs) -> Result<(), Failure> {
     let mut hybrid = request.clone();
     hybrid["min_relevance"] = args.min_relevance.into();
     let reply = match session.call(Operation::HybridSearchContext, hybrid).await {
-        // Full-text search gives no relevance.
+        // Full-text search reports no relevance, so it cannot replace a search with a minimum.
         Err(Failure::Service(error))
             if error.reason == Reason::FeatureUnavailable && args.min_relevance.is_none() =>
         {

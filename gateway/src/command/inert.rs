@@ -1,7 +1,7 @@
 //! Stored texts that cannot drive the terminal on which they are shown.
 
-/// The text with its control characters shown as escapes, except line ends and tabs. Control characters of a stored
-/// text could change what the terminal shows and does, and those for the direction of text hide what it says.
+/// The text with its control characters shown as escapes, except line ends and tabs. In a stored text they could change
+/// what the terminal shows and does; characters that change the text direction could hide what the text says.
 #[must_use]
 pub fn inert(text: &str) -> String {
     escaped(
@@ -23,10 +23,10 @@ pub fn inert_json(json: &str) -> String {
     escaped(json, |c| c == '\n', |c| format!("\\u{:04x}", u32::from(c)))
 }
 
-fn escaped(text: &str, is_kept: fn(char) -> bool, escape: fn(char) -> String) -> String {
+fn escaped(text: &str, is_allowed: fn(char) -> bool, escape: fn(char) -> String) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_active(c) && !is_kept(c) {
+        if is_active(c) && !is_allowed(c) {
             shown.push_str(&escape(c));
         } else {
             shown.push(c);

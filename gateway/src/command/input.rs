@@ -110,7 +110,7 @@ fn read(from: impl io::Read, name: &str, max_bytes: usize) -> Result<String, Fai
     String::from_utf8(bytes).map_err(|_| Failure::Usage(format!("{name} is not UTF-8 text")))
 }
 
-/// Asks the person before something is deleted.
+/// Asks the person on the terminal to confirm a deletion.
 ///
 /// # Errors
 /// The person did not say yes, or there is no terminal to ask on.

@@ -31,13 +31,14 @@ pub struct OpenArgs {
 pub async fn open(args: OpenArgs) -> Result<(), Failure> {
     let backend = &args.common.service.backend;
     let mut service = match backend.target_as_it_runs().map_err(Failure::Usage)? {
-        // The page needs no other port, and a browser here may not reach that machine as this process does.
+        // The service has the page on its own port. The URL is only printed, because a browser may not reach the
+        // address.
         Target::Tcp(url) => return print(&args, &format!("{url}/")),
         Target::Unix(socket) => ServiceProgram::beside()
             .with([("CONTEXT_SOCKET", socket)])
             .command(),
         Target::Local(service) => {
-            // Connecting starts the service. It waits long enough for a client that the page can be opened.
+            // Connecting starts the service. It waits for a client long enough for the page to be opened.
             drop(
                 service
                     .connect()

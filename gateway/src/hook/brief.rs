@@ -14,7 +14,7 @@ use super::state::LastSession;
 const MAX_LINES: usize = 3;
 /// Most characters of a text.
 const MAX_CHARS: usize = 110;
-/// How many of the project's newest entries are read to find its threads.
+/// Number of the project's newest entries that are read to find its threads.
 const NEWEST: i64 = 100;
 /// Values of the metadata field `status` that close a thread.
 const CLOSED: [&str; 6] = [
@@ -29,7 +29,7 @@ const CLOSED: [&str; 6] = [
 /// The brief, and the cursor from which the next session's changes begin.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn brief(
     service: &Service,
     key: &str,
@@ -97,10 +97,10 @@ pub async fn brief(
     ))
 }
 
-/// Where the changes after this moment begin.
+/// The cursor of this moment: later changes come after it.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn cursor(service: &Service) -> Result<String, String> {
     let reply = service.changes(json!({"cursor": "now"})).await;
     Ok(reply.map_err(|error| error.message)?.next_cursor)

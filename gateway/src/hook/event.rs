@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::cli::HookAgent;
 
-/// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so that a
-/// newer version works.
+/// The input of a hook of Claude Code 2.1, Codex 0.169 or Gemini CLI 0.61. Fields that are not used are ignored, so
+/// that a newer version works.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
@@ -42,7 +42,7 @@ fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error>
 }
 
 impl Input {
-    /// What tells one turn from another; empty if the agent names nothing of the kind.
+    /// A string that identifies the turn within the session; empty if the agent sends none.
     #[must_use]
     pub fn turn(&self, agent: HookAgent) -> &str {
         match agent {
@@ -90,8 +90,8 @@ impl Input {
     }
 }
 
-/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end the
-/// element.
+/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end
+/// the element.
 fn without_added_context(prompt: &str) -> &str {
     let added = prompt
         .strip_prefix("<hook_context>")

@@ -36,7 +36,7 @@ restart result results retry revert review right run running same save see she s
 status step still stop sure suite take task tell test tests than thank thanks that the their them then there these they thing things \
 think this those through to today too try two type undo up update us use used using ve version very wait want was way we well were \
 what when where which while who why will with without work works would write wrong yeah yep yes yet you your ";
-/// The same in German and Chinese. Chinese text is split only at punctuation, so these are whole clauses.
+/// Such words in German, and such clauses in Chinese, which is split only at punctuation.
 const GENERIC_ELSEWHERE: &str = " aber alle alles also anders auch auf aus bei bitte danke dann das dasselbe datei dateien dem den \
 der des die dies diese dieser dieses dir doch ein eine einem einen einer einmal erkläre erklär erledigt erst es fehler \
 fertig für funktioniert gehen geht genau gut habe haben hat hier ich ihn immer ist ja jetzt kann kannst klar können könntest \
@@ -85,7 +85,7 @@ pub fn query(prompt: &str) -> Option<String> {
 /// session.
 ///
 /// # Errors
-/// A sentence when the service does not answer.
+/// A sentence when the service does not respond.
 pub async fn find(
     service: &Service,
     query: &str,
@@ -114,7 +114,7 @@ pub async fn find(
         }
     }
     hits.retain(|hit| hit.thread_id != thread_id && hit.field("session") != Some(session_id));
-    // An earlier prompt that only asks the same is the best match and says nothing.
+    // An earlier prompt that only asks the same question would rank first, although it answers nothing.
     hits.retain(|hit| !(hit.is_user && only_asks(&hit.text)));
     hits.sort_by(|a, b| b.relevance.total_cmp(&a.relevance));
     Ok(hits)

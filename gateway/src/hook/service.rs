@@ -1,4 +1,4 @@
-//! The requests of hooks to the service, each with what is left of the hook's time.
+//! The requests of hooks to the service. Each may take the time that the hook has left.
 
 #![expect(
     clippy::disallowed_methods,

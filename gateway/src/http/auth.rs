@@ -1,5 +1,5 @@
 //! Authentication over HTTP: 401 and 403 in the form HTTP clients expect (RFC 6750), and the metadata with which they
-//! get credentials (RFC 9728). The service makes the decision: each call forwards the caller's header to it unchanged.
+//! get credentials (RFC 9728). The service decides: each call forwards the caller's header to it unchanged.
 
 #![expect(
     clippy::disallowed_methods,
@@ -29,15 +29,16 @@ use crate::memory::Caller;
 /// The message of a 401 response, the same as the service's.
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 /// How long an authentication result is cached.
-const FRESH: Duration = Duration::from_millis(500);
+const CACHE_TTL: Duration = Duration::from_millis(500);
 /// Timeout of one authentication request to the service.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of cached authentication results.
-const MAX_KNOWN: usize = 10_000;
+const MAX_CACHED: usize = 10_000;
 /// Maximum number of concurrent authentication requests for callers that were authenticated before.
-const MAX_ASKING: usize = 256;
-/// Maximum number of concurrent authentication requests for new callers. They do not delay known callers.
-const MAX_ASKING_NEW: usize = 64;
+const MAX_REAUTHENTICATIONS: usize = 256;
+/// Maximum number of concurrent authentication requests for new callers. It is separate, so that new callers do not
+/// delay the others.
+const MAX_FIRST_AUTHENTICATIONS: usize = 64;
 
 /// The scopes that tools need.
 const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Delete];
@@ -63,24 +64,25 @@ pub struct Guarded {
 #[derive(Debug, Clone)]
 pub struct CallerScopes(Arc<Vec<Scope>>);
 
-/// Authenticates callers by asking the service.
+/// Authenticates callers by a request to the service, and caches the result for [`CACHE_TTL`].
 #[derive(Clone)]
 pub struct Guard {
     gateway: Arc<Gateway>,
     guarded: Arc<Guarded>,
-    known: Arc<Mutex<Known>>,
-    asking: Arc<Semaphore>,
-    asking_new: Arc<Semaphore>,
+    cache: Arc<Mutex<Cache>>,
+    reauthentications: Arc<Semaphore>,
+    first_authentications: Arc<Semaphore>,
 }
 
-/// Cached callers by the SHA-256 of their header, with the time of the authentication.
-type Known = HashMap<[u8; 32], (Instant, CallerScopes)>;
+/// Authenticated callers by the SHA-256 of their header, with the time of the authentication. A result older than
+/// [`CACHE_TTL`] only shows that the caller is not new.
+type Cache = HashMap<[u8; 32], (Instant, CallerScopes)>;
 
 /// The outcome of authenticating a caller.
 enum Verdict {
-    Known(Caller, CallerScopes),
+    Authenticated(Caller, CallerScopes),
     Unauthenticated,
-    /// The service did not respond. Each call will authenticate again.
+    /// The service did not respond. The service authenticates the caller at each call in any case.
     Unknown,
     /// Too many authentication requests are in flight.
     Busy,
@@ -97,9 +99,9 @@ impl Guard {
                 resource,
                 ..guarded
             }),
-            known: Arc::default(),
-            asking: Arc::new(Semaphore::new(MAX_ASKING)),
-            asking_new: Arc::new(Semaphore::new(MAX_ASKING_NEW)),
+            cache: Arc::default(),
+            reauthentications: Arc::new(Semaphore::new(MAX_REAUTHENTICATIONS)),
+            first_authentications: Arc::new(Semaphore::new(MAX_FIRST_AUTHENTICATIONS)),
         }
     }
 
@@ -137,21 +139,21 @@ impl Guard {
             return Verdict::Unauthenticated;
         };
         let fingerprint: [u8; 32] = Sha256::digest(value.as_bytes()).into();
-        let remembered = self
-            .known
+        let cached = self
+            .cache
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&fingerprint)
             .cloned();
-        let asking = if remembered.is_some() {
-            &self.asking
+        let permits = if cached.is_some() {
+            &self.reauthentications
         } else {
-            &self.asking_new
+            &self.first_authentications
         };
-        if let Some((_, scopes)) = remembered.filter(|(at, _)| at.elapsed() < FRESH) {
-            return Verdict::Known(Caller::Key(fingerprint), scopes);
+        if let Some((_, scopes)) = cached.filter(|(at, _)| at.elapsed() < CACHE_TTL) {
+            return Verdict::Authenticated(Caller::Key(fingerprint), scopes);
         }
-        let Ok(_permit) = asking.try_acquire() else {
+        let Ok(_permit) = permits.try_acquire() else {
             return Verdict::Busy;
         };
         let Ok(mut credentials) = AsciiMetadataValue::try_from(value.as_bytes()) else {
@@ -175,12 +177,12 @@ impl Guard {
                     .filter_map(|scope| Scope::parse(scope))
                     .collect();
                 let scopes = CallerScopes(Arc::new(scopes));
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                if known.len() >= MAX_KNOWN {
-                    known.clear();
+                let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+                if cache.len() >= MAX_CACHED {
+                    cache.clear();
                 }
-                known.insert(fingerprint, (Instant::now(), scopes.clone()));
-                Verdict::Known(Caller::Key(fingerprint), scopes)
+                cache.insert(fingerprint, (Instant::now(), scopes.clone()));
+                Verdict::Authenticated(Caller::Key(fingerprint), scopes)
             }
             Ok(Err(status))
                 if context_proto::error_from_status(&status).reason == Reason::Unauthenticated =>
@@ -219,7 +221,7 @@ impl Guard {
 /// Refuses requests without a valid key or token before their body is read.
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     match guard.authenticate(request.headers()).await {
-        Verdict::Known(caller, scopes) => {
+        Verdict::Authenticated(caller, scopes) => {
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(scopes);
             request.extensions_mut().insert(guard);
@@ -276,7 +278,7 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
         return None;
     }
     let name = message.params?.name?;
-    // Other names are unknown tools, for every caller.
+    // The error for an unknown tool is the same for every caller, so it is left to the MCP server.
     guard.gateway.tools().find(&name)?;
     let needed = tool_operation(&name)?.scope()?;
     if scopes.contains(&needed) {

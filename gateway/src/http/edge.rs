@@ -29,15 +29,15 @@ use crate::scan::Scan;
 const MAX_STREAMS: usize = 256;
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
-/// Minimum time that a body is given to arrive; longer bodies get more.
+/// Time within which a short body must arrive; longer bodies get more time ([`BODY_RATE`]).
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Lowest accepted rate of a long body, in bytes per second.
+/// Minimum rate at which a long body must arrive, in bytes per second.
 const BODY_RATE: usize = 64 * 1024;
-/// How long the rest of a refused body is read.
+/// Maximum time for which the rest of a refused body is read ([`discard`]).
 const LINGER: Duration = Duration::from_secs(5);
-/// The error for JSON that is no message.
-const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
-/// How many bytes of the transport's error about a body are read.
+/// The error for JSON that is not a message.
+const NOT_A_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
+/// Maximum number of bytes that are read of the transport's error about a body.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// Limits the requests in flight, and the memory of requests and replies.
@@ -181,12 +181,13 @@ async fn body(
             parts.extensions.insert(lease.clone());
             message(parts, body, next).await
         }
-        Some(messages) => several(admission, caller, parts, messages, next).await,
+        Some(messages) => run_batch(admission, caller, parts, messages, next).await,
     }
 }
 
-/// Whether the client's protocol revision has batches. A client that does not name its revision has the one that is
-/// assumed then (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header>).
+/// Whether the client's protocol revision has batches. The specification prescribes which revision to assume for a
+/// client that does not name its own: [`batch::REVISION`]
+/// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header>).
 fn has_batches(headers: &HeaderMap) -> bool {
     headers
         .get("mcp-protocol-version")
@@ -195,7 +196,7 @@ fn has_batches(headers: &HeaderMap) -> bool {
 
 /// Passes on the messages of a batch, all at the same time, and puts their responses into one array. Each message
 /// counts as a request of the caller. When the client disconnects, all of them are cancelled.
-async fn several(
+async fn run_batch(
     admission: &Admission,
     caller: Caller,
     mut parts: Parts,
@@ -211,15 +212,15 @@ async fn several(
         };
         let mut parts = parts.clone();
         parts.extensions.insert(lease.clone());
-        running.push(member(parts, message, next.clone(), lease));
+        running.push(run_member(parts, message, next.clone(), lease));
     }
-    let answered: Result<Vec<_>, _> = join_all(running).await.into_iter().collect();
-    let answered = match answered {
-        Ok(answered) => answered,
+    let outcomes: Result<Vec<_>, _> = join_all(running).await.into_iter().collect();
+    let outcomes = match outcomes {
+        Ok(outcomes) => outcomes,
         Err(refusal) => return *refusal,
     };
     // The leases are held until the array is made.
-    let (responses, _leases): (Vec<_>, Vec<_>) = answered.into_iter().flatten().unzip();
+    let (responses, _leases): (Vec<_>, Vec<_>) = outcomes.into_iter().flatten().unzip();
     if responses.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
@@ -231,7 +232,7 @@ async fn several(
 ///
 /// # Errors
 /// The transport refused the head of the HTTP request, which all messages share.
-async fn member(
+async fn run_member(
     parts: Parts,
     text: Bytes,
     next: Next,
@@ -269,34 +270,34 @@ async fn member(
     Ok(Some((bytes, lease)))
 }
 
-/// Passes on one message, whose parsing error becomes a JSON-RPC error.
+/// Passes on one message. If the transport cannot parse it, the response is a JSON-RPC error.
 async fn message(parts: Parts, body: Bytes, next: Next) -> Response {
-    let outside = Outside::of(&body);
+    let kind = BodyKind::of(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     // The content type was JSON, so it was the body that could not be parsed.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        unreadable(response, outside).await
+        unreadable(response, kind).await
     } else {
         response
     }
 }
 
-/// What kind of JSON a body holds.
-enum Outside {
+/// What a body holds, as far as its outer structure shows.
+enum BodyKind {
     Message(Envelope),
-    /// JSON that is no message, and the error sentence.
+    /// JSON that is not a message, and the error sentence.
     OtherJson(&'static str),
-    NoJson,
+    NotJson,
 }
 
-impl Outside {
+impl BodyKind {
     fn of(body: &[u8]) -> Self {
         match Envelope::read(body) {
             Some(envelope) => Self::Message(envelope),
             None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => {
-                Self::OtherJson(batch::not_a_message(body, NO_MESSAGE))
+                Self::OtherJson(batch::not_a_message(body, NOT_A_MESSAGE))
             }
-            None => Self::NoJson,
+            None => Self::NotJson,
         }
     }
 }
@@ -431,7 +432,7 @@ fn refused(error: &Error) -> Response {
 }
 
 /// The response to a body that the transport could not parse.
-async fn unreadable(response: Response, outside: Outside) -> Response {
+async fn unreadable(response: Response, kind: BodyKind) -> Response {
     let cause = to_bytes(response.into_body(), MAX_ERROR_BYTES)
         .await
         .unwrap_or_default();
@@ -440,20 +441,20 @@ async fn unreadable(response: Response, outside: Outside) -> Response {
     let cause = cause
         .strip_prefix("fail to deserialize request body ")
         .unwrap_or_default();
-    match outside {
-        Outside::Message(envelope) if envelope.is_request() => {
+    match kind {
+        BodyKind::Message(envelope) if envelope.is_request() => {
             (StatusCode::OK, axum::Json(envelope.unreadable(cause))).into_response()
         }
-        Outside::Message(envelope) => json_rpc_error(
+        BodyKind::Message(envelope) => json_rpc_error(
             StatusCode::BAD_REQUEST,
             &envelope.id.unwrap_or_default(),
             -32600,
-            NO_MESSAGE,
+            NOT_A_MESSAGE,
         ),
-        Outside::OtherJson(why) => {
+        BodyKind::OtherJson(why) => {
             json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, why)
         }
-        Outside::NoJson => json_rpc_error(
+        BodyKind::NotJson => json_rpc_error(
             StatusCode::BAD_REQUEST,
             &Value::Null,
             -32700,

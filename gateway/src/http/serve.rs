@@ -142,7 +142,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// What counts as one address. In IPv6 a customer usually has a whole /64 network.
+/// What counts as one address: in IPv6 a /64 network, because a customer usually has a whole one.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -211,7 +211,7 @@ impl Connections {
     }
 }
 
-/// A connection's slot among the open ones. It is free again when this is dropped.
+/// A connection's slot among the open ones. Dropping it frees the slot.
 struct Slot {
     open: Arc<Open>,
     number: u64,
@@ -352,7 +352,7 @@ impl Progress {
     }
 }
 
-/// A request until the last byte of its reply is received.
+/// A request in flight: until the last byte of its reply is received.
 struct InFlight {
     progress: Arc<Progress>,
     number: u64,

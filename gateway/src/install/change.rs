@@ -5,7 +5,7 @@ use std::path::Path;
 use super::file;
 use super::part::Part;
 
-/// A change that was not made yet.
+/// A planned change of one file.
 #[derive(Debug)]
 pub struct Change<'c> {
     file: &'c Path,
@@ -13,11 +13,11 @@ pub struct Change<'c> {
     /// `None` if the file is removed.
     after: Option<String>,
     copy: Copy,
-    /// What is said about it.
+    /// The sentences that report the change.
     lines: Vec<String>,
 }
 
-/// What happens to the copy of the file as it was before this program changed it.
+/// What to do with the saved copy: the file as it was before this program changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copy {
     Save,
@@ -25,7 +25,7 @@ enum Copy {
     Remove,
 }
 
-/// Adds the parts to the file. A file that had none of them is saved.
+/// Plans to add the parts to the file. If the file has none of them yet, a copy of it will be saved.
 ///
 /// # Errors
 /// A sentence if the file cannot be read or parsed.
@@ -34,12 +34,13 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
     let mut found = Vec::new();
     let mut lines = Vec::new();
     for part in parts {
-        let there = part.found(&before)?;
-        lines.push(part.said_of_adding(file, there.as_ref() != Some(part)));
-        found.extend(there);
+        let existing = part.found(&before)?;
+        lines.push(part.report_added(file, existing.as_ref() != Some(part)));
+        found.extend(existing);
     }
     let is_there = !found.is_empty();
-    // Other parts in the place of ours are written as if ours had never been there.
+    // If the file differs from the saved copy only by earlier values of our parts, start from the copy: then nothing of
+    // the earlier values remains.
     let base = match file::read_saved(file)? {
         Some(saved) if is_there && becomes(&saved, &found, &before) => saved,
         _ => before.clone(),
@@ -54,8 +55,8 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
     })
 }
 
-/// Removes the parts from the file. If nothing else in it changed since it was saved, it becomes the saved one again, byte
-/// for byte. A file that this program created is removed if nothing else is in it.
+/// Plans to remove the parts from the file. If nothing else in the file changed since its copy was saved, the file
+/// becomes equal to the copy, byte for byte. A file that this program created is removed if nothing else is in it.
 ///
 /// # Errors
 /// As for [`add`].
@@ -67,9 +68,9 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
     let mut found = Vec::new();
     let mut lines = Vec::new();
     for part in parts {
-        let there = part.found(&before)?;
-        lines.push(part.said_of_removing(file, there.is_some()));
-        found.extend(there);
+        let existing = part.found(&before)?;
+        lines.push(part.report_removed(file, existing.is_some()));
+        found.extend(existing);
         after = part.remove(&after)?;
         if matches!(part, Part::Trust { .. }) {
             ours = part.remove(&ours)?;
@@ -90,7 +91,7 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
     })
 }
 
-/// Whether a file becomes another one when the parts are added, of which it has none.
+/// Whether `saved` has none of the parts and becomes `other` when they are added.
 fn becomes(saved: &str, parts: &[Part], other: &str) -> bool {
     let mut text = saved.to_owned();
     for part in parts {
@@ -109,7 +110,7 @@ fn is_blank(text: &str) -> bool {
 }
 
 impl Change<'_> {
-    /// Whether the file differs afterwards.
+    /// Whether the file will differ.
     pub fn changes_something(&self) -> bool {
         self.after.as_ref() != Some(&self.before)
     }

@@ -1,5 +1,5 @@
-//! The clients: where each keeps its servers, and in which form. Checked against the clients' own documents and packages
-//! in November 2026.
+//! The clients: where each keeps its servers, and in which form. Checked against the clients' own documents and
+//! packages in November 2026.
 
 use std::path::PathBuf;
 
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// The program that shows that the client is installed, before it has a configuration.
+    /// The program on the PATH by which an installed client is found before it has a configuration.
     #[must_use]
     pub const fn program(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// The agent, if it has hooks.
+    /// The agent for whose hooks `hook` has a command. `None` if the client has no hooks.
     #[must_use]
     pub const fn agent(self) -> Option<HookAgent> {
         match self {

@@ -35,7 +35,8 @@ pub fn groups(agent: HookAgent, args: &InstallArgs) -> Result<Vec<(&'static str,
         .collect()
 }
 
-/// The names by which Codex notes that our hooks are trusted: the file, the event, and two positions. No other agent does.
+/// The keys under which Codex records that our hooks are trusted: the file, the event, and two positions. Empty for
+/// other agents, which have no such records.
 ///
 /// # Errors
 /// A sentence if the file with the hooks cannot be read or parsed.
@@ -94,7 +95,7 @@ fn group(agent: HookAgent, args: &InstallArgs, event: HookEvent) -> Result<Value
     }
     words.extend([agent.name().to_owned(), event.name(agent).to_owned()]);
     let timeout = match (agent, event) {
-        // Codex waits no longer at the end of a session, and warns about a larger value.
+        // At the end of a session Codex waits at most 3 seconds, and warns about a larger value.
         (HookAgent::Codex, HookEvent::SessionEnd) => 3,
         (HookAgent::Claude | HookAgent::Codex, _) => TIMEOUT_S,
         // In milliseconds.

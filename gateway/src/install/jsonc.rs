@@ -28,8 +28,8 @@ const JSON_WITH_COMMENTS: ParseOptions = ParseOptions {
 pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String> {
     let (mark, root) = parse(text)?;
     let file = root.object_value_or_create().ok_or(NO_OBJECT)?;
-    let made = || file.append(path[0], CstInputValue::Object(Vec::new()));
-    let servers = member(&file, path[0]).unwrap_or_else(made);
+    let new_object = || file.append(path[0], CstInputValue::Object(Vec::new()));
+    let servers = member(&file, path[0]).unwrap_or_else(new_object);
     let servers = object(&servers, path[0])?;
     match member(&servers, path[1]) {
         Some(existing) if existing.to_serde_value().as_ref() == Some(value) => {}
@@ -78,10 +78,10 @@ pub fn set_element(
 ) -> Result<String, String> {
     let (mark, root) = parse(text)?;
     let file = root.object_value_or_create().ok_or(NO_OBJECT)?;
-    let made = || file.append(path[0], CstInputValue::Object(Vec::new()));
-    let outer = object(&member(&file, path[0]).unwrap_or_else(made), path[0])?;
-    let made = || outer.append(path[1], CstInputValue::Array(Vec::new()));
-    let array = array(&member(&outer, path[1]).unwrap_or_else(made), path[1])?;
+    let new_object = || file.append(path[0], CstInputValue::Object(Vec::new()));
+    let outer = object(&member(&file, path[0]).unwrap_or_else(new_object), path[0])?;
+    let new_array = || outer.append(path[1], CstInputValue::Array(Vec::new()));
+    let array = array(&member(&outer, path[1]).unwrap_or_else(new_array), path[1])?;
     let ours = elements(&array, is_ours);
     if !matches!(ours.as_slice(), [one] if one.to_serde_value().as_ref() == Some(value)) {
         ours.into_iter().for_each(CstNode::remove);

@@ -1,4 +1,4 @@
-//! What `install` adds to a configuration file and removes from it.
+//! The parts that `install` adds to a configuration file and removes from it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::clients::Syntax;
 use super::{hooks, jsonc, tomlc};
 use crate::cli::HookAgent;
 
-/// What this program has in a configuration file.
+/// A part of a configuration file that belongs to this program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// The server.
@@ -27,7 +27,7 @@ pub enum Part {
         /// The events and their groups of hooks.
         groups: Vec<(&'static str, Value)>,
     },
-    /// What Codex notes in its own file when a person trusts the hooks. It is only removed.
+    /// The records that Codex writes into its own file when a person trusts the hooks. They are only removed.
     Trust {
         /// The names of the hooks.
         keys: Vec<String>,
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// This part as the text has it. `None` if it has nothing of it.
+    /// This part with the values that the text has for it. `None` if the text has none.
     ///
     /// # Errors
     /// As for [`add`](Self::add).
@@ -121,8 +121,8 @@ impl Part {
         Ok(text)
     }
 
-    /// A sentence about adding it.
-    pub fn said_of_adding(&self, file: &Path, is_changed: bool) -> String {
+    /// The sentence that reports that the part was added, or (`is_changed` is false) was in the file already.
+    pub fn report_added(&self, file: &Path, is_changed: bool) -> String {
         let file = file.display();
         match (self, is_changed) {
             (
@@ -150,8 +150,8 @@ impl Part {
         }
     }
 
-    /// A sentence about removing it.
-    pub fn said_of_removing(&self, file: &Path, was_there: bool) -> String {
+    /// The sentence that reports that the part was removed, or (`was_there` is false) was not in the file.
+    pub fn report_removed(&self, file: &Path, was_there: bool) -> String {
         let file = file.display();
         match (self, was_there) {
             (
@@ -182,7 +182,7 @@ impl Part {
 const TRUST: [&str; 2] = ["hooks", "state"];
 
 fn is_one_of(keys: &[String], key: &str) -> bool {
-    keys.iter().any(|known| known == key)
+    keys.iter().any(|own| own == key)
 }
 
 fn strs(path: &[String; 2]) -> [&str; 2] {

@@ -9,13 +9,13 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 /// A sentence if the text is not TOML, or if a value on the path is not a table.
 pub fn set(text: &str, path: &[&str; 2], entry: &Json) -> Result<String, String> {
     let mut file = parse(text)?;
-    let made = || {
+    let new_table = || {
         let mut table = Table::new();
         // Only `[servers.name]` is written.
         table.set_implicit(true);
         Item::Table(table)
     };
-    let servers = file.entry(path[0]).or_insert_with(made);
+    let servers = file.entry(path[0]).or_insert_with(new_table);
     let servers = table(servers, path[0])?;
     let entry = table_of(entry);
     let same = servers
@@ -53,7 +53,7 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
         return Ok(None);
     }
     if servers.is_empty() {
-        // A header that the file has itself stays.
+        // A `[servers]` header that the user wrote stays.
         let is_ours = file
             .get(path[0])
             .and_then(Item::as_table)
@@ -65,8 +65,8 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     Ok(Some(with_line_ends_of(text, file.to_string())))
 }
 
-/// The text without those keys of the table at `path` that `is_ours` selects. The tables around them go too when they are
-/// empty then. `None` if there is no such key.
+/// The text without those keys of the table at `path` that `is_ours` selects. The tables around them go too when they
+/// are empty then. `None` if there is no such key.
 ///
 /// # Errors
 /// As for [`set`].
@@ -143,7 +143,7 @@ fn value_of(value: &Json) -> Value {
     }
 }
 
-/// The opposite of [`table_of`]. Values that no entry has become texts.
+/// The opposite of [`table_of`]. Values of other types than `table_of` writes become strings.
 fn json_of(item: &Item) -> Json {
     let text = |value: &Value| match value.as_str() {
         Some(text) => text.to_owned(),

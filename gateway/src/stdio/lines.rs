@@ -44,8 +44,8 @@ pub struct Lines<R, W> {
     has_batches: bool,
     /// Messages of a batch that are not handed over yet. They are handed over before the next line is read.
     queued: VecDeque<Queued>,
-    /// Responses that are being written and do not come from the MCP server: to unreadable lines, and to batches that
-    /// were waiting only for a cancelled request.
+    /// Responses that are being written and do not come from the MCP server: to unreadable lines, to batches of which
+    /// no message could be read, and to batches whose last missing request was cancelled.
     own_responses: JoinSet<io::Result<()>>,
 }
 
@@ -91,7 +91,7 @@ enum Parsed {
     Response(Value),
 }
 
-/// A message of a batch.
+/// A message of a batch that is not handed over to the MCP server yet.
 struct Queued {
     message: RxJsonRpcMessage<RoleServer>,
     slot: Slot,
@@ -217,7 +217,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a request. Returns the running one with the same id: only one of them gets a response.
+    /// Registers a running request. Returns the earlier one with the same id, which gets no response.
     fn begin(&self, id: NumberOrString, request: Running) -> Option<Running> {
         let mut requests = self.requests();
         let replaced = requests.insert(id, request);
@@ -234,7 +234,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
         ended
     }
 
-    /// Queues a message. The response to a request of a batch is stored until the batch is complete: `None` until then.
+    /// Queues a message. The response to a request of a batch is stored, and `None` returned, until the batch is
+    /// complete; then the array of its responses is queued.
     fn respond(
         &self,
         message: TxJsonRpcMessage<RoleServer>,
@@ -421,7 +422,7 @@ fn read(text: &[u8]) -> Parsed {
     }
 }
 
-/// The messages of a batch. Those that cannot be read have their responses already.
+/// The messages of a batch. For those that cannot be read, the responses are collected immediately.
 fn split(messages: &[&RawValue], lease: Option<Arc<Lease>>) -> Parsed {
     let batch = Batch(Arc::new(BatchState {
         lease,

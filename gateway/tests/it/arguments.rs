@@ -153,7 +153,7 @@ fn expected_request(tool: &str, arguments: &Value) -> Value {
     expected
 }
 
-/// The request that the service received: the given parameters and nothing else, with ids as numbers.
+/// The recorded request without its null members.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -209,12 +209,12 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
         // The gateway requests the service's features only before the first call.
-        let known = era.request(
+        let statistics = era.request(
             1,
             "tools/call",
             json!({"name": "get_statistics", "arguments": {}}),
         );
-        exchange(&router, post(era, &known)).await;
+        exchange(&router, post(era, &statistics)).await;
         let mut calls = 1;
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {

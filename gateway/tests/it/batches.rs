@@ -75,7 +75,7 @@ async fn over_http_the_responses_come_in_one_array_and_notifications_get_none() 
     let router = router(&setup);
     let (batch, expected) = mixed();
     let named = post_batch(REVISION, &batch);
-    // A client that does not name its revision has this one.
+    // A client that names no revision is assumed to have this one.
     let mut unnamed = post_batch(REVISION, &batch);
     unnamed.headers_mut().remove("mcp-protocol-version");
     for request in [named, unnamed] {
@@ -250,8 +250,8 @@ async fn a_client_that_disconnects_takes_every_call_of_its_batch_with_it() {
     })
     .await;
     waiting.abort();
-    until("every call is given up", async || {
-        setup.fake.count_given_up() == 3
+    until("every call is cancelled", async || {
+        setup.fake.count_cancelled() == 3
     })
     .await;
 }
@@ -264,7 +264,7 @@ async fn each_message_of_a_batch_counts_as_a_request_and_its_memory_is_held_unti
     let router = router_with(&setup, budget.clone(), None);
     let batch: Vec<Value> = (0..100).map(|id| call(id, "list_threads")).collect();
     let batch = Value::from(batch);
-    // Of 512 requests at once there is room for 99.
+    // The limit is 512 requests. These and the HTTP request itself leave 99 for the 100 messages.
     let others: Vec<_> = (0..412)
         .map(|_| budget.enter(Caller::Anyone).unwrap())
         .collect();
@@ -325,7 +325,7 @@ async fn a_cancelled_call_of_a_batch_is_left_out_of_its_array() {
     )
     .await;
     assert_eq!(outline(&pipe.line().await.unwrap()), [(json!(2), None)]);
-    setup.fake.given_up().await;
+    setup.fake.cancelled().await;
 }
 
 #[tokio::test]

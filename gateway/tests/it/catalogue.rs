@@ -17,6 +17,7 @@ type Parameter = (
     &'static [&'static str],
 );
 
+/// The parameter has no default.
 const NO: Value = Value::Null;
 const SOURCES: &[&str] = &["user", "agent"];
 const TYPES: &[&str] = &["text", "multimodal"];

@@ -315,7 +315,7 @@ async fn a_stored_text_cannot_drive_the_terminal() {
     );
     let entry = run(&home, &["show", "1", "--json"]).json();
     assert_eq!(entry["result"][0]["text_content"], hostile);
-    // An error repeats what was given.
+    // The message repeats the refused value, with escapes.
     let refused = run(&home, &["add", "x", "-t", "t", "--source", "\u{1b}[2J"]);
     assert_eq!(refused.code, Some(1));
     assert!(!refused.stderr.contains('\u{1b}'), "{:?}", refused.stderr);
@@ -471,7 +471,6 @@ async fn the_exit_code_says_who_can_help() {
     ] {
         let ran = run(&home, arguments);
         assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
-        // A reply that is empty is no reply to print.
         assert!(
             ran.sentence().contains(said),
             "{arguments:?}: {}",

@@ -160,7 +160,7 @@ async fn a_disabled_tool_is_not_listed_and_is_unknown_to_every_call() {
                 )
             );
         }
-        // A typing error gets no disabled tool as a hint.
+        // A disabled tool is not suggested for a misspelt name.
         let reply = pipe
             .request(
                 "tools/call",
@@ -263,7 +263,7 @@ async fn a_cancelled_call_is_given_up_in_the_service_too() {
         .await;
     setup.fake.arrived().await;
     pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})).await;
-    setup.fake.given_up().await;
-    setup.fake.behave(Behaviour::Answer);
+    setup.fake.cancelled().await;
+    setup.fake.behave(Behaviour::Respond);
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
 }

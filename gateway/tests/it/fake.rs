@@ -36,7 +36,7 @@ pub struct Seen {
 /// An open stream of changes.
 #[derive(Debug)]
 pub struct Watching {
-    /// Where it began.
+    /// The cursor with which it was opened.
     pub cursor: String,
     /// Sends its frames.
     pub frames: mpsc::Sender<Result<pb::WatchResponse, Status>>,
@@ -45,11 +45,13 @@ pub struct Watching {
 /// What the service does with the next requests.
 #[derive(Debug, Clone, Default)]
 pub enum Behaviour {
+    /// Returns the sample reply.
     #[default]
-    Answer,
+    Respond,
     /// Returns statistics with these features on or off: (fts, semantic, hybrid).
     Features(bool, bool, bool),
     Fail(Status),
+    /// Never responds.
     Hang,
 }
 
@@ -59,8 +61,8 @@ struct State {
     watching: Mutex<Vec<Watching>>,
     behaviour: Mutex<Behaviour>,
     arrived: Notify,
-    dropped: Notify,
-    given_up: AtomicUsize,
+    cancellation: Notify,
+    cancelled: AtomicUsize,
 }
 
 /// A running service. Killing it breaks every connection at once, like killing a process.
@@ -112,13 +114,13 @@ impl Fake {
     }
 
     /// Waits until the caller of such a request has cancelled it.
-    pub async fn given_up(&self) {
-        self.0.dropped.notified().await;
+    pub async fn cancelled(&self) {
+        self.0.cancellation.notified().await;
     }
 
-    /// How many of such requests their callers have cancelled.
-    pub fn count_given_up(&self) -> usize {
-        self.0.given_up.load(Ordering::Relaxed)
+    /// The number of such requests that were cancelled.
+    pub fn count_cancelled(&self) -> usize {
+        self.0.cancelled.load(Ordering::Relaxed)
     }
 
     /// Serves on a socket in `dir` until the returned server is killed.
@@ -176,7 +178,7 @@ impl Fake {
         });
         let behaviour = self.0.behaviour.lock().unwrap().clone();
         match behaviour {
-            Behaviour::Answer => Ok(sample(operation)),
+            Behaviour::Respond => Ok(sample(operation)),
             Behaviour::Features(fts, semantic, hybrid) => {
                 let mut reply = sample(operation);
                 if operation == "get_statistics" {
@@ -191,8 +193,8 @@ impl Fake {
                 struct OnDrop<'a>(&'a State);
                 impl Drop for OnDrop<'_> {
                     fn drop(&mut self) {
-                        self.0.given_up.fetch_add(1, Ordering::Relaxed);
-                        self.0.dropped.notify_one();
+                        self.0.cancelled.fetch_add(1, Ordering::Relaxed);
+                        self.0.cancellation.notify_one();
                     }
                 }
                 let _guard = OnDrop(&self.0);

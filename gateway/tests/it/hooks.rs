@@ -28,7 +28,7 @@ fn fire(home: &Home, arguments: &[&str], input: &str, settings: &[(&str, &str)])
     child.wait_with_output().unwrap()
 }
 
-fn said(bytes: &[u8]) -> String {
+fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -66,10 +66,10 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
         let mut all = vec![("CONTEXT_BACKEND", backend.as_str())];
         all.extend(settings.iter().copied());
         let output = fire(&home, arguments, input, &all);
-        let stderr = said(&output.stderr);
+        let stderr = utf8(&output.stderr);
         let what = format!("{arguments:?} {settings:?}: {stderr}");
         assert_eq!(
-            (output.status.code(), said(&output.stdout).as_str()),
+            (output.status.code(), utf8(&output.stdout).as_str()),
             (Some(0), ""),
             "{what}"
         );
@@ -83,10 +83,10 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     ];
     let output = fire(&home, prompt, &good, &settings);
     assert_eq!(
-        (output.status.code(), said(&output.stderr).as_str()),
+        (output.status.code(), utf8(&output.stderr).as_str()),
         (Some(0), "")
     );
-    assert!(said(&output.stdout).contains("additionalContext"));
+    assert!(utf8(&output.stdout).contains("additionalContext"));
     for behaviour in [
         Behaviour::Hang,
         Behaviour::Fail(tonic::Status::internal("broken")),
@@ -94,11 +94,11 @@ async fn whatever_goes_wrong_the_agent_goes_on() {
     ] {
         fake.behave(behaviour.clone());
         let output = fire(&home, prompt, &good, &[("CONTEXT_BACKEND", &backend)]);
-        let stderr = said(&output.stderr);
+        let stderr = utf8(&output.stderr);
         assert_eq!(
             (
                 output.status.code(),
-                said(&output.stdout).as_str(),
+                utf8(&output.stdout).as_str(),
                 stderr.lines().count()
             ),
             (Some(0), "", 1),
@@ -121,7 +121,7 @@ fn a_hook_ends_by_itself_when_its_input_does_not_end() {
     let output = child.wait_with_output().unwrap();
     drop(open);
     assert_eq!(output.status.code(), Some(0));
-    assert!(said(&output.stderr).contains("the time is over"));
+    assert!(utf8(&output.stderr).contains("the time is over"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +141,7 @@ async fn subagents_scheduled_tasks_and_excluded_projects_are_not_captured() {
         ];
         all.extend(settings.iter().copied());
         let output = fire(&home, &["hook", "claude", event], &input.to_string(), &all);
-        assert_eq!(said(&output.stderr), "");
+        assert_eq!(utf8(&output.stderr), "");
     };
     let stored = || {
         fake.seen()
@@ -212,33 +212,34 @@ fn a_service_on_another_machine_gets_nothing_without_an_explicit_setting() {
     let input = json!({"session_id": "s", "cwd": home.path(), "prompt_id": "p", "last_assistant_message": "The parser."}).to_string();
     // TEST-NET-1 (RFC 5737) reaches nothing.
     let remote = ("CONTEXT_BACKEND", "http://192.0.2.1:7420");
-    let kept = || {
+    let count_waiting = || {
         let directory = home
             .path()
             .join(".local/state/context-service/hooks/waiting");
         std::fs::read_dir(directory).map_or(0, Iterator::count)
     };
     fire(&home, &["hook", "claude", "Stop"], &input, &[remote]);
-    assert_eq!(kept(), 0);
+    assert_eq!(count_waiting(), 0);
     fire(
         &home,
         &["hook", "claude", "Stop"],
         &input,
         &[remote, ("CONTEXT_HOOK_CAPTURE", "on")],
     );
-    assert_eq!(kept(), 1);
+    assert_eq!(count_waiting(), 1);
     let output = fire(&home, &["hook", "status"], "", &[remote]);
-    let status = said(&output.stdout);
+    let status = utf8(&output.stdout);
     assert!(
         status.contains("off: CONTEXT_BACKEND is another machine") && status.contains("1 messages"),
         "{status}"
     );
 }
 
-/// Characters of a random token.
+/// A random token of `length` characters.
 fn random(random: &mut Random, alphabet: &str, length: usize) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
-    // A token without a digit would be a rare word; issuers' tokens of this length have one.
+    // The last character is always a digit: real tokens of this length have one, and without any the token could look
+    // like a word.
     let mut token: String = (1..length).map(|_| *random.pick(&alphabet)).collect();
     let digits: Vec<char> = alphabet
         .iter()
@@ -254,8 +255,8 @@ const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const HEX: &str = "0123456789abcdef";
 const PASSWORD: &str = "abcdefghkmnpqrstuvwxyzABCDEFGH23456789!#$%*+";
 
-/// Two hundred lines with a secret of twenty kinds, and the secret. They are made here, so that no file of the
-/// repository has a text that looks like a secret.
+/// Two hundred lines, each with the secret that it contains: ten of each of twenty kinds. They are generated, so that
+/// no file of the repository contains a text that looks like a secret.
 fn planted() -> Vec<(String, String)> {
     let mut r = Random::new(7);
     let r = &mut r;
@@ -334,17 +335,17 @@ fn planted() -> Vec<(String, String)> {
         );
         let body: Vec<String> = (0..4).map(|_| random(r, ALNUM, 64)).collect();
         let label = ["RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY"][n % 3];
-        let break_ = ["\n", "\\n"][n % 2];
+        let newline = ["\n", "\\n"][n % 2];
         plant(
-            body.join(break_),
-            &format!("-----BEGIN {label}-----{break_}"),
-            &format!("{break_}-----END {label}-----"),
+            body.join(newline),
+            &format!("-----BEGIN {label}-----{newline}"),
+            &format!("{newline}-----END {label}-----"),
         );
     }
     lines
 }
 
-/// Whether a text has a part of the secret: eight characters in a row.
+/// Whether a text contains any eight consecutive characters of the secret.
 fn leaks(text: &str, secret: &str) -> bool {
     secret
         .as_bytes()
@@ -446,7 +447,7 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
     let mut stderr = String::new();
     for (n, lines) in planted.chunks(10).enumerate() {
         if n == 10 {
-            // The rest waits in files.
+            // The later messages wait in files.
             server.kill();
         }
         let text: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
@@ -463,7 +464,7 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
                 &settings,
             );
             assert_eq!(output.status.code(), Some(0));
-            stderr.push_str(&said(&output.stderr));
+            stderr.push_str(&utf8(&output.stderr));
         }
     }
     let requests: Vec<String> = fake
@@ -472,11 +473,11 @@ async fn no_planted_secret_leaves_the_process_in_requests_files_or_lines_on_stde
         .map(|seen| seen.request.to_string())
         .collect();
     let sent = requests.join("\n");
-    let kept = files_below(&state);
-    assert!(sent.contains("About the parser") && kept.contains("About the parser"));
+    let files = files_below(&state);
+    assert!(sent.contains("About the parser") && files.contains("About the parser"));
     for (line, secret) in &planted {
         assert!(!leaks(&sent, secret), "sent: {line}");
-        assert!(!leaks(&kept, secret), "kept: {line}");
+        assert!(!leaks(&files, secret), "in a file: {line}");
         assert!(!leaks(&stderr, secret), "on stderr: {line}");
     }
 }
@@ -495,8 +496,8 @@ fn hooks_are_installed_beside_others_and_removed_without_a_trace() {
         let fixed = ["install", "claude", "--file", file.to_str().unwrap()];
         let arguments = [fixed.as_slice(), more].concat();
         let output = fire(&home, &arguments, "", &[]);
-        assert!(output.status.success(), "{}", said(&output.stderr));
-        said(&output.stdout)
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
+        utf8(&output.stdout)
     };
     let diff = install(&["--hooks", "--dry-run"]);
     assert_eq!(read(), original);
@@ -568,7 +569,7 @@ fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
         let file = home.path().join(file);
         let install = |more: &[&str]| {
             let output = fire(&home, &[&["install", client], more].concat(), "", &[]);
-            assert!(output.status.success(), "{}", said(&output.stderr));
+            assert!(output.status.success(), "{}", utf8(&output.stderr));
         };
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         let original = "{\n  \"hooks\": {\n    \"Stop\": [\n      { \"hooks\": [{ \"command\": \"x\" }] }\n    ]\n  },\n  \"mcpServers\": {\n    \"other\": {}\n  }\n}\n";
@@ -599,10 +600,10 @@ fn the_hooks_of_codex_and_gemini_stand_in_their_own_files() {
         );
     }
     let refused = fire(&Home::new(), &["install", "zed", "--hooks"], "", &[]);
-    assert!(said(&refused.stderr).contains("claude, codex and gemini"));
+    assert!(utf8(&refused.stderr).contains("claude, codex and gemini"));
 }
 
-/// What Codex 0.169 and Gemini CLI 0.61 send. Each turn has an id of another name.
+/// The inputs are those of Codex 0.169 and Gemini CLI 0.61, which name the id of a turn differently.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_said_to_one_agent_is_recalled_for_another() {
     let home = Home::new();
@@ -618,8 +619,8 @@ async fn what_was_said_to_one_agent_is_recalled_for_another() {
             &input.to_string(),
             &settings,
         );
-        assert_eq!(said(&output.stderr), "", "{agent} {event}");
-        said(&output.stdout)
+        assert_eq!(utf8(&output.stderr), "", "{agent} {event}");
+        utf8(&output.stdout)
     };
     let codex = json!({"session_id": "c", "turn_id": "t1", "model": "gpt", "permission_mode": "default", "transcript_path": null});
     let with = |base: &Value, more: Value| {
@@ -681,8 +682,8 @@ async fn what_was_said_to_one_agent_is_recalled_for_another() {
     );
     send("gemini", "SessionEnd", gemini(3, json!({"reason": "exit"})));
     let listed = fire(&home, &["list", "--json", "--limit", "50"], "", &[]);
-    assert_eq!(said(&listed.stderr), "");
-    let listed: Value = serde_json::from_str(&said(&listed.stdout)).unwrap();
+    assert_eq!(utf8(&listed.stderr), "");
+    let listed: Value = serde_json::from_str(&utf8(&listed.stdout)).unwrap();
     let mut said: Vec<(String, String, String)> = listed["results"]
         .as_array()
         .unwrap()

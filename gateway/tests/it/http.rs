@@ -260,7 +260,7 @@ async fn a_client_that_disconnects_takes_its_call_with_it() {
         let waiting = tokio::spawn(router(&setup).oneshot(post(era, &call)));
         setup.fake.arrived().await;
         waiting.abort();
-        setup.fake.given_up().await;
+        setup.fake.cancelled().await;
     }
 }
 
@@ -628,11 +628,11 @@ async fn listening(app: axum::Router, limits: ConnectionLimits) -> std::net::Soc
     address
 }
 
-fn small() -> axum::Router {
+fn hello_app() -> axum::Router {
     axum::Router::new().route("/", axum::routing::get(|| async { "hello" }))
 }
 
-async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
+async fn get_hello(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await?;
@@ -678,13 +678,13 @@ async fn silent_connections_make_way_for_those_that_ask() {
         per_address: 4,
         ..ConnectionLimits::default()
     };
-    let address = listening(small(), limits).await;
+    let address = listening(hello_app(), limits).await;
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
     }
-    let mut asking = tokio::net::TcpStream::connect(address).await.unwrap();
-    assert!(asks(&mut asking).await.unwrap().ends_with("hello"));
+    let mut active = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert!(get_hello(&mut active).await.unwrap().ends_with("hello"));
     // The longest silent connections were closed to make room.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
 }
@@ -693,7 +693,7 @@ async fn silent_connections_make_way_for_those_that_ask() {
 async fn an_address_whose_connections_are_all_in_work_gets_no_more_and_the_others_do() {
     let started = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let entered = started.clone();
-    let slow = small().route(
+    let slow = hello_app().route(
         "/slow",
         axum::routing::get(move || async move {
             entered.add_permits(1);
@@ -717,11 +717,15 @@ async fn an_address_whose_connections_are_all_in_work_gets_no_more_and_the_other
     }
     let _all = started.acquire_many(4).await.unwrap();
     let mut fifth = tokio::net::TcpStream::connect(address).await.unwrap();
-    assert!(asks(&mut fifth).await.map_or(true, |seen| seen.is_empty()));
+    assert!(
+        get_hello(&mut fifth)
+            .await
+            .map_or(true, |seen| seen.is_empty())
+    );
     let other = tokio::net::TcpSocket::new_v4().unwrap();
     other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     let mut other = other.connect(address).await.unwrap();
-    assert!(asks(&mut other).await.unwrap().ends_with("hello"));
+    assert!(get_hello(&mut other).await.unwrap().ends_with("hello"));
 }
 
 #[tokio::test]
@@ -730,7 +734,7 @@ async fn a_connection_without_a_request_is_closed_whatever_it_began() {
         idle: std::time::Duration::from_millis(200),
         ..ConnectionLimits::default()
     };
-    let address = listening(small(), limits).await;
+    let address = listening(hello_app(), limits).await;
     for begun in [
         "",
         "GET / HT",
@@ -749,17 +753,17 @@ async fn a_connection_without_a_request_is_closed_whatever_it_began() {
 #[tokio::test]
 async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all() {
     const LENGTH: usize = 64 * 1024 * 1024;
-    let big = small().route("/big", axum::routing::get(|| async { vec![b'x'; LENGTH] }));
+    let big = hello_app().route("/big", axum::routing::get(|| async { vec![b'x'; LENGTH] }));
     let limits = ConnectionLimits {
         reply: std::time::Duration::from_millis(500),
         ..ConnectionLimits::default()
     };
     let address = listening(big, limits).await;
-    let ask = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let request = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut stuck = tokio::net::TcpStream::connect(address).await.unwrap();
-    stuck.write_all(ask).await.unwrap();
+    stuck.write_all(request).await.unwrap();
     let mut reader = tokio::net::TcpStream::connect(address).await.unwrap();
-    reader.write_all(ask).await.unwrap();
+    reader.write_all(request).await.unwrap();
     let mut all = Vec::new();
     reader.read_to_end(&mut all).await.unwrap();
     assert!(all.len() > LENGTH);
@@ -772,7 +776,7 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all
 
 #[tokio::test]
 async fn a_peer_on_http_2_that_gives_a_reply_no_room_is_cut() {
-    let big = small().route(
+    let big = hello_app().route(
         "/big",
         axum::routing::get(|| async { vec![b'x'; 1024 * 1024] }),
     );

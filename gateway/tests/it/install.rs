@@ -35,7 +35,7 @@ const VSCODE: &str = if cfg!(target_os = "macos") {
     ".config/Code/User/mcp.json"
 };
 
-/// The other file of a client with hooks, if they do not stand beside the servers.
+/// The file with the hooks of a client, if it is not the file with the servers.
 fn hooks_file(client: &str) -> Option<&'static str> {
     match client {
         "claude" => Some(".claude/settings.json"),
@@ -77,7 +77,7 @@ env = { A = \"ü\" }
 model = \"z\"
 ";
 
-/// Configurations of a user, of which each contains other things than ours or nothing.
+/// Configurations of a user: with entries that are not ours, or empty.
 fn configurations(is_toml: bool, servers: &str) -> Vec<String> {
     let text = if is_toml { TOML } else { JSON }.replace("SERVERS", servers);
     let mut all = vec![
@@ -157,8 +157,8 @@ fn read(home: &Home, file: &str) -> String {
     std::fs::read_to_string(home.path().join(file)).unwrap()
 }
 
-/// Installs twice, changes a setting, and uninstalls.
-fn there_and_back(home: &Home, client: &str, has_hooks: bool) {
+/// Installs twice, changes a setting, uninstalls, and checks that every file is as it was before.
+fn install_and_uninstall(home: &Home, client: &str, has_hooks: bool) {
     let hooks: &[&str] = if has_hooks { &["--hooks"] } else { &[] };
     let run = |more: &[&str]| install(home, &[&[client], hooks, more].concat());
     let before = tree(home.path());
@@ -193,7 +193,7 @@ fn there_and_back(home: &Home, client: &str, has_hooks: bool) {
 #[test]
 fn without_a_configuration_nothing_stays() {
     for (client, has_hooks, ..) in CLIENTS {
-        there_and_back(&Home::new(), client, has_hooks);
+        install_and_uninstall(&Home::new(), client, has_hooks);
     }
 }
 
@@ -202,7 +202,7 @@ fn every_configuration_is_afterwards_what_it_was_before() {
     let configured = |file: &str, text: &str, client: &str, has_hooks: bool| {
         let home = Home::new();
         write(&home, file, text);
-        there_and_back(&home, client, has_hooks);
+        install_and_uninstall(&home, client, has_hooks);
     };
     std::thread::scope(|threads| {
         for (client, has_hooks, file, servers) in CLIENTS {
@@ -222,7 +222,7 @@ fn every_configuration_is_afterwards_what_it_was_before() {
     });
 }
 
-/// The client or its user changed the file meanwhile, so it cannot become the saved one.
+/// The client or its user changed the file after the installation, so uninstalling must not restore the saved copy.
 #[test]
 fn what_was_added_meanwhile_stays() {
     for (client, has_hooks, file, servers) in CLIENTS {

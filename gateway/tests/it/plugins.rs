@@ -1,4 +1,5 @@
-//! The plugins in `plugins/`: what they call exists, and the plugin's hooks do nothing where the user's settings have them.
+//! The plugins in `plugins/`: the commands that they call exist, and a plugin's hook does nothing if the user's
+//! settings have the same hook.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,9 +1,9 @@
-//! What hooks recall for the 200 prompts of `recall.jsonl`, over a written history of three projects, with the embedding
-//! model that the other suites use.
+//! What hooks recall for the 200 prompts of `recall.jsonl`, from an invented history of three projects, with the
+//! embedding model that the other suites use.
 //!
 //! 100 prompts have an answer in the history. The others have none: prompts without a topic, about something else, and
-//! near misses, which only share words with the history. Half of each kind was used to tune the floors and the list of
-//! topicless words; the other half was not. The command that prints the figures of docs/agents.md:
+//! near misses, which only share words with the history. Half of each kind was used to tune the relevance thresholds
+//! and the list of generic words; the other half was not. The command that prints the figures of docs/agents.md:
 //!
 //! ```text
 //! cargo nextest run --locked --workspace --no-capture -E 'test(recall_finds_what_helps)'
@@ -24,7 +24,7 @@ use context_test_support::Home;
 use serde_json::Value;
 use tonic::metadata::MetadataMap;
 
-/// What happened in one half of the prompts.
+/// The counts for one half of the prompts.
 #[derive(Debug, Default)]
 struct Figures {
     /// Prompts with an answer in the history, and those for which it was shown.
@@ -38,16 +38,16 @@ struct Figures {
     shown: usize,
     helpful: usize,
     tokens: usize,
-    /// Of each kind: the prompts, and those with the wished result.
+    /// For each kind: the number of prompts, and of those with the expected result.
     kinds: BTreeMap<String, (usize, usize)>,
-    /// What was wrong, with what was shown.
+    /// The prompts without the expected result, each with the text that was shown.
     wrong: Vec<String>,
 }
 
 impl Figures {
     fn count(&mut self, prompt: &Prompt, shown: &[i64], right: &[i64], text: Option<&str>) {
         let helpful = shown.iter().filter(|id| right.contains(id)).count();
-        let is_wished = if right.is_empty() {
+        let is_as_expected = if right.is_empty() {
             self.others += 1;
             self.silent += usize::from(shown.is_empty());
             shown.is_empty()
@@ -64,8 +64,8 @@ impl Figures {
         }
         let kind = self.kinds.entry(prompt.kind.clone()).or_default();
         kind.0 += 1;
-        kind.1 += usize::from(is_wished);
-        if !is_wished {
+        kind.1 += usize::from(is_as_expected);
+        if !is_as_expected {
             self.wrong
                 .push(format!("{} | {:?} | {text:?}", prompt.kind, prompt.text));
         }
@@ -111,7 +111,7 @@ impl Prompt {
     }
 }
 
-/// Without the model it says that it was skipped.
+/// Without the model, the test prints that it was skipped.
 #[tokio::test(flavor = "multi_thread")]
 async fn recall_finds_what_helps_and_is_silent_otherwise() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/models/all-MiniLM-L6-v2");
@@ -157,16 +157,16 @@ async fn recall_finds_what_helps_and_is_silent_otherwise() {
                 .unwrap(),
             None => Vec::new(),
         };
-        let told = frame(&hits, &[]);
-        let shown = told.ids.clone();
-        let is_of_here = |id: &i64| projects[id].is_empty() || projects[id] == prompt.project;
+        let recalled = frame(&hits, &[]);
+        let shown = recalled.ids.clone();
+        let may_be_shown = |id: &i64| projects[id].is_empty() || projects[id] == prompt.project;
         assert!(
-            shown.len() <= 3 && shown.iter().all(is_of_here),
+            shown.len() <= 3 && shown.iter().all(may_be_shown),
             "{}",
             prompt.text
         );
         let right: Vec<i64> = prompt.right.iter().map(|name| ids[name]).collect();
-        let text = told.finish();
+        let text = recalled.finish();
         let figures = halves.entry(prompt.half.clone()).or_default();
         figures.count(&prompt, &shown, &right, text.as_deref());
     }

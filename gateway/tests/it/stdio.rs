@@ -93,7 +93,7 @@ async fn calls_sent_together_run_together() {
         )
         .await;
     setup.fake.arrived().await;
-    setup.fake.behave(Behaviour::Answer);
+    setup.fake.behave(Behaviour::Respond);
     let quick = pipe
         .request(
             "tools/call",
@@ -259,7 +259,7 @@ async fn two_calls_with_one_id_make_no_internal_error() {
     pipe.send(&bad).await;
     let reply = pipe.line().await.unwrap();
     assert!(reply["error"]["code"] != -32603, "{reply}");
-    setup.fake.behave(Behaviour::Answer);
+    setup.fake.behave(Behaviour::Respond);
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
 }
 

@@ -63,7 +63,7 @@ async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
         assert_eq!(updated(&mut pipe).await, expected);
     }
 
-    // A service that stops ends the stream. It is opened again where it ended.
+    // A service that stops ends the stream. The gateway opens it again at the last cursor.
     let reason = "DRAINING".to_owned();
     send(&stream, "", Frame::End(pb::End { reason })).await;
     drop(stream);

@@ -1,4 +1,4 @@
-//! The tasks with which tool descriptions are tried (`gateway/tests/tasks`): their keys fit the current schemas.
+//! The tasks that measure the tool descriptions (`gateway/tests/tasks`): their keys fit the current schemas.
 
 use std::collections::BTreeSet;
 
@@ -87,12 +87,12 @@ fn the_tasks_cover_most_tools() {
         .map(|tool| &*tool.name)
         .filter(|name| !wanted.contains(*name))
         .collect();
-    // These have no sister that a model confuses them with.
-    let alone = [
+    // No task needs these tools, because models do not confuse them with others.
+    let unneeded = [
         "update_context_batch",
         "get_artifact",
         "delete_artifact",
         "list_artifact_versions",
     ];
-    assert_eq!(missing, alone);
+    assert_eq!(missing, unneeded);
 }

@@ -11,7 +11,7 @@ import sys
 
 import jsonschema
 
-# Parameters that change which entries are touched. One that no key names narrows the answer without being asked.
+# Parameters that select entries. A call is wrong if it has one that its key does not name.
 NARROWING = {
     "thread_id", "thread_ids", "context_ids", "source", "tags", "content_type", "metadata", "metadata_filters",
     "metadata_patch", "start_date", "end_date", "older_than_days", "entity", "include",
@@ -21,7 +21,7 @@ ABSENT = object()
 
 
 def fits(wanted, got):
-    """Whether a value has what the key wants: equal, or as a matcher of one `$` key says."""
+    """Whether a value is what the key wants: equal to it, or accepted by its matcher (an object with one `$` name)."""
     if isinstance(wanted, dict) and len(wanted) == 1 and next(iter(wanted)).startswith("$"):
         (name, value), = wanted.items()
         if name == "$absent":

@@ -1,18 +1,19 @@
-//! Limits how often the issuer is asked, whatever callers send.
+//! Limits how many requests callers can cause to the issuer: a token bucket.
 
 use std::time::{Duration, Instant};
 
-/// The remaining requests.
+/// The requests that are still allowed.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     burst: u32,
     every: Duration,
     left: u32,
+    /// The time up to which `left` was refilled.
     since: Option<Instant>,
 }
 
 impl Allowance {
-    /// Allows `burst` requests at once after a pause, and then one in each `every`.
+    /// Allows `burst` requests at once, and refills one in each `every`.
     pub const fn new(burst: u32, every: Duration) -> Self {
         Self {
             burst,

@@ -28,7 +28,7 @@ impl Verified {
         settings: &Settings,
         now: i64,
     ) -> Result<Self, &'static str> {
-        check_meant_for(claims, settings, &settings.audiences, now)?;
+        check_standard_claims(claims, settings, &settings.audiences, now)?;
         let name = |claim: &str| {
             let value = find(claims, claim).and_then(Value::as_str)?;
             (!value.is_empty() && value.len() <= MAX_NAME_BYTES).then(|| value.to_owned())
@@ -41,11 +41,12 @@ impl Verified {
     }
 }
 
-/// Checks that the issuer gave a token to one of these audiences, and that the token is valid at `now`.
+/// Checks that a token comes from the issuer, is meant for one of these audiences, and is valid at `now` (`iss`, `aud`,
+/// `exp` and `nbf`).
 ///
 /// # Errors
 /// What is wrong with it, for the log.
-pub(crate) fn check_meant_for(
+pub(crate) fn check_standard_claims(
     claims: &Map<String, Value>,
     settings: &Settings,
     audiences: &[String],
@@ -59,12 +60,12 @@ pub(crate) fn check_meant_for(
             .as_str()
             .is_some_and(|audience| audiences.iter().any(|own| own == audience))
     };
-    let meant = match claims.get("aud") {
+    let is_for_us = match claims.get("aud") {
         Some(Value::Array(audiences)) => audiences.iter().any(ours),
         Some(audience) => ours(audience),
         None => false,
     };
-    if !meant {
+    if !is_for_us {
         return Err("it is meant for another audience");
     }
     #[expect(

@@ -7,12 +7,12 @@ use serde::Deserialize;
 pub(crate) struct Discovery {
     pub issuer: String,
     pub jwks_uri: String,
-    /// Issuers without browsers have none.
+    /// `None` if the issuer does not sign people in.
     #[serde(flatten)]
     pub endpoints: Option<Endpoints>,
 }
 
-/// Where the issuer signs people in.
+/// The endpoints with which the issuer signs people in.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Endpoints {
     pub authorization_endpoint: String,
@@ -21,7 +21,8 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Whether the client's secret may be in the `Authorization` header. Without a list it must be.
+    /// Whether the client's secret goes into the `Authorization` header. It goes into the form only if the issuer lists
+    /// `client_secret_post` and not `client_secret_basic`.
     pub fn takes_secret_in_header(&self) -> bool {
         self.token_endpoint_auth_methods_supported
             .as_deref()

@@ -6,7 +6,7 @@ use reqwest::{Client, RequestBuilder, StatusCode, Url, header};
 
 /// The longest document that is read.
 const MAX_BYTES: usize = 256 * 1024;
-/// How long one document may take, from the connection to its last byte.
+/// Timeout for one document, from the connection to its last byte.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why a document was not fetched.
@@ -72,7 +72,7 @@ impl Http {
     }
 }
 
-/// The body of the response. A refused form is told apart from an issuer that does not work.
+/// The body of the response. A refused form is `Refused`, unlike an issuer that does not work.
 async fn fetched(request: RequestBuilder, is_form: bool) -> Result<Vec<u8>, FetchError> {
     let failed = |error: reqwest::Error, otherwise: &str| {
         FetchError::Unreachable(if error.is_timeout() {

@@ -16,15 +16,16 @@ use crate::token::Token;
 
 /// Keys older than this are fetched again in the background.
 const REFRESH_AFTER: Duration = Duration::from_secs(300);
-/// How many callers may wait for the issuer's response at the same time.
+/// Maximum number of callers that wait for the issuer's response at the same time.
 const MAX_WAITING: usize = 256;
-/// Fetches of keys that are allowed at once after a pause: enough for a key rotation and a failed response. After them,
-/// one in this time.
-const BURST: u32 = 4;
-const EVERY: Duration = Duration::from_secs(10);
-/// Codes that may be exchanged at once after a pause. After them, one in this time.
-const EXCHANGES: u32 = 20;
-const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
+/// Number of key fetches that are allowed at once: enough for a key rotation and a failed response.
+const FETCH_BURST: u32 = 4;
+/// After a burst, one more fetch is allowed in each such interval.
+const FETCH_INTERVAL: Duration = Duration::from_secs(10);
+/// Number of codes that may be exchanged at once.
+const EXCHANGE_BURST: u32 = 20;
+/// After a burst, one more exchange is allowed in each such interval.
+const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Retry delay for callers after the issuer returned no keys.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -56,26 +57,28 @@ pub struct Now {
 pub struct Issuer {
     settings: Settings,
     http: Http,
-    held: RwLock<Option<Arc<Held>>>,
+    cache: RwLock<Option<Arc<Fetched>>>,
     fetching: Arc<Mutex<Fetching>>,
-    /// How many fetches have ended. A caller that waited compares it with the earlier number, and
-    /// does not fetch again if it grew.
+    /// Number of fetches that have ended. If it grew while a caller waited for the lock, the caller
+    /// does not fetch again.
     ended: AtomicU64,
     waiting: Semaphore,
     /// How many codes may still be exchanged. Anyone can send codes, and each costs the issuer a request.
     exchanges: std::sync::Mutex<Allowance>,
 }
 
-pub(crate) struct Held {
+/// What was fetched from the issuer.
+pub(crate) struct Fetched {
     keys: KeySet,
-    /// Where people sign in, if the service is a client of the issuer.
+    /// The endpoints for signing in; `None` if the issuer has none, or the discovery document is not read.
     pub endpoints: Option<Endpoints>,
-    at: Instant,
+    fetched_at: Instant,
 }
 
 struct Fetching {
     allowance: Allowance,
-    failed: Option<FetchError>,
+    /// The error of the last fetch, if it failed.
+    last_error: Option<FetchError>,
 }
 
 impl Issuer {
@@ -88,17 +91,17 @@ impl Issuer {
         settings.check()?;
         let http = Http::new(settings.is_local())?;
         let fetching = Arc::new(Mutex::new(Fetching {
-            allowance: Allowance::new(BURST, EVERY),
-            failed: None,
+            allowance: Allowance::new(FETCH_BURST, FETCH_INTERVAL),
+            last_error: None,
         }));
         Ok(Self {
             settings,
             http,
-            held: RwLock::default(),
+            cache: RwLock::default(),
             fetching,
             ended: AtomicU64::new(0),
             waiting: Semaphore::new(MAX_WAITING),
-            exchanges: std::sync::Mutex::new(Allowance::new(EXCHANGES, EXCHANGE_EVERY)),
+            exchanges: std::sync::Mutex::new(Allowance::new(EXCHANGE_BURST, EXCHANGE_INTERVAL)),
         })
     }
 
@@ -131,10 +134,10 @@ impl Issuer {
         token: &Token<'_>,
         now: Instant,
     ) -> Result<(), TokenError> {
-        let held = self.held(now).await?;
-        let verdict = match held.keys.verify(token) {
+        let fetched = self.current(now).await?;
+        let verdict = match fetched.keys.verify(token) {
             // The issuer may have rotated its keys.
-            Verdict::UnknownKey => match self.fetch(now, Some(&held)).await? {
+            Verdict::UnknownKey => match self.fetch(now, Some(&fetched)).await? {
                 Some(newer) => newer.keys.verify(token),
                 None => Verdict::UnknownKey,
             },
@@ -159,37 +162,40 @@ impl Issuer {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cached(&self) -> Option<Arc<Held>> {
-        self.held
+    fn cached(&self) -> Option<Arc<Fetched>> {
+        self.cache
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// What is known of the issuer and not too old; fetched if necessary.
+    /// The cached keys and endpoints, unless they are too old; then they are fetched. After `REFRESH_AFTER` they are
+    /// also fetched in the background.
     ///
     /// # Errors
     /// [`TokenError`].
-    pub(crate) async fn held(self: &Arc<Self>, now: Instant) -> Result<Arc<Held>, TokenError> {
-        if let Some(held) = self.cached() {
-            let age = now.saturating_duration_since(held.at);
+    pub(crate) async fn current(
+        self: &Arc<Self>,
+        now: Instant,
+    ) -> Result<Arc<Fetched>, TokenError> {
+        if let Some(fetched) = self.cached() {
+            let age = now.saturating_duration_since(fetched.fetched_at);
             if age < REFRESH_AFTER {
-                return Ok(held);
+                return Ok(fetched);
             }
             if age < self.settings.keys_max_age {
-                let (issuer, seen) = (Arc::clone(self), held.clone());
+                let (issuer, seen) = (Arc::clone(self), fetched.clone());
                 // The lock check avoids spawning a task while a fetch is running.
                 if self.fetching.try_lock().is_ok() {
                     tokio::spawn(async move { issuer.fetch(now, Some(&seen)).await });
                 }
-                return Ok(held);
+                return Ok(fetched);
             }
         }
-        let held = self
-            .fetch(now, None)
-            .await?
-            .filter(|held| now.saturating_duration_since(held.at) < self.settings.keys_max_age);
-        held.ok_or(TokenError::Invalid(
+        let fetched = self.fetch(now, None).await?.filter(|fetched| {
+            now.saturating_duration_since(fetched.fetched_at) < self.settings.keys_max_age
+        });
+        fetched.ok_or(TokenError::Invalid(
             "the issuer has no keys that can be used",
         ))
     }
@@ -199,20 +205,20 @@ impl Issuer {
     async fn fetch(
         self: &Arc<Self>,
         now: Instant,
-        seen: Option<&Arc<Held>>,
-    ) -> Result<Option<Arc<Held>>, TokenError> {
+        seen: Option<&Arc<Fetched>>,
+    ) -> Result<Option<Arc<Fetched>>, TokenError> {
         let unavailable = || TokenError::Unavailable {
             retry_after: RETRY_AFTER,
         };
-        let _place = self.waiting.try_acquire().map_err(|_| unavailable())?;
+        let _permit = self.waiting.try_acquire().map_err(|_| unavailable())?;
         let ended = self.ended.load(Ordering::Acquire);
         let mut fetching = Arc::clone(&self.fetching).lock_owned().await;
         let newer = || {
             self.cached()
-                .filter(|held| seen.is_none_or(|seen| !Arc::ptr_eq(seen, held)))
+                .filter(|fetched| seen.is_none_or(|seen| !Arc::ptr_eq(seen, fetched)))
         };
         if let (Some(seen), Some(newer)) = (seen, newer())
-            && newer.at > seen.at
+            && newer.fetched_at > seen.fetched_at
         {
             return Ok(Some(newer));
         }
@@ -224,7 +230,7 @@ impl Issuer {
                 .await
                 .map_err(|_| unavailable())?;
         }
-        match &fetching.failed {
+        match &fetching.last_error {
             Some(FetchError::Unreachable(_)) => Err(unavailable()),
             Some(FetchError::Malformed(_) | FetchError::Refused(_)) => Ok(None),
             None => Ok(newer()),
@@ -241,16 +247,17 @@ impl Issuer {
         match outcome {
             Ok((keys, endpoints)) => {
                 tracing::info!(issuer = %self.settings.issuer, keys = keys.len(), "Fetched the issuer's keys");
-                fetching.failed = None;
-                *self.held.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Held {
-                    keys,
-                    endpoints,
-                    at: now,
-                }));
+                fetching.last_error = None;
+                *self.cache.write().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Arc::new(Fetched {
+                        keys,
+                        endpoints,
+                        fetched_at: now,
+                    }));
             }
             Err(error) => {
                 tracing::error!(issuer = %self.settings.issuer, %error, "Could not fetch the issuer's keys");
-                fetching.failed = Some(error);
+                fetching.last_error = Some(error);
             }
         }
         fetching
@@ -286,7 +293,7 @@ impl Issuer {
         Ok(discovery)
     }
 
-    /// An address at which the issuer may be asked.
+    /// Parses an address that requests to the issuer may be sent to: https, or http on this machine for a local issuer.
     ///
     /// # Errors
     /// [`FetchError::Malformed`].

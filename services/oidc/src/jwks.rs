@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::algorithm::{Algorithm, KeyKind};
 use crate::token::Token;
 
-/// Most keys in a set; issuers usually have two to ten.
+/// Maximum number of keys in a set. Issuers usually have two to ten.
 const MAX_KEYS: usize = 64;
-/// Most keys that are tried for one token.
+/// Maximum number of keys that are tried for one token.
 const MAX_TRIES: usize = 8;
 
 /// A public key.

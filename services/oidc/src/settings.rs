@@ -5,7 +5,7 @@ use std::time::Duration;
 use context_model::{Secret, shown_url};
 use reqwest::Url;
 
-/// As which client the issuer knows this service.
+/// The client as which this service is registered with the issuer.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// The client's id.
@@ -14,7 +14,7 @@ pub struct Client {
     pub secret: Option<Secret>,
     /// The address of the page, to which the issuer sends the browser back.
     pub redirect_url: String,
-    /// The scopes to ask for, separated by spaces; `openid` is one of them.
+    /// The requested scopes, separated by spaces; `openid` is one of them.
     pub scopes: String,
 }
 
@@ -35,7 +35,7 @@ pub struct Settings {
     pub clock_skew: Duration,
     /// How long cached keys are used while the issuer is unreachable.
     pub keys_max_age: Duration,
-    /// As which client people sign in with a browser; `None`: they cannot.
+    /// The client for signing in with a browser; `None` if signing in is off.
     pub client: Option<Client>,
 }
 

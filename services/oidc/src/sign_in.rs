@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::claims::check_meant_for;
+use crate::claims::check_standard_claims;
 use crate::discovery::Endpoints;
 use crate::http::FetchError;
 use crate::issuer::{Issuer, Now, TokenError};
@@ -33,7 +33,7 @@ pub enum SignInError {
     /// Too many codes were sent.
     #[error("too many codes were sent")]
     TooMany,
-    /// The issuer cannot be asked.
+    /// The issuer cannot be reached, or its response cannot be used.
     #[error("the issuer of tokens cannot be reached")]
     Unavailable,
 }
@@ -62,7 +62,7 @@ impl From<TokenError> for SignInError {
 impl From<FetchError> for SignInError {
     fn from(error: FetchError) -> Self {
         if let FetchError::Refused(status) = error {
-            return Self::Refused(format!("the issuer answered the code with status {status}"));
+            return Self::Refused(format!("the issuer refused the code with status {status}"));
         }
         tracing::error!(%error, "Could not sign in with the issuer");
         Self::Unavailable
@@ -117,7 +117,7 @@ impl Issuer {
             .map_err(|_| SignInError::refused("there is no ID token"))?;
         self.check_id_token(&id_token, client, verifier, now)
             .await?;
-        // People who sign in do not use up what protects the issuer from forged codes.
+        // A successful sign-in does not count towards the limit, which protects the issuer from forged codes.
         self.exchanges().give_back();
         if let Some(token) = access_token {
             match self.verify(&token, now).await {
@@ -133,8 +133,8 @@ impl Issuer {
 
     /// Accepts an ID token of this sign-in (OpenID Connect Core 1.0, section 3.1.3.7).
     ///
-    /// Its nonce is the hash of the verifier, which only the tab has that began the sign-in. So the page stores nothing
-    /// more, and a token of another sign-in is refused even if the issuer does not compare the verifier.
+    /// Its nonce must be the hash of the verifier, which only the browser tab that began the sign-in knows. So the page
+    /// stores nothing else, and a token of another sign-in is refused even if the issuer does not check the verifier.
     async fn check_id_token(
         self: &Arc<Self>,
         id_token: &str,
@@ -145,7 +145,7 @@ impl Issuer {
         let token = Token::parse(id_token).map_err(SignInError::refused)?;
         let claims = &token.claims;
         let audience = std::slice::from_ref(&client.id);
-        check_meant_for(claims, self.settings(), audience, now.unix_seconds)
+        check_standard_claims(claims, self.settings(), audience, now.unix_seconds)
             .map_err(SignInError::refused)?;
         let is = |claim: &Value, value: &str| claim.as_str() == Some(value);
         if claims.get("azp").is_some_and(|azp| !is(azp, &client.id)) {
@@ -160,8 +160,11 @@ impl Issuer {
 
     async fn client(self: &Arc<Self>, now: Instant) -> Result<(&Client, Endpoints), SignInError> {
         let client = self.settings().client.as_ref().ok_or(SignInError::Off)?;
-        let held = self.held(now).await.map_err(|_| SignInError::Unavailable)?;
-        let endpoints = held.endpoints.clone().ok_or(SignInError::Unavailable)?;
+        let fetched = self
+            .current(now)
+            .await
+            .map_err(|_| SignInError::Unavailable)?;
+        let endpoints = fetched.endpoints.clone().ok_or(SignInError::Unavailable)?;
         Ok((client, endpoints))
     }
 }

@@ -48,7 +48,7 @@ impl Scene {
         scene
     }
 
-    /// Makes the issuer answer later sign-ins with this access token, and with an ID token whose claims are changed so.
+    /// Makes the issuer return this access token for later sign-ins, and an ID token with these changes to its claims.
     fn sign_in(&self, secret: Option<&str>, access_token: String, changes: Value) {
         let (key, url) = (self.key.clone(), self.server.url().to_owned());
         self.server.sign_in(SignIn {
@@ -131,7 +131,7 @@ async fn a_code_is_exchanged_once_for_the_access_token_that_the_service_accepts(
     assert!(again.contains("status 400"), "{again}");
 }
 
-/// The service uses the ID token when it does not accept the access token, as when that is for another service.
+/// The service uses the ID token when it does not accept the access token, for example one for another service.
 #[tokio::test]
 async fn the_id_token_stands_in_for_an_access_token_that_is_not_accepted() {
     let scene = Scene::new(Some(SECRET)).await;

@@ -21,7 +21,7 @@ fn issuer(server: &TestIssuer) -> Arc<Issuer> {
 
 #[expect(clippy::disallowed_methods, reason = "a moment to count from")]
 fn after(passed: Duration) -> Now {
-    // Only the keys age: the time that the token is compared with does not change.
+    // Only the monotonic clock advances, so the keys age and the token does not.
     Now {
         unix_seconds: now(),
         instant: Instant::now() + passed,
@@ -77,7 +77,7 @@ async fn tokens_of_every_kind_of_key_are_accepted() {
             "{header}"
         );
     }
-    assert_eq!(server.fetches(), 1, "the keys are kept");
+    assert_eq!(server.fetches(), 1, "the keys are cached");
 }
 
 #[tokio::test]
@@ -374,9 +374,9 @@ async fn a_discovery_document_of_another_issuer_is_not_followed() {
         jwks_url: Some(keys),
         ..Settings::new(server.url(), vec![AUDIENCE.to_owned()])
     };
-    let told = Arc::new(Issuer::new(settings).expect("good settings"));
+    let configured = Arc::new(Issuer::new(settings).expect("good settings"));
     assert!(
-        verify(&told, &token).await.is_ok(),
+        verify(&configured, &token).await.is_ok(),
         "no discovery is needed when the address of the keys is set"
     );
 }

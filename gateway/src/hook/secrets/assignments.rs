@@ -236,7 +236,7 @@ fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separato
     }
 }
 
-/// Where the value begins if the text is that of a pair of a name and a value, after its name.
+/// If `rest`, the text after a name, goes on with `value=` or `"value": `, the length up to the value.
 fn value_beside(rest: &str) -> Option<usize> {
     let after = rest
         .trim_start_matches([',', ' ', '\t', '\r', '\n'])

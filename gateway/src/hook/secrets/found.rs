@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Secret {
     pub range: Range<usize>,
-    /// What the marker says that it was.
+    /// The kind of secret that the marker names.
     pub kind: &'static str,
 }
 

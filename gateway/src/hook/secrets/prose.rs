@@ -46,7 +46,7 @@ const KEYS: &[&str] = &[
     "login",
     "creds",
 ];
-/// Words before `key` that make it such a word: "API key".
+/// Words that make a following `key` count like [`KEYS`]: "API key".
 const BEFORE_KEY: &[&str] = &[
     "api",
     "access",
@@ -66,7 +66,7 @@ const BEFORE_KEY: &[&str] = &[
     "product",
     "activation",
 ];
-/// The string must be among this many words after such a word.
+/// A secret must be among this many words after such a word.
 const BESIDE: usize = 7;
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
@@ -98,19 +98,19 @@ const FILLERS: &[&str] = &[
     "maintenant",
 ];
 
-/// What is known about the words that follow.
+/// What an earlier word says about the words that follow it.
 #[derive(Default)]
 struct Near {
-    /// How many further words are looked at.
+    /// How many further words are checked.
     words: usize,
-    /// Whether the word before them names a password, and not a key.
+    /// Whether the earlier word names a password, and not a key.
     is_password: bool,
-    /// Whether such a word and then a copula or a colon stand before the next word.
+    /// Whether a copula or a colon stands between the earlier word and the next one.
     copula: bool,
 }
 
-/// Random strings after a word such as `password` in the same line, or in the line after its colon, and what follows
-/// "password is".
+/// Finds random strings after a word such as `password`, in the same line or in the next one if the line ends with a
+/// colon. Also finds what follows "password is".
 fn beside_words(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut near = Near::default();
@@ -189,7 +189,7 @@ fn beside_words(text: &str) -> Vec<Secret> {
 }
 
 impl Near {
-    /// Whether the next word is a secret. `inner` is it without quotes and punctuation.
+    /// Whether the next word is a secret. `raw` is the word with quotes and punctuation, `inner` without.
     fn is_secret(&self, raw: &str, inner: &str) -> bool {
         let is_quoted = raw.starts_with(['"', '\'', '`'])
             && raw

@@ -221,7 +221,7 @@ impl Access {
     fn with_notice(&self, text: String) -> String {
         match self.is_enforced {
             true => text,
-            false => text + "AUTH is off: no request needs a key yet.\n",
+            false => text + "AUTH is off, so no request needs a key yet.\n",
         }
     }
 

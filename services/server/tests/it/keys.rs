@@ -389,7 +389,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
         client
             .deactivate_api_key(signed(request, &first))
             .await
-            .expect("it is switched off");
+            .expect("it is deactivated");
         let log = service
             .engine
             .access

@@ -193,7 +193,7 @@ async fn no_key_is_planted_over_tcp_while_auth_is_off_and_those_of_the_operator_
         ],
     );
     assert!(
-        made.contains("AUTH is off: no request needs a key yet."),
+        made.contains("AUTH is off, so no request needs a key yet."),
         "{made}"
     );
     let key = key_of(&made);
