@@ -5,16 +5,16 @@ use std::time::Duration;
 use context_model::{Secret, shown_url};
 use reqwest::Url;
 
-/// As which client the issuer knows this service.
+/// This service as a client of the issuer.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The client's id.
+    /// The client id of this service at the issuer.
     pub id: String,
-    /// The client's secret; `None` for a public client.
+    /// The client secret; `None` for a public client.
     pub secret: Option<Secret>,
     /// The address of the page, to which the issuer sends the browser back.
     pub redirect_url: String,
-    /// The scopes to ask for, separated by spaces; `openid` is one of them.
+    /// The scopes to request, separated by spaces; `openid` must be one of them.
     pub scopes: String,
 }
 
@@ -35,7 +35,7 @@ pub struct Settings {
     pub clock_skew: Duration,
     /// How long cached keys are used while the issuer is unreachable.
     pub keys_max_age: Duration,
-    /// As which client people sign in with a browser; `None`: they cannot.
+    /// The client with which people sign in in a browser; `None`: they cannot sign in.
     pub client: Option<Client>,
 }
 
