@@ -127,7 +127,7 @@ pub struct SearchArtifactsRequest {
     /// in natural language.
     #[serde(default)]
     pub query: String,
-    /// `substring` (newest first) or `ranked` (full-text and semantic search, best first); default: `substring`.
+    /// `substring` (newest first) or `ranked` (by words and by meaning, best first); default: `substring`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Conditions on metadata. All must hold. At most 100.

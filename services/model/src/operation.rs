@@ -169,8 +169,8 @@ impl Operation {
     }
 
     /// Whether it is a tool of the gateway. Streams and the administration of keys are not for agents.
-    /// Each tool takes space in every agent's context, so operations that mostly other programs need are
-    /// not tools either.
+    /// Each tool takes space in every agent's context, so operations for other programs are not tools
+    /// either.
     #[must_use]
     pub const fn is_tool(self) -> bool {
         !matches!(self.resource(), Resource::ApiKey)

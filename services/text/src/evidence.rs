@@ -336,18 +336,18 @@ impl Parts {
             let before = shown.len();
             for place in 0..sides.len() {
                 let sentence = sides[place];
-                let beside = [sentence + 1, sentence.wrapping_sub(1)];
-                let fitting = beside.into_iter().find(|beside| {
-                    let exists = (after_opening..self.sentences.len()).contains(beside);
-                    exists && !shown.contains(beside) && {
+                let adjacent = [sentence + 1, sentence.wrapping_sub(1)];
+                let fitting = adjacent.into_iter().find(|next| {
+                    let exists = (after_opening..self.sentences.len()).contains(next);
+                    exists && !shown.contains(next) && {
                         let mut wider = shown.clone();
-                        wider.insert(*beside);
+                        wider.insert(*next);
                         self.chars(&wider) <= max_chars
                     }
                 });
-                if let Some(beside) = fitting {
-                    shown.insert(beside);
-                    sides.push(beside);
+                if let Some(next) = fitting {
+                    shown.insert(next);
+                    sides.push(next);
                 }
             }
             if shown.len() == before {

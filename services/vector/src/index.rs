@@ -379,7 +379,7 @@ mod tests {
             },
         }));
         for depth in [1, 10, 100] {
-            let (mut found, mut kept) = (0, 0);
+            let (mut found, mut returned) = (0, 0);
             for seed in 0..20 {
                 let query = direction(1_000_000 + seed, dimensions);
                 let near = index.snapshot(1).nearest(&index.query(&query), depth, None);
@@ -393,7 +393,7 @@ mod tests {
                     .iter()
                     .filter(|(_, at)| near.iter().any(|near| near.entry == *at))
                     .count();
-                kept += near.len();
+                returned += near.len();
                 for near in near {
                     let exact = f64::from(distance(&query, &vectors[near.entry as usize]));
                     assert!(
@@ -407,7 +407,7 @@ mod tests {
                 found * 100 >= depth * 20 * 97,
                 "{found} of the nearest {depth}"
             );
-            assert!(kept < depth * 20 * 8, "{kept} kept for {depth}");
+            assert!(returned < depth * 20 * 8, "{returned} chunks for {depth}");
         }
     }
 
