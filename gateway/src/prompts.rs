@@ -82,7 +82,7 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
         other => {
             let shown: String = other.chars().take(64).collect();
             return Err(ErrorData::invalid_params(
-                format!("unknown prompt `{shown}`; known are `recall` and `handover`"),
+                format!("unknown prompt `{shown}`; the prompts are `recall` and `handover`"),
                 None,
             ));
         }

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // An object is kept as its bytes (see src/object.rs).
+    // `Object` is written by hand and holds its encoded bytes (see src/object.rs).
     tonic_prost_build::configure()
         .extern_path(".context.v1.Object", "crate::Object")
         .compile_fds(descriptors)?;

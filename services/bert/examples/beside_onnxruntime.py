@@ -4,8 +4,9 @@
     cargo build --release --workspace --example turns
     python beside_onnxruntime.py MODEL_DIRECTORY TEXTS target/release/examples/turns
 
-Both programs run alternately. onnxruntime gets one batch of all texts, padded to the longest, one thread, and the fused operators
-of its own optimiser (Attention, SkipLayerNormalization, BiasGelu). The texts of a round are the next 32 lines of TEXTS.
+Both programs run alternately. onnxruntime runs on one thread, with all texts in one batch, padded to the longest, and
+with the fused operators of its own optimiser (Attention, SkipLayerNormalization, BiasGelu). The texts of a round are
+the next 32 lines of TEXTS.
 """
 
 import json
@@ -100,7 +101,7 @@ tokenizer.enable_truncation(256)
 tokenizer.enable_padding()
 
 
-def embed(texts):
+def embed_with_onnxruntime(texts):
     """Returns the vectors and the CPU time in seconds."""
     started = time.process_time()
     encoded = tokenizer.encode_batch(texts)
@@ -115,31 +116,34 @@ def embed(texts):
 ours = subprocess.Popen([turns, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def embed_here(texts):
-    """Like `embed`, computed by the `turns` program."""
+def embed_with_turns(texts):
+    """Like `embed_with_onnxruntime`, computed by the `turns` program."""
     ours.stdin.write(json.dumps(texts) + "\n")
     ours.stdin.flush()
-    answer = json.loads(ours.stdout.readline())
-    return numpy.array(answer["vectors"], dtype=numpy.float32), answer["cpu_seconds"]
+    response = json.loads(ours.stdout.readline())
+    return numpy.array(response["vectors"], dtype=numpy.float32), response["cpu_seconds"]
 
 
 texts = [line for line in lines.read_text().splitlines() if line.strip()]
 for name, size in ((f"{BATCH} texts", BATCH), ("one short query", 1)):
-    ratios, least, theirs, mine = [], 1.0, [], []
+    ratios, least_cosine, theirs_ms, ours_ms = [], 1.0, [], []
     for turn in range(ROUNDS + 1):
         batch = texts[turn * BATCH : turn * BATCH + size] if size > 1 else [texts[turn * BATCH][:60]]
-        first, second = (embed, embed_here) if turn % 2 else (embed_here, embed)
-        (one, one_cpu), (other, other_cpu) = first(batch), second(batch)
-        least = min(least, float((one * other).sum(axis=1).min()))
+        if turn % 2:
+            theirs_vectors, theirs_cpu = embed_with_onnxruntime(batch)
+            ours_vectors, ours_cpu = embed_with_turns(batch)
+        else:
+            ours_vectors, ours_cpu = embed_with_turns(batch)
+            theirs_vectors, theirs_cpu = embed_with_onnxruntime(batch)
+        least_cosine = min(least_cosine, float((ours_vectors * theirs_vectors).sum(axis=1).min()))
         if turn == 0:
-            continue  # the first one warms up
-        here, there = (other_cpu, one_cpu) if turn % 2 else (one_cpu, other_cpu)
-        mine.append(here * 1e3)
-        theirs.append(there * 1e3)
-        ratios.append(here / there)
+            continue  # the first turn warms up
+        ours_ms.append(ours_cpu * 1e3)
+        theirs_ms.append(theirs_cpu * 1e3)
+        ratios.append(ours_cpu / theirs_cpu)
     print(
-        f"{name}: {statistics.median(mine):.1f} ms of CPU, onnxruntime {onnxruntime.__version__} {statistics.median(theirs):.1f} ms, "
-        f"ratio {statistics.median(ratios):.2f}, least cosine {least:.7f}"
+        f"{name}: {statistics.median(ours_ms):.1f} ms of CPU, onnxruntime {onnxruntime.__version__} "
+        f"{statistics.median(theirs_ms):.1f} ms, ratio {statistics.median(ratios):.2f}, least cosine {least_cosine:.7f}"
     )
 ours.stdin.close()
 ours.wait()

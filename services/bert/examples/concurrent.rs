@@ -1,4 +1,4 @@
-//! Measures whether two threads that embed at the same time need more time than when they embed one after the other.
+//! Measures whether embedding on two threads at the same time takes longer than embedding one after the other.
 //!
 //! ```sh
 //! cargo run --release --example concurrent -- MODEL_DIRECTORY TEXTS
@@ -7,8 +7,8 @@
 //! TEXTS has one text per line. Each round embeds two loads first one after the other and then at the same time, each
 //! on its own thread. The ratios are the time and the CPU time of the concurrent run over those of the sequential run.
 //! With two idle cores the time ratio can be .5 for short queries, which use one thread each, and about 1 for batches,
-//! which already use all cores. Above 1 the loads disturb each other. The last pair uses two thread pools, as a service
-//! with an embedder and a cross-encoder does.
+//! which already use all cores. Above 1, the loads slow each other down. The last pair uses two thread pools, as a
+//! service with an embedder and a cross-encoder does.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .collect::<Result<_, _>>()?,
         ])
     };
-    let (here, there) = texts.split_at_checked(BATCH).ok_or("TEXTS is too short")?;
+    let (first_texts, second_texts) = texts.split_at_checked(BATCH).ok_or("TEXTS is too short")?;
     let (one_pool, other_pool) = (
         rayon::ThreadPoolBuilder::new().build()?,
         rayon::ThreadPoolBuilder::new().build()?,
@@ -61,21 +61,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pairs = [
         (
             "short queries and short queries",
-            queries(here)?,
-            queries(there)?,
+            queries(first_texts)?,
+            queries(second_texts)?,
             None,
         ),
-        ("a batch and a batch", batch(here)?, batch(there)?, None),
+        (
+            "a batch and a batch",
+            batch(first_texts)?,
+            batch(second_texts)?,
+            None,
+        ),
         (
             "short queries and a batch",
-            queries(here)?,
-            batch(there)?,
+            queries(first_texts)?,
+            batch(second_texts)?,
             None,
         ),
         (
             "a batch and a batch in another pool",
-            batch(here)?,
-            batch(there)?,
+            batch(first_texts)?,
+            batch(second_texts)?,
             Some((&one_pool, &other_pool)),
         ),
     ];
@@ -127,7 +132,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// In seconds.
+/// Wall-clock time and CPU time, in seconds.
 struct Times {
     wall: f64,
     cpu: f64,

@@ -41,8 +41,8 @@ pub(crate) fn attend(
 fn sequence(states: &[f32], to: &mut [f32], length: usize, hidden: usize, heads: usize) {
     let width = hidden / heads;
     let factor = 1.0 / (width as f32).sqrt();
-    // A head's keys are the weights that turn a query into its scores, and its values those that turn scores into the
-    // output.
+    // Both products are linear layers: the keys of a head are the weights from a query to its scores, and the values
+    // are the weights from the scores to the output.
     let mut keys = Linear::zeros(Kernel::fastest(), width, length);
     let mut values = Linear::zeros(Kernel::fastest(), length, width);
     let mut queries = vec![0.0; length * width];

@@ -1,4 +1,4 @@
-//! Multiplies a few rows with a panel of weights, with one kernel for each kind of processor.
+//! Multiplies a few rows by a panel of weights, with one kernel for each kind of processor.
 
 /// The operands of one kernel call: consecutive rows of `x`, the panel, and where the outputs go.
 struct Tile {
@@ -19,7 +19,7 @@ const MAX_OUTPUTS: usize = 14 * 32;
 /// span thousands of pages, which one short text reads completely.
 const PREFETCH_DISTANCE: usize = 512;
 
-/// The tile that a kind of processor computes at once.
+/// The code for one kind of processor, and the size of the tile that it computes at once.
 pub(crate) struct Kernel {
     /// Outputs per panel.
     pub width: usize,
@@ -120,7 +120,7 @@ trait Lanes: Copy {
 /// writable.
 #[inline(always)]
 unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile) {
-    // SAFETY: each address is that of a float that the caller guarantees. A prefetch does not access memory.
+    // SAFETY: the caller guarantees that there is a float at each address. A prefetch does not access memory.
     unsafe {
         let mut bias = [V::all(0.0); VECTORS];
         for (vector, bias) in bias.iter_mut().enumerate() {

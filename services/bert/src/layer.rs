@@ -48,7 +48,7 @@ pub(crate) struct Layer {
     heads: usize,
 }
 
-/// Memory shared by the layers of a pass.
+/// Buffers that the layers of a pass share.
 pub(crate) struct Scratch {
     states: Vec<f32>,
     attended: Vec<f32>,
@@ -64,7 +64,7 @@ impl Scratch {
     }
 }
 
-/// Memory of one thread.
+/// Buffers of one thread.
 #[derive(Default)]
 struct Buffers {
     projected: Vec<f32>,

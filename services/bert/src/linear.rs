@@ -1,4 +1,4 @@
-//! Products of rows with a matrix.
+//! Products of rows and a matrix of weights.
 
 use crate::ModelError;
 use crate::kernel::Kernel;
@@ -110,7 +110,7 @@ impl Linear {
         if rows == 0 {
             return;
         }
-        // Tiles are as even as possible, because a tile of one row would cost as much as one of several.
+        // The rows are divided as evenly as possible, because a tile of one row takes as long as one of several.
         let tiles = rows.div_ceil(kernel.rows);
         let panels = panels
             .get()

@@ -11,8 +11,8 @@ use crate::{Encoded, ModelError};
 
 /// Minimum number of rows for which a layer uses a second thread.
 const PARALLEL_FROM_TOKENS: usize = 48;
-/// Maximum number of rows that go through a layer together. The weights are read again for each such group of rows, and
-/// the data between the products should stay in the cache.
+/// Maximum number of rows that go through a layer together. Larger groups read the weights less often, but the results
+/// between the products should stay in the cache.
 const MAX_GROUP_ROWS: usize = 112;
 
 /// A BERT, with the head of a cross-encoder when the file has one.
@@ -117,8 +117,8 @@ impl Model {
         self.embed_between(texts, &|| ())
     }
 
-    /// As [`embed`](Self::embed). Calls `between_layers` before each layer, so that the caller can compute something
-    /// more urgent on this thread and need not wait for the whole batch.
+    /// As [`embed`](Self::embed), but calls `between_layers` before each layer, so that the caller can compute
+    /// something more urgent on this thread without waiting for the whole batch.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
@@ -134,8 +134,8 @@ impl Model {
             .collect())
     }
 
-    /// The token vectors of each text. A text's vectors have length 1 and are concatenated. The first and the last
-    /// token, which are special, are left out.
+    /// The token vectors of each text: vectors of length 1, concatenated. The first and the last token, which are
+    /// special, are left out.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
@@ -197,6 +197,7 @@ impl Model {
         Ok(scores)
     }
 
+    /// The token vectors of a text, from the last layer's state of its tokens.
     fn tokens(&self, rows: &[f32]) -> Vec<f32> {
         let hidden = self.config.hidden_size;
         let mut tokens = rows
@@ -207,6 +208,7 @@ impl Model {
         tokens
     }
 
+    /// The vector of a text, from the last layer's state of its tokens.
     fn pooled(&self, rows: &[f32]) -> Vec<f32> {
         let hidden = self.config.hidden_size;
         let mut vector = match self.pooling {

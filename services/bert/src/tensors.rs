@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::ModelError;
 
-/// The header limit of the format itself.
+/// Maximum size of a header, from the format's specification.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// More than the weights of any BERT (24 layers of 1024 take 1.3 GB).
+/// Maximum size of a tensor. All weights of a BERT with 24 layers of 1024 take 1.3 GB.
 const MAX_TENSOR_BYTES: u64 = 2_000_000_000;
 
 #[derive(Deserialize)]

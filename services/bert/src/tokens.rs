@@ -12,11 +12,11 @@ const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// How WordPiece marks the pieces of a word after the first.
 const CONTINUATION: &str = "##";
 
-/// How well a vocabulary suits a text. Words with digits do not count: names and numbers fall apart in every language.
+/// How well a vocabulary suits a text. Words with digits do not count, because every vocabulary splits them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VocabularyFit {
-    /// The share of the text's letters that the vocabulary has no word or syllable for, 0 to 1. These letters are in an
-    /// unknown token, or in a word that falls apart into single letters. 0 for a text without letters.
+    /// The share of the text's letters, 0 to 1, for which the vocabulary has no word or syllable: letters in an unknown
+    /// token, or in a word that is split into single letters. 0 for a text without letters.
     pub unread_share: f64,
     /// Mean number of pieces of a word, at least 1. Always 1 for vocabularies that do not mark the pieces after the
     /// first of a word.
@@ -35,7 +35,7 @@ pub struct Encoded {
 /// The tokenizer of a model.
 pub struct Tokens {
     /// Truncates a text to the tokens that the model reads.
-    cutting: Tokenizer,
+    truncating: Tokenizer,
     whole: Tokenizer,
     max: usize,
 }
@@ -65,18 +65,18 @@ impl Tokens {
             what: error.to_string(),
         };
         let mut whole = Tokenizer::from_bytes(&file).map_err(malformed)?;
-        // The padding and truncation settings of the file are for other batches than ours.
+        // The padding and truncation settings of the file are not for our batches.
         whole.with_padding(None);
         whole.with_truncation(None).map_err(malformed)?;
-        let mut cutting = whole.clone();
-        cutting
+        let mut truncating = whole.clone();
+        truncating
             .with_truncation(Some(TruncationParams {
                 max_length: max,
                 ..TruncationParams::default()
             }))
             .map_err(malformed)?;
         Ok(Self {
-            cutting,
+            truncating,
             whole,
             max,
         })
@@ -93,7 +93,7 @@ impl Tokens {
     /// # Errors
     /// [`ModelError::Tokenizer`].
     pub fn encode(&self, text: &str) -> Result<Encoded, ModelError> {
-        self.cut(text)
+        self.encode_truncated(text)
     }
 
     /// The tokens of a question and a passage, for [`Model::score`](crate::Model::score). If the pair is too long, the
@@ -102,15 +102,15 @@ impl Tokens {
     /// # Errors
     /// [`ModelError::Tokenizer`].
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoded, ModelError> {
-        self.cut((first, second))
+        self.encode_truncated((first, second))
     }
 
-    fn cut<'t>(
+    fn encode_truncated<'t>(
         &self,
         input: impl Into<tokenizers::EncodeInput<'t>> + Send,
     ) -> Result<Encoded, ModelError> {
         let encoding = self
-            .cutting
+            .truncating
             .encode_fast(input, true)
             .map_err(|error| ModelError::Tokenizer(error.to_string()))?;
         Ok(Encoded {

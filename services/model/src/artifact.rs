@@ -13,8 +13,8 @@ use crate::{Error, JsonObject, Metadata, Reason, Result, Violations};
 pub struct ArtifactId(Uuid);
 
 impl ArtifactId {
-    /// An id for its document in searches: negative, so that it is no entry's. It is made of 62 random bits of the id, so
-    /// that no counter is needed.
+    /// The id of this artifact in the search indexes. It is negative, so that it never equals an entry's id, and
+    /// consists of 62 random bits of the UUID, so that no counter is needed.
     #[must_use]
     pub const fn document(&self) -> i64 {
         let random = self.0.as_u128() as u64 & (u64::MAX >> 2);
@@ -127,7 +127,7 @@ impl ArtifactPath {
         Self(path)
     }
 
-    /// What the paths below this one begin with.
+    /// The prefix that all paths below this one share: this path, ending in `/`.
     #[must_use]
     pub fn directory(&self) -> String {
         format!("{}/", self.0.strip_suffix('/').unwrap_or(&self.0))
@@ -253,8 +253,7 @@ impl Edit {
                 let Some(at) = content.find(old.as_str()) else {
                     return refused("does not occur in the content");
                 };
-                // Search again from the next character, so that overlapping occurrences are found
-                // too.
+                // Search again from the next character, so that overlapping occurrences count too.
                 let next = at + content[at..].chars().next().map_or(0, char::len_utf8);
                 if content[next..].contains(old.as_str()) {
                     return refused("occurs more than once; give more of the text around it");
@@ -294,7 +293,7 @@ impl Edit {
     }
 }
 
-/// The content of a version.
+/// The state of an artifact at one version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactState {
     /// The title.
@@ -460,7 +459,7 @@ impl Error {
         )
     }
 
-    /// `PATH_TAKEN`. `path` is absent when the database noticed it.
+    /// `PATH_TAKEN`. `path` is `None` when the database reported the conflict.
     #[must_use]
     pub fn path_taken(path: Option<&str>) -> Self {
         let path = path.map_or_else(

@@ -247,7 +247,7 @@ pub struct UpdateArtifactRequest {
     /// Metadata that replaces the stored object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
-    /// A new path that no other artifact has; "" removes the path. It makes no version.
+    /// A new path that no other artifact has; "" removes the path. This creates no version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Edits of single places in the content; not together with `content`.
@@ -274,7 +274,7 @@ pub struct UpdateArtifactBody {
     /// Metadata that replaces the stored object.
     #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
-    /// A new path that no other artifact has; "" removes the path. It makes no version.
+    /// A new path that no other artifact has; "" removes the path. This creates no version.
     #[schema(max_length = 1024)]
     pub path: Option<String>,
     /// 1 to 100 edits of single places in the content; not together with `content`.
@@ -383,11 +383,11 @@ pub struct DeleteArtifactReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveArtifactsRequest {
-    /// The path. The artifact with it, and all whose path begins with it and a `/`, are moved; at most 1 000.
+    /// The path of the artifact to move. Every artifact below it moves too; at most 1 000 in all.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/plans")]
     pub path: String,
-    /// What replaces it. It must not be `path` or lie below it.
+    /// The path that replaces `path` at the start of each moved path. It must not equal `path` or lie below it.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/archive/plans")]
     pub to: String,
@@ -396,7 +396,7 @@ pub struct MoveArtifactsRequest {
 /// The outcome of a move.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct MoveArtifactsReply {
-    /// Number of artifacts that have another path now.
+    /// Number of artifacts that were moved.
     pub moved_count: i64,
     /// What happened, as a sentence.
     pub message: String,
@@ -408,7 +408,7 @@ pub struct MoveArtifactsReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteArtifactsRequest {
-    /// The path. The artifact with it, and all whose path begins with it and a `/`, are deleted; at most 1 000.
+    /// The path of the artifact to delete. Every artifact below it is deleted too; at most 1 000 in all.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/plans")]
     pub path: String,

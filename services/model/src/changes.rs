@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ListChangesRequest {
     /// `next_cursor` of an earlier reply; only changes after it are listed. `now`: no changes, only the cursor of this
-    /// moment. Default: from the oldest change that is kept.
+    /// moment. Default: from the oldest retained change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Maximum number of changes that are read, 1 to 1000; default 100. A commit of up to 1000 changes is never split,
@@ -25,7 +25,7 @@ pub struct ListChangesRequest {
     /// How long to wait for a change, 0 to 25 000 milliseconds; default 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<i64>,
-    /// Which changes are listed.
+    /// Only changes of entries and artifacts that satisfy these filters.
     #[serde(flatten)]
     pub filters: FilterInput,
     /// Only changes of context entries, or only changes of artifacts.
@@ -97,7 +97,7 @@ pub struct ListChangesReply {
     pub has_more: bool,
     /// The owner's revision that this reply shows.
     pub revision: i64,
-    /// Changes with a lower revision are no longer kept.
+    /// Changes with a lower revision have been deleted.
     pub compacted_before: i64,
 }
 
@@ -105,11 +105,11 @@ pub struct ListChangesReply {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WatchRequest {
     /// `cursor` of an earlier frame, or `next_cursor` of a list. `now`: only changes from this moment on. Default: from
-    /// the oldest change that is kept.
+    /// the oldest retained change.
     pub cursor: Option<String>,
     /// Whether the stream begins with the present entries and artifacts; default: false. Not together with a cursor.
     pub snapshot: Option<bool>,
-    /// Which changes are sent.
+    /// Only changes of entries and artifacts that satisfy these filters.
     pub filters: FilterInput,
     /// Only changes of context entries, or only changes of artifacts.
     pub entity: Option<String>,
@@ -146,7 +146,7 @@ pub struct SnapshotEntry {
 }
 
 impl SnapshotEntry {
-    /// Whether it carries any text.
+    /// Whether it carries a preview or a body.
     #[must_use]
     pub const fn has_text(&self) -> bool {
         self.preview.is_some() || self.context.is_some() || self.artifact.is_some()
@@ -180,7 +180,7 @@ pub enum WatchFrame {
     Resync {
         /// `RESYNC_REQUIRED`, `CURSOR_COMPACTED` or `SLOW_CONSUMER`.
         reason: &'static str,
-        /// The cursor before the oldest change that is kept; only with `CURSOR_COMPACTED`.
+        /// The cursor before the oldest retained change; only with `CURSOR_COMPACTED`.
         #[serde(skip_serializing_if = "Option::is_none")]
         oldest_cursor: Option<Box<str>>,
     },

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-/// Entries of which days to count.
+/// The entries to count by day.
 #[derive(
     Debug,
     Clone,

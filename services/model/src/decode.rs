@@ -40,8 +40,7 @@ pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let path = error.path().to_string();
     let mut text = error.inner().to_string();
-    // serde_json adds the position in the body. It has no meaning for a value that was parsed
-    // elsewhere.
+    // serde_json adds the position in the body. It means nothing for a value that was parsed before.
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
@@ -59,7 +58,8 @@ fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     }
 }
 
-/// The error for an unknown parameter. `field` is its path, `name` the last part of the path.
+/// The error for an unknown parameter. `field` is its path, `name` the last part of the path, and `known` are the
+/// parameters that exist.
 pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     let description = match nearest(name, known.iter().copied()) {
@@ -69,7 +69,7 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
         }
         None => {
             format!(
-                "`{field}` is not a parameter; known are {}",
+                "`{field}` is not a parameter; allowed: {}",
                 known
                     .iter()
                     .map(|k| format!("`{k}`"))
@@ -81,9 +81,9 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
     Error::invalid(field, description)
 }
 
-/// serde_json reads an integer beyond 64 bits as a float, so a different number would be stored. It
-/// is refused here, where its digits are still known. (Between 63 and 64 bits it is still an
-/// integer, and metadata validation refuses it by its path.)
+/// Rejects integers beyond 64 bits. serde_json reads them as floats, so that a different number would be stored; only
+/// the text still has their digits. (serde_json reads an integer from 2^63 to 2^64 - 1 exactly, and metadata validation
+/// rejects it by its path.)
 fn reject_wide_integers(body: &[u8]) -> Result<()> {
     let mut i = 0;
     while i < body.len() {
@@ -153,7 +153,7 @@ mod tests {
             decode::<crate::ListThreadsRequest>(serde_json::json!({"colour": 1})).unwrap_err();
         assert_eq!(
             error.message,
-            "`colour` is not a parameter; known are `limit`, `offset`, `name`, `min_revision`"
+            "`colour` is not a parameter; allowed: `limit`, `offset`, `name`, `min_revision`"
         );
     }
 

@@ -35,7 +35,7 @@ pub struct Error {
     pub violations: Vec<Violation>,
     /// How long to wait before a retry, if a retry can help.
     pub retry_after: Option<Duration>,
-    /// The cursor before the oldest change that is kept, if the given cursor is older.
+    /// The cursor before the oldest retained change, if the given cursor is older.
     pub oldest_cursor: Option<Box<str>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -65,7 +65,7 @@ impl Error {
     pub const MAX_VIOLATIONS: usize = 8;
 
     /// An `INVALID_ARGUMENT` error about several fields; the message consists of their
-    /// descriptions. Beyond [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) the rest is counted and not
+    /// descriptions. Those beyond [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) are counted, not
     /// named.
     #[must_use]
     pub fn from_violations(mut violations: Vec<Violation>) -> Self {
@@ -178,7 +178,8 @@ impl std::error::Error for Error {
     }
 }
 
-/// Violations repeat values of the request. A long value must not make the error too long to send.
+/// Cuts a text to `max_chars` characters. Violations repeat values of the request, and a long value must not make the
+/// error too long to send.
 fn cut(mut text: String, max_chars: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(max_chars) {
         text.truncate(end);

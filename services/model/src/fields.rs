@@ -27,7 +27,7 @@ pub struct ListMetadataKeysRequest {
     #[schema(min_length = 1, max_length = 256)]
     #[param(min_length = 1, max_length = 256)]
     pub prefix: Option<String>,
-    /// Only keys of this thread's entries, counted there.
+    /// Only keys of this thread's entries; only these entries are counted.
     #[schema(min_length = 1, max_length = 256)]
     #[param(min_length = 1, max_length = 256)]
     pub thread_id: Option<String>,
@@ -65,7 +65,7 @@ pub struct MetadataKeyCount {
     pub entry_count: i64,
 }
 
-/// Of which metadata key to list the values.
+/// The metadata key whose values to list.
 #[derive(
     Debug,
     Clone,
@@ -89,7 +89,7 @@ pub struct ListMetadataValuesRequest {
     #[schema(min_length = 1, max_length = 256)]
     #[param(min_length = 1, max_length = 256)]
     pub prefix: Option<String>,
-    /// Only values of this thread's entries, counted there.
+    /// Only values of this thread's entries; only these entries are counted.
     #[schema(min_length = 1, max_length = 256)]
     #[param(min_length = 1, max_length = 256)]
     pub thread_id: Option<String>,
@@ -154,7 +154,7 @@ pub fn count_keys<'o>(
     keys
 }
 
-/// Adds the paths of an object's fields. The recursion ends where a path has too many segments.
+/// Adds the paths of an object's fields to `found`. The recursion ends where a path has too many segments.
 fn paths(object: &JsonObject, above: &str, found: &mut HashSet<String>) {
     for (key, value) in object {
         let path = match above {
@@ -223,7 +223,7 @@ fn listed(value: &Value) -> Option<(Value, String)> {
     Some((value, json))
 }
 
-/// The integer that this float equals. Beyond 2^53 neighbouring integers are one float.
+/// The integer that this float equals. `None` beyond 2^53, where several integers share one float.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn integer(number: &serde_json::Number) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -231,7 +231,7 @@ fn integer(number: &serde_json::Number) -> Option<i64> {
     (float.fract() == 0.0 && float.abs() < EXACT).then_some(float as i64)
 }
 
-/// `prefix` is in lower case.
+/// Whether the text begins with `prefix`, ignoring case. `prefix` is in lower case.
 fn begins(text: &str, prefix: Option<&str>) -> bool {
     prefix.is_none_or(|prefix| text.to_lowercase().starts_with(prefix))
 }

@@ -48,9 +48,8 @@ impl Default for Limits {
     }
 }
 
-/// The largest message in bytes for a `MAX_TOTAL_SIZE_MB`: `max(64 MiB, 1.4 × that + 16 MiB)`. The
-/// factor is what base64 and JSON add to image bytes. tonic, axum, rmcp and the stdio transport all
-/// use it.
+/// The largest message in bytes: `max(64 MiB, 1.4 × MAX_TOTAL_SIZE_MB + 16 MiB)`. The factor allows for what base64 and
+/// JSON add to image bytes. tonic, axum, rmcp and the stdio transport all use this limit.
 #[must_use]
 pub const fn max_message_bytes(max_total_size_mb: u64) -> usize {
     let mib = 1024 * 1024;

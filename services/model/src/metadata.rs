@@ -115,10 +115,10 @@ pub fn fold(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// A value that is written with its strings folded.
+/// Serializes a value with its strings folded.
 struct Folded<'v>(&'v Value);
 
-/// An object whose values are.
+/// Serializes an object with the strings in its values folded; its keys are unchanged.
 struct FoldedObject<'v>(&'v JsonObject);
 
 impl Serialize for Folded<'_> {

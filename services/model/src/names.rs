@@ -85,7 +85,7 @@ names! {
     ArtifactSearchMode {
         /// The query is a substring of the title or the content, ignoring case. Newest first.
         Substring "substring",
-        /// By the words of the query and by meaning, as in hybrid search. Best first.
+        /// Full-text and semantic search, as in hybrid search. Best first.
         Ranked "ranked",
     }
 }
@@ -127,7 +127,7 @@ names! {
 }
 
 /// Declares the schema of a name in a reply: one of the names of an enum, or any other string, because a later version
-/// of the service may add names. Clients that are generated from this schema also read those.
+/// of the service may add names. A client that is generated from this schema accepts the new names.
 macro_rules! or_later {
     ($($type:ident: $known:ty,)+) => {
         $(

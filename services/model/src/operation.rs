@@ -127,7 +127,7 @@ operations! {
     UpdateArtifact "update_artifact" Artifact WRITE, Write;
     /// Deletes an artifact with all versions.
     DeleteArtifact "delete_artifact" Artifact DELETE, Write;
-    /// Gives the artifacts at and below a path another one.
+    /// Moves the artifacts at and below a path to another path.
     MoveArtifacts "move_artifacts" Artifact WRITE, Batch;
     /// Deletes the artifacts at and below a path.
     DeleteArtifacts "delete_artifacts" Artifact DELETE, Batch;
@@ -169,8 +169,8 @@ impl Operation {
     }
 
     /// Whether it is a tool of the gateway. Streams and the administration of keys are not for agents.
-    /// Each tool takes space in every agent's context, so that operations for other programs are not
-    /// tools either.
+    /// Each tool takes space in every agent's context, so operations for other programs are not tools
+    /// either.
     #[must_use]
     pub const fn is_tool(self) -> bool {
         !matches!(self.resource(), Resource::ApiKey)

@@ -23,9 +23,9 @@ pub enum Reason {
     IdempotencyKeyReused,
     /// The cursor is garbled or belongs to another owner.
     CursorInvalid,
-    /// Changes after the cursor are no longer kept.
+    /// Changes after the cursor have been deleted.
     CursorCompacted,
-    /// The cursor does not belong to the history of this database, as after a restore or a failover.
+    /// The cursor does not belong to the history of this database, for example after a restore or a failover.
     ResyncRequired,
     /// The feature is turned off or cannot work in this installation.
     FeatureUnavailable,
@@ -49,7 +49,7 @@ pub enum Reason {
     ShuttingDown,
     /// The deadline passed before the operation was done.
     DeadlineExceeded,
-    /// The caller left before the operation was done.
+    /// The caller disconnected before the operation was done.
     Cancelled,
     /// The request has no valid credentials.
     Unauthenticated,

@@ -537,7 +537,7 @@ mod tests {
         );
         assert_eq!(
             refused(json!({"x": 1})).1,
-            "`x` is not a parameter; known are `query`, `mode`, `highlight`, `limit`, `offset`, `thread_id`, `source`, `tags`, \
+            "`x` is not a parameter; allowed: `query`, `mode`, `highlight`, `limit`, `offset`, `thread_id`, `source`, `tags`, \
              `content_type`, `metadata`, `metadata_filters`, `start_date`, `end_date`, `include_images`, `explain_query`, \
              `min_revision`"
         );

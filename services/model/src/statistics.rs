@@ -87,8 +87,8 @@ pub struct SemanticSearchStatus {
     /// Number of entries that wait for an embedding; null while no model is in use.
     #[schema(required)]
     pub pending_count: Option<i64>,
-    /// Estimated seconds until they have one; null while none gets one, because the provider or the database is
-    /// unavailable or the service has just started.
+    /// Estimated seconds until all of them have an embedding; null while no embeddings are computed, because the
+    /// provider or the database is unavailable or the service has just started.
     #[schema(required)]
     pub pending_seconds: Option<i64>,
 }

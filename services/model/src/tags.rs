@@ -70,7 +70,7 @@ impl Tags {
     }
 }
 
-/// The beginning of a tag, normalised as tags are: not blank, without leading blanks, lower-cased.
+/// The beginning of a tag, normalised like a tag: not blank, without leading blanks, lower-cased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagPrefix(String);
 
@@ -126,7 +126,7 @@ impl TagPrefix {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListTagsRequest {
-    /// Only tags of this thread's entries, counted there.
+    /// Only tags of this thread's entries; only these entries are counted.
     #[schema(min_length = 1, max_length = 256)]
     #[param(min_length = 1, max_length = 256)]
     pub thread_id: Option<String>,

@@ -1,4 +1,4 @@
-//! Sets of threads, to which credentials can be narrowed.
+//! Sets of threads to which credentials can be restricted.
 
 use crate::{ThreadId, Violations};
 
@@ -75,6 +75,7 @@ impl ThreadSet {
         violations.is_empty().then(|| Self::of(patterns))
     }
 
+    /// The set of these patterns, without those that another one covers.
     fn of(mut patterns: Vec<ThreadPattern>) -> Self {
         patterns.sort_unstable();
         patterns.dedup();

@@ -1,7 +1,7 @@
 //! Placeholders in the values of settings.
 
 /// Replaces `${VAR}` and `${VAR:-default}`, which some MCP clients do not expand. `lookup` returns the value of a
-/// variable. An unset or empty variable becomes its default, or nothing.
+/// variable. An unset or empty variable is replaced by its default, or by nothing if it has none.
 #[must_use]
 pub fn expand_variables(value: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(value.len());

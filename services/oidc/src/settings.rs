@@ -8,9 +8,9 @@ use reqwest::Url;
 /// The client as which this service is registered with the issuer.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The client's id.
+    /// The client id of this service at the issuer.
     pub id: String,
-    /// The client's secret; `None` for a public client.
+    /// The client secret; `None` for a public client.
     pub secret: Option<Secret>,
     /// The address of the page, to which the issuer sends the browser back.
     pub redirect_url: String,

@@ -34,7 +34,8 @@ same_fields! {
     ArtifactEdit = ArtifactEdit { old_str, insert_line, new_str }
 }
 
-/// Converts a request with conditions on metadata, in both directions: its other fields by name.
+/// Converts a request with conditions on metadata, in both directions. The other fields have the same names on both
+/// sides.
 macro_rules! with_conditions {
     ($($name:ident { $($field:ident),* })*) => {$(
         impl TryFrom<pb::$name> for $name {
@@ -269,6 +270,7 @@ impl TryFrom<pb::Artifact> for Artifact {
     }
 }
 
+/// The artifact of a reply; an error if there is none.
 fn artifact(artifact: Option<pb::Artifact>) -> Result<Artifact> {
     artifact.ok_or_else(|| missing("artifact"))?.try_into()
 }
@@ -352,7 +354,7 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
         Ok(Self {
             id,
             title,
-            // No content is blank, so this one was not asked for.
+            // Content is never blank. It is empty only if the request set `return_content` to false.
             content: Some(content).filter(|content| !content.is_empty()),
             metadata,
             path,

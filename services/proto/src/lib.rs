@@ -1,9 +1,10 @@
 //! The gRPC contract `context.v1`: generated messages, client and server, and their conversions to and from the types
 //! of `context-model`.
 //!
-//! Requests become model types by `TryFrom`, because a metadata value can be malformed. Replies become model types by
-//! `From`, or by `TryFrom` where they show stored content. The gateway converts in the opposite direction. Conversions
-//! name every field, so that a field added on one side does not compile until it is handled.
+//! The server converts messages of requests to model types, and model types of replies to messages. The gateway
+//! converts in the opposite direction. A conversion is a `TryFrom` where metadata can be malformed or a message can
+//! lack a field, and a `From` elsewhere. Conversions name every field, so that a field added on one side does not
+//! compile until it is handled.
 
 #[allow(clippy::all, reason = "generated")]
 /// Generated from `proto/context/v1`.

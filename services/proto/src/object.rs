@@ -1,4 +1,4 @@
-//! `context.v1.Object`, stored as the encoded bytes of its message.
+//! `context.v1.Object`, held as the encoded bytes of its message.
 //!
 //! A reply's metadata comes from the database as JSON text. It is encoded in one pass over that text, without building
 //! a tree of messages.
@@ -9,7 +9,7 @@ use prost::{DecodeError, Message};
 
 use crate::v1 as pb;
 
-/// The number of the field `fields`.
+/// The number of the field `fields` in `context.v1.Object`.
 const MEMBERS: u32 = 1;
 
 /// A JSON object as the encoded members of its message.
@@ -34,6 +34,7 @@ struct Members {
 }
 
 impl Object {
+    /// An object from its encoded members.
     pub(crate) const fn of_encoded(members: Vec<u8>) -> Self {
         Self { members }
     }
@@ -67,7 +68,7 @@ impl Message for Object {
         if tag != MEMBERS {
             return encoding::skip_field(wire_type, tag, from, context);
         }
-        // Shares the received buffer's memory.
+        // `Bytes` shares the memory of the received buffer, so merging copies nothing.
         let mut member = Bytes::new();
         encoding::bytes::merge(wire_type, &mut member, from, context)?;
         encoding::bytes::encode(MEMBERS, &member, &mut self.members);

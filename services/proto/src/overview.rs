@@ -18,7 +18,7 @@ same_fields! {
     ListDaysRequest = ListDaysRequest { thread_id, start_date, end_date, limit, min_revision }
 }
 
-/// Converts between two structs with equal field names, of which the first is a list, in both directions.
+/// Converts between two structs with equal field names, in both directions. The first field is a list.
 macro_rules! same_lists {
     ($($model:ident = $pb:ident { $list:ident, $($field:ident),* $(,)? })*) => {$(
         impl From<$model> for pb::$pb {

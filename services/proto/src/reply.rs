@@ -63,6 +63,7 @@ same_fields! {
     }
 }
 
+/// The error for a reply in which a part is missing or malformed.
 pub(crate) fn missing(what: &str) -> Error {
     Error::new(
         Reason::Internal,
@@ -390,6 +391,7 @@ impl From<pb::BatchResult> for BatchResult {
     }
 }
 
+/// Converts the replies of batches, in both directions. All have the same fields.
 macro_rules! batch_reply {
     ($($pb:ident)*) => {$(
         impl From<BatchReply> for pb::$pb {
@@ -434,7 +436,7 @@ impl TryFrom<pb::GetContextByIdsResponse> for GetContextByIdsReply {
     }
 }
 
-/// Converts a search reply: its own fields by name, then hits and statistics.
+/// Converts a search reply, in both directions: its own fields by name, then the fields that all search replies share.
 macro_rules! search_reply {
     ($($model:ident = $pb:ident { $($field:ident),* })*) => {$(
         impl TryFrom<$model> for pb::$pb {
@@ -671,8 +673,8 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
             .ok_or_else(|| missing("semantic_search"))?
             .into();
         let fts: FtsStatus = fts.ok_or_else(|| missing("fts"))?.into();
-        // A service of an earlier version does not send it. Without a switch of its own, hybrid search is on if one of
-        // its two searches is.
+        // Earlier versions of the service do not send `hybrid_search`. They have no switch for it: hybrid search is on
+        // if full-text or semantic search is.
         let hybrid_search = hybrid_search.map_or_else(
             || HybridSearchStatus {
                 enabled: fts.enabled || semantic_search.enabled,

@@ -112,6 +112,7 @@ impl From<StoreContextRequest> for pb::StoreContextRequest {
     }
 }
 
+/// Converts the items of a batch. An error names the item's position, such as `entries[3]`.
 fn items<P, M: TryFrom<P, Error = Error>>(items: Vec<P>, field: &str) -> Result<Vec<M>> {
     items
         .into_iter()
@@ -405,7 +406,8 @@ pub(crate) fn filters_to_pb(filters: FilterInput) -> Option<pb::Filter> {
     })
 }
 
-/// Converts a search request in both directions: its own fields by name, then the shared ones.
+/// Converts a search request, in both directions: its own fields by name, then the fields that all search requests
+/// share.
 macro_rules! search_request {
     ($name:ident, { $($field:ident $(: $from:expr, $to:expr)?),* $(,)? }) => {
         impl TryFrom<pb::$name> for $name {

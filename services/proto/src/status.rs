@@ -29,8 +29,8 @@ pub fn status_from_error(error: &Error, code: Code) -> Status {
     Status::with_error_details(code, &error.message, details)
 }
 
-/// The error of a status. A status that the service did not send (a broken connection, a passed deadline) gets the
-/// reason nearest to its code.
+/// The error in a status. A status that the service did not send (for a broken connection or a passed deadline) gets
+/// the reason that is nearest to its code.
 #[must_use]
 pub fn error_from_status(status: &Status) -> Error {
     let details = status.get_error_details();

@@ -13,9 +13,9 @@ pub(crate) fn object_from_pb(object: Object, field: &str) -> Result<JsonObject> 
     object_at_level(&object, &|| field.to_owned(), 1)
 }
 
-/// `path` is only called for an error. The recursion is limited to the levels that metadata may have. prost's own limit
-/// does not suffice: it counts within one message, and an object's members are a message of their own. (JSON text has
-/// serde_json's limit.)
+/// Converts an object at this level of nesting. `path` is called only for an error. The recursion ends at the maximum
+/// depth of metadata. prost's own limit does not suffice: it counts within one message, and the members of each object
+/// are decoded as a separate message. (serde_json limits the depth of JSON text.)
 fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> Result<JsonObject> {
     if level > Metadata::MAX_DEPTH {
         return Err(Metadata::too_deep(&path()));
@@ -92,7 +92,7 @@ impl From<&JsonObject> for Object {
     }
 }
 
-/// Converts metadata that a database stores as text. The text has not been parsed before.
+/// Converts metadata that a database stores as text. The text has not been parsed before, so it may be malformed.
 pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
     let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()));
     written.map_err(|error| {

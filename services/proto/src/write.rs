@@ -11,7 +11,7 @@ use crate::object::Object;
 /// Number of levels that are encoded as messages. Deeper ones are encoded as JSON text (see value.proto).
 const MESSAGE_LEVELS: usize = 16;
 
-/// The first bytes of fields: field number and wire type.
+/// The first byte of each field: its number and wire type.
 mod key {
     /// `Object.fields` and `ListValue.values`.
     pub const MEMBER: u8 = 0x0a;
@@ -49,7 +49,7 @@ fn begin(to: &mut Vec<u8>, key: u8) -> usize {
     to.len() - 1
 }
 
-/// Ends the field whose length is at this position. Most fields are short, and their length already has room.
+/// Ends the field whose length is at this position. `begin` reserved one byte for it, which suffices for most fields.
 fn end(to: &mut Vec<u8>, place: usize) {
     let length = to.len() - place - 1;
     match u8::try_from(length) {

@@ -12,7 +12,7 @@ pub struct Model {
     pub name: String,
     /// Distinguishes versions of the same name. May be empty.
     pub revision: String,
-    /// Length of its vectors.
+    /// Number of dimensions of its vectors.
     pub dimensions: usize,
 }
 
@@ -28,8 +28,8 @@ impl Model {
     }
 }
 
-/// The role of a text. Some models use different prefixes for queries and documents. A model inside the service embeds
-/// queries before documents, and documents before late ones.
+/// The role of a text. Some models use different prefixes for queries and documents. A local model embeds queries
+/// first, then documents, then late documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A text to search for.
@@ -59,17 +59,18 @@ pub struct QueryVectors {
     pub tokens: Option<TokenVectors>,
 }
 
-/// How well a model reads a text.
+/// How well a model's vocabulary suits a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
-    /// Whether it can read the text at all.
+    /// Whether the model can represent the text at all.
     pub is_possible: bool,
-    /// How far the words fall apart into pieces: 0 as in the model's own language, 1 as in another one.
+    /// How far the tokenizer splits the words into pieces: from 0, as in the model's own language, to 1, as in another
+    /// language.
     pub fragmentation: f64,
 }
 
 impl Reading {
-    /// Like a text in the model's own language.
+    /// A text in the model's own language.
     pub const WELL: Self = Self {
         is_possible: true,
         fragmentation: 0.0,
@@ -93,8 +94,8 @@ pub trait Embedder: Send + Sync {
     /// Byte offset at which each token of the text starts, ascending. Slow for long texts.
     fn token_starts(&self, text: &str) -> Vec<usize>;
 
-    /// How well the model reads a query in this language, as far as its tokenizer shows. A provider whose tokenizer is
-    /// not known reads every query well.
+    /// How well the model's vocabulary suits a query. [`Reading::WELL`] for every query if the tokenizer is not
+    /// available locally.
     fn reading(&self, query: &str) -> Reading {
         let _ = query;
         Reading::WELL
@@ -127,7 +128,7 @@ pub trait Embedder: Send + Sync {
     }
 
     /// The vector of a query, as from [`embed`](Self::embed), and its token vectors, as from
-    /// [`token_vectors`](Self::token_vectors), if they come from the same pass.
+    /// [`token_vectors`](Self::token_vectors), if the provider computes both in one pass.
     ///
     /// # Errors
     /// [`ProviderError`]. No vectors are returned then.

@@ -8,7 +8,7 @@ pub enum ProviderError {
     Unavailable {
         /// What happened.
         what: String,
-        /// When to retry, if the provider said so.
+        /// How long to wait before a retry, if the provider's response says so.
         retry_after: Option<Duration>,
     },
     /// The provider rejects the request because of a wrong key, an unknown model or an unacceptable text. A retry does
@@ -42,7 +42,7 @@ impl ProviderError {
 
     /// Whether a later call with the same request may succeed.
     #[must_use]
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 }

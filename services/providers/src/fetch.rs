@@ -11,7 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-/// Maximum number of redirects. A hub redirects a download to another host, perhaps twice.
+/// Maximum number of redirects. A hub usually redirects a download once or twice.
 const MAX_REDIRECTS: usize = 5;
 /// A download fails when no data arrives for this long.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -152,7 +152,7 @@ impl Fetchable {
     }
 }
 
-/// Why a model was not downloaded. Each message is a sentence. Partial downloads are kept for the next attempt.
+/// Why a model was not downloaded. Each message is a sentence. The next attempt resumes a partial download.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The hub cannot be reached, or its response is not the file.
@@ -299,7 +299,7 @@ async fn download(
     })
 }
 
-/// The hash and the length of a partial download. A file that is too long is removed.
+/// The hash and the length of a partial download. Removes a file that is longer than `expected`.
 fn hashed(part: &Path, expected: u64) -> std::io::Result<(Sha256, u64)> {
     let mut hash = Sha256::new();
     let mut file = match File::open(part) {
@@ -324,7 +324,7 @@ fn hashed(part: &Path, expected: u64) -> std::io::Result<(Sha256, u64)> {
     }
 }
 
-/// The response to a GET from byte `from` on. Redirects are followed.
+/// Requests the file from byte `from` on and returns the response. Follows redirects.
 async fn get(url: &str, from: u64) -> Result<Response, String> {
     let client = context_http::builder()
         .read_timeout(STALL_TIMEOUT)
@@ -353,7 +353,7 @@ async fn get(url: &str, from: u64) -> Result<Response, String> {
     }
 }
 
-/// A few redirects are followed, and none from https to http.
+/// Follows up to [`MAX_REDIRECTS`] redirects, but none from https to http.
 fn redirects() -> Policy {
     Policy::custom(|redirect| {
         let from = redirect.previous();

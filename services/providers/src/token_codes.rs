@@ -1,11 +1,11 @@
 //! Token vectors in 4 bits per dimension: the stored form, and the comparison with a query.
 //!
 //! Each dimension is quantised to one of 16 equidistant levels, symmetric around zero. The step between levels differs
-//! from token to token and is not stored: a token's vector has length 1, so scaling the levels to that length restores
-//! it. 384 dimensions take 192 bytes per token, an eighth of the floats. Cosines deviate by about 0.005, which changes
-//! hardly any ranking and no recall. The figures are in docs/benchmarks.md.
+//! from token to token and is not stored: a token's vector has length 1, so the levels are scaled to that length. 384
+//! dimensions take 192 bytes per token, an eighth of the size as floats. Cosines deviate by about 0.005, which changes
+//! few rankings and no recall (docs/benchmarks.md).
 
-/// The first byte of the stored form. It must change with the format, so that formats cannot be confused.
+/// Version of the stored form, its first byte. It must change with the form, so that forms cannot be confused.
 const FORM: u8 = 1;
 /// The offset of the levels: code 0 is this many steps below zero, code 15 as many above.
 const MIDDLE: f32 = 7.5;
@@ -176,7 +176,7 @@ fn raise_each(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) 
     }
 }
 
-/// The loops use a counter and a constant length, for the reason given at `context_vector::distance`.
+/// The loops use a counter and a constant length, for the reason given at `LANES` in `services/vector/src/exact.rs`.
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (of_a, rest_of_a) = a.as_chunks::<LANES>();
@@ -289,12 +289,12 @@ mod tests {
         assert_eq!(
             TokenCodes::from_bytes(bytes[..bytes.len() - 1].to_vec(), 48),
             Err(MalformedCodes),
-            "cut"
+            "truncated"
         );
         assert_eq!(
             TokenCodes::from_bytes(bytes.clone(), 50),
             Err(MalformedCodes),
-            "of another length"
+            "another number of dimensions"
         );
         assert_eq!(
             TokenCodes::from_bytes(bytes.clone(), 0),
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(
             TokenCodes::from_bytes([&[FORM + 1], &bytes[1..]].concat(), 48),
             Err(MalformedCodes),
-            "of another form"
+            "another version"
         );
         assert_eq!(TokenCodes::from_bytes(Vec::new(), 48), Err(MalformedCodes));
         // Any codes form valid token codes.

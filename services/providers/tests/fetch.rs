@@ -37,7 +37,7 @@ async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
                 && stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0)
             {}
             let head = String::from_utf8_lossy(&bytes).to_lowercase();
-            let answer = if head.starts_with("get /owner/m/resolve/main/model.safetensors ") {
+            let response = if head.starts_with("get /owner/m/resolve/main/model.safetensors ") {
                 format!("HTTP/1.1 302 Found\r\nlocation: {own}/cdn/file?signed=1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
                     .into_bytes()
             } else {
@@ -57,7 +57,7 @@ async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
                 );
                 [head.as_bytes(), &body].concat()
             };
-            let _ = stream.write_all(&answer).await;
+            let _ = stream.write_all(&response).await;
         }
     });
     (url, requests)

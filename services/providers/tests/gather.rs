@@ -62,8 +62,8 @@ async fn connect(server: &Server, dialect: Dialect) -> Arc<HttpEmbedder> {
     Arc::new(HttpEmbedder::connect(&access, remote).await.unwrap())
 }
 
-/// An embedder whose provider rejects requests with `bad` texts and withholds all other responses, except for the
-/// first, which shows the length of vectors.
+/// An embedder whose provider rejects requests with `bad` texts and withholds all other responses but the first, from
+/// which the embedder learns the number of dimensions.
 async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(1));
     let of_server = Arc::clone(&gate);
@@ -74,7 +74,7 @@ async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
         {
             return Reply::Status(400, &[], json!({"error": {"message": "a text is bad"}}));
         }
-        let answer = if dialect == Dialect::Voyage {
+        let response = if dialect == Dialect::Voyage {
             let items = inputs(request)
                 .iter()
                 .enumerate()
@@ -83,7 +83,7 @@ async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
         } else {
             vectors(request)
         };
-        Reply::Held(Arc::clone(&of_server), answer)
+        Reply::Held(Arc::clone(&of_server), response)
     })
     .await;
     let embedder = connect(&server, dialect).await;
@@ -104,7 +104,7 @@ async fn take_all_slots(
                 [[n as f32, 1.0]]
             );
         }));
-        // The first request was the one for the length of vectors.
+        // The first request was the one for the number of dimensions.
         server.until(n + 2).await;
     }
     tasks

@@ -252,10 +252,10 @@ async fn a_server_that_refuses_base64_is_asked_for_lists_from_then_on() {
             json!({"detail": [{"type": "literal_error", "loc": ["body", "encoding_format"], "msg": "Input should be 'float'"}]}),
         ),
     ] {
-        let said = refusal.clone();
+        let message = refusal.clone();
         let server = Server::start(
             move |request, _| match request.body.get("encoding_format") {
-                Some(_) => Reply::Status(status, &[], said.clone()),
+                Some(_) => Reply::Status(status, &[], message.clone()),
                 None => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
             },
         )
@@ -287,10 +287,10 @@ async fn what_is_no_base64_of_numbers_is_not_used() {
             .collect::<Vec<u8>>(),
     );
     for wrong in ["", "*", "AAA", "AAAAAAA=", nan.as_str()] {
-        let answer = json!({"data": [{"index": 0, "embedding": wrong}]});
+        let response = json!({"data": [{"index": 0, "embedding": wrong}]});
         let server = Server::start(move |request, number| match number {
             0 => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
-            _ => Reply::Json(answer.clone()),
+            _ => Reply::Json(response.clone()),
         })
         .await;
         let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi))
@@ -382,7 +382,7 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
     );
     let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
     assert!(
-        error.may_pass()
+        error.is_retryable()
             && error
                 .to_string()
                 .contains("starting; the next attempt is in "),
@@ -414,7 +414,7 @@ async fn a_text_that_the_server_fails_at_does_not_block_other_calls() {
                 .embed(vec!["poison".to_owned()], Role::Document)
                 .await
                 .unwrap_err()
-                .may_pass()
+                .is_retryable()
         );
     }
     assert_eq!(
@@ -445,8 +445,9 @@ async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
             json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}),
         ),
     ] {
-        let said = body.clone();
-        let (server, embedder) = faulty(move |_, _| Reply::Status(status, &[], said.clone())).await;
+        let message = body.clone();
+        let (server, embedder) =
+            faulty(move |_, _| Reply::Status(status, &[], message.clone())).await;
         let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
         assert!(
             matches!(error, ProviderError::Refused(_)),
@@ -470,7 +471,7 @@ async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
         let embedding = embedder.embed(texts(1), Role::Query);
         let outcome = tokio::time::timeout(Duration::from_secs(10), embedding).await;
         let error = outcome.expect("three attempts in time").unwrap_err();
-        assert!(error.may_pass(), "{fault}: {error}");
+        assert!(error.is_retryable(), "{fault}: {error}");
         assert_eq!(server.count(), 4, "{fault}: three attempts");
     }
 }
@@ -489,10 +490,10 @@ async fn an_answer_that_does_not_fit_the_question_is_not_used() {
     ];
     let wrong = wrong
         .into_iter()
-        .map(|answer| (answer, None))
+        .map(|response| (response, None))
         .chain([(Value::Null, Some("{\"embeddings\": [[0.1, 0.2, NaN]]}"))]);
-    for (answer, raw) in wrong {
-        let reply = move || raw.map_or_else(|| Reply::Json(answer.clone()), Reply::Raw);
+    for (response, raw) in wrong {
+        let reply = move || raw.map_or_else(|| Reply::Json(response.clone()), Reply::Raw);
         let (_server, embedder) = faulty(move |_, _| reply()).await;
         let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
         assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
@@ -545,5 +546,5 @@ async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
     let unreachable = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi))
         .await
         .unwrap_err();
-    assert!(unreachable.may_pass(), "{unreachable}");
+    assert!(unreachable.is_retryable(), "{unreachable}");
 }

@@ -188,8 +188,8 @@ async fn overload_is_tried_again_after_the_pause_the_server_asks_for() {
 #[tokio::test]
 async fn several_requests_of_a_call_fail_and_come_back_as_one() {
     let is_back = Arc::new(AtomicBool::new(false));
-    let answers = Arc::clone(&is_back);
-    let server = Server::start(move |request, _| match answers.load(Ordering::SeqCst) {
+    let responds = Arc::clone(&is_back);
+    let server = Server::start(move |request, _| match responds.load(Ordering::SeqCst) {
         false => Reply::Status(
             503,
             &[],
@@ -229,8 +229,8 @@ async fn a_refusal_is_not_tried_again_and_the_key_is_in_no_message() {
             json!({"error": "batch size 33 > maximum allowed batch size 32", "error_type": "Validation"}),
         ),
     ] {
-        let said = body.clone();
-        let server = Server::start(move |_, _| Reply::Status(status, &[], said.clone())).await;
+        let message = body.clone();
+        let server = Server::start(move |_, _| Reply::Status(status, &[], message.clone())).await;
         let reranker = reranker(&server.url, RerankDialect::Cohere);
         let error = reranker.rerank("q", texts(1)).await.unwrap_err();
         assert!(
@@ -251,14 +251,14 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
             .rerank("q", texts(1))
             .await
             .unwrap_err();
-        assert!(error.may_pass(), "{error}");
+        assert!(error.is_retryable(), "{error}");
         assert_eq!(server.count(), 3);
     }
     let unreachable = reranker("http://127.0.0.1:1", RerankDialect::Tei)
         .rerank("q", texts(1))
         .await
         .unwrap_err();
-    assert!(unreachable.may_pass(), "{unreachable}");
+    assert!(unreachable.is_retryable(), "{unreachable}");
 }
 
 #[tokio::test]
@@ -282,9 +282,9 @@ async fn an_answer_without_exactly_one_score_for_each_text_is_not_used() {
         json!("nothing of the kind"),
         json!({"results": [item(json!(0), json!(0.5)), item(json!(1), json!(0.5))], "padding": "x".repeat(5_000_000)}),
     ];
-    for answer in wrong {
-        let said = answer.clone();
-        let server = Server::start(move |_, _| Reply::Json(said.clone())).await;
+    for response in wrong {
+        let message = response.clone();
+        let server = Server::start(move |_, _| Reply::Json(message.clone())).await;
         let error = reranker(&server.url, RerankDialect::Cohere)
             .rerank("q", texts(2))
             .await

@@ -127,20 +127,20 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
             .summarize("x")
             .await
             .unwrap_err();
-        assert!(error.may_pass(), "{error}");
+        assert!(error.is_retryable(), "{error}");
     }
 }
 
 #[tokio::test]
 async fn an_answer_without_a_summary_is_malformed() {
     for dialect in DIALECTS {
-        for answer in [
+        for response in [
             json!({}),
             json!([]),
             recorded(dialect, " \n\0"),
             json!({"choices": [{"message": {"content": null}}], "content": 1}),
         ] {
-            let server = Server::start(move |_, _| Reply::Json(answer.clone())).await;
+            let server = Server::start(move |_, _| Reply::Json(response.clone())).await;
             let error = summarizer(&server.url, dialect)
                 .summarize("x")
                 .await

@@ -67,7 +67,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
         Reason::CursorInvalid => "The cursor is not one of this owner",
-        Reason::CursorCompacted => "Changes after the cursor are no longer kept",
+        Reason::CursorCompacted => "Changes after the cursor have been deleted",
         Reason::ResyncRequired => "The cursor does not belong to this history",
         Reason::FeatureUnavailable => "The feature is off",
         Reason::ResultTooLarge => "The result is too large",
@@ -114,7 +114,7 @@ const fn advice(reason: Reason) -> &'static str {
         }
         Reason::CursorInvalid => "Use a cursor exactly as a reply gave it to this owner.",
         Reason::CursorCompacted => {
-            "Read all entries again and continue with a new cursor; `oldest_cursor` lists what is still kept."
+            "Read all entries again and continue with a new cursor; `oldest_cursor` lists the changes that remain."
         }
         Reason::ResyncRequired => "Read all entries again and continue with a new cursor.",
         Reason::FeatureUnavailable => {

@@ -88,7 +88,7 @@ pub struct ProblemBody {
     reason: &'static str,
     /// The invalid fields; empty if the error is not about fields.
     violations: Vec<Violation>,
-    /// The cursor before the oldest change that is kept; only with the reason `CURSOR_COMPACTED`.
+    /// The cursor before the oldest retained change; only with the reason `CURSOR_COMPACTED`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     oldest_cursor: Option<Box<str>>,

@@ -7,53 +7,55 @@ use crate::snippet::ELLIPSIS;
 use crate::window::is_character_boundary;
 use crate::{Analyzer, ContentWord};
 
-/// Weight of the query's words in the score of a sentence. The weights of all words of a text add up to this.
+/// Score of a sentence that has every word of the query that the text has. The weights of these words add up to it.
 const WORDS_WEIGHT: f64 = 0.5;
-/// Added to the score of a sentence with words of the query if it is in the nearest chunk. Not added when similarities
-/// are known, because they say more.
+/// Added to the score of a sentence that has words of the query and is in the nearest chunk. Not added when
+/// similarities are known, because they are more precise.
 const NEAREST_BONUS: f64 = 0.05;
-/// Maximum number of sentences that are chosen by their score. Those around them fill the rest of the snippet. With two,
-/// more answers are shown than with one or three (docs/retrieval.md).
+/// Maximum number of sentences that are chosen by score. Adjacent sentences fill the rest of the snippet. Two show the
+/// answer more often than one or three (docs/retrieval.md).
 const CHOSEN: usize = 2;
-/// The second sentence has at least this share of the best one's score.
+/// Minimum score of the second sentence, as a share of the best sentence's score.
 const SECOND_SHARE: f64 = 0.3;
-/// The opening is what matches if its score is higher by more than this.
+/// There is no snippet if the score of the opening exceeds that of the chosen sentences by more than this.
 const OPENING_MARGIN: f64 = 0.3;
-/// Words that begin with the same characters, as many as this, are probably forms of one word that the stemmer of the
-/// analyzer's language does not know: of another language, or a noun and its verb.
+/// Words that share this many leading characters are probably forms of one word that the stemmer does not know: words
+/// of another language, or a noun and its verb.
 const ALIKE_CHARS: usize = 5;
-/// How much such a word counts, compared with the same word.
+/// How much such a similar word counts, relative to the same word.
 const ALIKE_SHARE: f64 = 0.5;
 /// Maximum number of characters of a label before a colon.
 const LABEL_CHARS: usize = 30;
-/// Between two parts of a text that are not adjacent.
+/// Separates two parts of a text that are not adjacent.
 const GAP: &str = " ... ";
 
-/// What is known about a query and a text, to find the evidence.
+/// What is known about a query and a text, as input of [`evidence`].
 #[derive(Clone, Copy)]
 pub struct Clues<'a> {
     /// The content words of the query.
     pub words: &'a [ContentWord],
-    /// The bytes of the chunk that is nearest to the query.
+    /// Byte range of the chunk that is nearest to the query.
     pub nearest: Option<&'a Range<usize>>,
     /// The similarity of a sentence to the query, at most 1, if it was computed. The sentences are those of
     /// [`evidence_sentences`].
     pub similarity: &'a dyn Fn(&str) -> Option<f64>,
 }
 
-/// The sentences that [`evidence`] chooses from, as bytes of the text, in order.
+/// The byte ranges of the sentences that [`evidence`] chooses from, in order.
 #[must_use]
 pub fn evidence_sentences(text: &str, max_chars: usize) -> Vec<Range<usize>> {
     let sentences = sentences(text, budget(max_chars)).into_iter();
     sentences.map(|sentence| sentence.bytes).collect()
 }
 
-/// The one or two sentences that match the query best, whole, with what stands around them, at most `max_chars`
-/// characters, with `...` at the cuts. A sentence matches by the words of the query that it has and by its similarity to
-/// the query. Without words and similarities the result is the beginning of the nearest chunk, beyond the opening.
+/// The one or two sentences that match the query best and the sentences around them: at most `max_chars` characters,
+/// with `...` at the cuts. A sentence matches by the words of the query that it has and by its similarity to the query.
+/// If the text has none of the words and no similarities are known, the result is the beginning of the nearest chunk,
+/// beyond the opening.
 ///
-/// `None` if the opening, the first `opening` bytes of the text, matches clearly better, or if nothing matches and half of
-/// the nearest chunk is in the opening. Takes time linear in the length of the text.
+/// `opening` is the number of bytes at the start of the text that the reader already sees. The result is `None` if the
+/// opening matches clearly better, or if nothing matches and at least half of the nearest chunk is in the opening.
+/// Takes time linear in the length of the text.
 ///
 /// ```
 /// use context_text::{Analyzer, Clues, Language, content_words, evidence};
@@ -75,9 +77,9 @@ pub fn evidence(
 ) -> Option<String> {
     let budget = budget(max_chars);
     let parts = Parts::of(sentences(text, budget), text, clues, analyzer);
-    let hidden = parts.sentence_at(opening);
-    let chosen = if parts.knows_something() {
-        parts.best(hidden, budget)?
+    let after_opening = parts.sentence_at(opening);
+    let chosen = if parts.has_scores() {
+        parts.best(after_opening, budget)?
     } else {
         let chunk = clues.nearest?;
         let start = chunk.start.max(opening);
@@ -85,7 +87,7 @@ pub fn evidence(
         let first = is_beyond.then(|| parts.sentence_at(start))?;
         vec![first]
     };
-    parts.shown(text, parts.widened(chosen, hidden, budget))
+    parts.shown(text, parts.widened(chosen, after_opening, budget))
 }
 
 /// Number of characters of the text that a snippet has room for.
@@ -121,8 +123,9 @@ fn sentences(text: &str, max_chars: usize) -> Vec<Sentence> {
     sentences
 }
 
-/// Where sentences end: after a line, after a mark of punctuation before white space, and after one of a script without
-/// spaces. A short text before a colon is a label, such as the name of a speaker, and belongs to what follows.
+/// The byte offsets where sentences end: after a line, after punctuation that white space follows, and after
+/// punctuation of a script without spaces. A short text before a colon is a label, such as the name of a speaker, and
+/// belongs to the sentence after it.
 fn ends(text: &str) -> impl Iterator<Item = usize> {
     let mut before = ' ';
     let mut chars = 0;
@@ -180,7 +183,8 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
 /// The sentences of a text, and how each matches a query.
 struct Parts {
     sentences: Vec<Sentence>,
-    /// The distinct words of the query in each sentence, each with 1, or [`ALIKE_SHARE`] if only a word like it is there.
+    /// For each sentence, the words of the query that it has: 1 for the word itself, [`ALIKE_SHARE`] for a similar
+    /// word.
     words: Vec<HashMap<usize, f64>>,
     /// The weight of each word. The weights of the words in the text add up to [`WORDS_WEIGHT`].
     weights: Vec<f64>,
@@ -191,7 +195,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// A word in few sentences of the text weighs more than one in many.
+    /// Computes how each sentence matches. A word that few sentences have weighs more than one that many have.
     fn of(sentences: Vec<Sentence>, text: &str, clues: Clues<'_>, analyzer: &Analyzer) -> Self {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for word in clues.words {
@@ -216,16 +220,16 @@ impl Parts {
             }
             true
         });
-        let mut having = vec![0_usize; numbers.len()];
+        let mut sentence_counts = vec![0_usize; numbers.len()];
         for word in words.iter().flat_map(HashMap::keys) {
-            having[*word] += 1;
+            sentence_counts[*word] += 1;
         }
         let all = sentences.len() as f64;
-        let rarity = |having: &usize| match having {
+        let rarity = |count: &usize| match count {
             0 => 0.0,
-            _ => (1.0 + all / *having as f64).ln(),
+            _ => (1.0 + all / *count as f64).ln(),
         };
-        let mut weights: Vec<f64> = having.iter().map(rarity).collect();
+        let mut weights: Vec<f64> = sentence_counts.iter().map(rarity).collect();
         let total: f64 = weights.iter().sum();
         if total > 0.0 {
             let share = WORDS_WEIGHT / total;
@@ -245,7 +249,8 @@ impl Parts {
         parts
     }
 
-    fn knows_something(&self) -> bool {
+    /// Whether any sentence can have a score: the text has a word of the query, or similarities are known.
+    fn has_scores(&self) -> bool {
         !self.similarities.is_empty() || self.weights.iter().any(|weight| *weight > 0.0)
     }
 
@@ -276,18 +281,19 @@ impl Parts {
         words + similarity
     }
 
-    /// The best sentences from `hidden` on, best first, that fit into `max_chars` together. `None` if no sentence matches,
-    /// or if the opening matches clearly better.
-    fn best(&self, hidden: usize, max_chars: usize) -> Option<Vec<usize>> {
+    /// The best sentences beyond the opening, best first, that fit into `max_chars` together. `None` if no sentence
+    /// matches, or if the opening matches clearly better.
+    fn best(&self, after_opening: usize, max_chars: usize) -> Option<Vec<usize>> {
         let score = |sentence: usize| {
             let score = self.score(std::iter::once(sentence));
             let is_preferred = self.similarities.is_empty() && self.nearest.contains(&sentence);
-            match is_preferred && score > 0.0 {
-                true => score + NEAREST_BONUS,
-                false => score,
+            if is_preferred && score > 0.0 {
+                score + NEAREST_BONUS
+            } else {
+                score
             }
         };
-        let mut scored: Vec<(usize, f64)> = (hidden..self.sentences.len())
+        let mut scored: Vec<(usize, f64)> = (after_opening..self.sentences.len())
             .map(|sentence| (sentence, score(sentence)))
             .filter(|(_, score)| *score > 0.0)
             .collect();
@@ -313,30 +319,35 @@ impl Parts {
         } else {
             OPENING_MARGIN
         };
-        (self.score(0..hidden) <= of_chosen + margin).then_some(chosen)
+        (self.score(0..after_opening) <= of_chosen + margin).then_some(chosen)
     }
 
-    /// The chosen sentences and, as long as they fit into `max_chars`, the sentences from `hidden` on that stand beside
-    /// them: first the one after the best, because an answer often follows what was asked for.
-    fn widened(&self, chosen: Vec<usize>, hidden: usize, max_chars: usize) -> BTreeSet<usize> {
+    /// The chosen sentences and, as long as they fit into `max_chars`, adjacent sentences beyond the opening: first the
+    /// one after the best, because an answer often follows the sentence that mentions its subject.
+    fn widened(
+        &self,
+        chosen: Vec<usize>,
+        after_opening: usize,
+        max_chars: usize,
+    ) -> BTreeSet<usize> {
         let mut shown = BTreeSet::from_iter(chosen.iter().copied());
         let mut sides: Vec<usize> = chosen;
         loop {
             let before = shown.len();
             for place in 0..sides.len() {
                 let sentence = sides[place];
-                let beside = [sentence + 1, sentence.wrapping_sub(1)];
-                let fitting = beside.into_iter().find(|beside| {
-                    let is_there = (hidden..self.sentences.len()).contains(beside);
-                    is_there && !shown.contains(beside) && {
+                let adjacent = [sentence + 1, sentence.wrapping_sub(1)];
+                let fitting = adjacent.into_iter().find(|next| {
+                    let exists = (after_opening..self.sentences.len()).contains(next);
+                    exists && !shown.contains(next) && {
                         let mut wider = shown.clone();
-                        wider.insert(*beside);
+                        wider.insert(*next);
                         self.chars(&wider) <= max_chars
                     }
                 });
-                if let Some(beside) = fitting {
-                    shown.insert(beside);
-                    sides.push(beside);
+                if let Some(next) = fitting {
+                    shown.insert(next);
+                    sides.push(next);
                 }
             }
             if shown.len() == before {
@@ -345,7 +356,7 @@ impl Parts {
         }
     }
 
-    /// The runs of adjacent sentences.
+    /// These sentences as runs of adjacent ones.
     fn runs(shown: &BTreeSet<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for &sentence in shown {
@@ -357,7 +368,7 @@ impl Parts {
         runs
     }
 
-    /// Number of characters that these sentences take, with what is between them.
+    /// Number of characters that these sentences take, with the gaps between them.
     fn chars(&self, shown: &BTreeSet<usize>) -> usize {
         let runs = Self::runs(shown);
         let gaps = runs.len().saturating_sub(1) * GAP.len();
@@ -367,7 +378,7 @@ impl Parts {
         runs.into_iter().map(chars).sum::<usize>() + gaps
     }
 
-    /// The text of these sentences.
+    /// The snippet of these sentences.
     fn shown(&self, text: &str, shown: BTreeSet<usize>) -> Option<String> {
         let bytes = |run: Range<usize>| {
             self.sentences[run.start].bytes.start..self.sentences[run.end - 1].bytes.end
@@ -387,14 +398,14 @@ impl Parts {
     }
 }
 
-/// The beginning by which words are alike. `None` for short words.
+/// The leading characters that similar words share. `None` for short words.
 fn beginning(stem: &str) -> Option<&str> {
     let (last, c) = stem.char_indices().nth(ALIKE_CHARS - 1)?;
     stem.get(..last + c.len_utf8())
 }
 
-/// The similarity of each sentence. Empty unless all are known: those of some sentences only would hide better ones, and
-/// words alone show more answers then.
+/// The similarity of each sentence. Empty unless all are known: if only some were, a better sentence without one would
+/// rank too low, and the words alone show the answer more often.
 fn similarities(
     sentences: &[Sentence],
     text: &str,

@@ -2,13 +2,13 @@
 
 use crate::{Analyzer, Language, TokenKind, fold};
 
-/// Number of characters that are read of a text.
+/// Number of leading characters that are read.
 const CHARS: usize = 2_000;
 
-/// The stop words that must occur before a text in Latin script counts as one in their language.
+/// Minimum number of stop words of a language in a text in Latin script for the text to count as one in that language.
 const MIN_STOP_WORDS: usize = 2;
 
-/// The languages in Latin script, English first: it wins when another has as many stop words in the text.
+/// The languages in Latin script. English is first, so that it wins a tie.
 const LATIN: [(Language, &str); 14] = [
     (Language::English, "English"),
     (Language::Danish, "Danish"),
@@ -29,8 +29,8 @@ const LATIN: [(Language, &str); 14] = [
 /// The English name of the language that a text is probably written in, such as `English` or `Chinese`. `None` when its
 /// beginning does not show it: code, numbers, a single name.
 ///
-/// The script decides. In Latin script it is the language with the most stop words in the text. For a script of several
-/// languages the name is that of the one with the most speakers.
+/// The script decides. For Latin script it is the language with the most stop words in the text. For any other script
+/// of several languages it is the one with the most speakers.
 ///
 /// ```
 /// use context_text::guess_language;
@@ -55,7 +55,8 @@ pub fn guess_language(text: &str) -> Option<&'static str> {
     let (script, count) = (1..SCRIPTS.len())
         .map(|script| (script, scripts[script]))
         .max_by_key(|(_, count)| *count)?;
-    // A Chinese character says as much as several letters, and Latin names stand in texts of every script.
+    // A quarter of the letters suffices: a Chinese character stands for several letters, and texts in every script
+    // contain Latin names.
     if count * 4 >= letters && count > 0 {
         let name = SCRIPTS[script].0;
         let japanese = name == "Chinese" && kana * 10 >= count;
@@ -66,7 +67,7 @@ pub fn guess_language(text: &str) -> Option<&'static str> {
 
 type IsOf = fn(char) -> bool;
 
-/// Scripts by the language they show. The first stands for every other one.
+/// The language that each script indicates. The first item counts the letters of all other scripts.
 const SCRIPTS: [(&str, IsOf); 9] = [
     ("", |_| false),
     (

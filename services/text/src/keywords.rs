@@ -1,4 +1,4 @@
-//! Context keywords: the words of a text that also count when the entries after it in the thread are ranked.
+//! Context keywords: the words of an entry that also count when the later entries of its thread are ranked.
 
 use crate::{Analyzer, TokenKind, fold};
 

@@ -5,10 +5,10 @@
 //!   always agree.
 //! - [`parse`] turns user input into a [`Query`] tree. User text never reaches a database's own query language. Each
 //!   store compiles the tree instead.
-//! - [`chunks`] cuts a long text for a model with a limited number of tokens, and [`best_part`] takes the part of a text
-//!   that says most about a query.
-//! - [`context_keywords`] returns the context keywords of a text: the few words by which a search also finds the
-//!   entries after it.
+//! - [`chunks`] cuts a long text for a model with a limited number of tokens, and [`best_part`] returns the part of a
+//!   text that is most relevant to a query.
+//! - [`context_keywords`] returns the context keywords of an entry: the few words by which a search also finds the
+//!   later entries of its thread.
 //! - [`guess_language`] says in which language a text is probably written.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //! - [`evidence`] returns the sentences of a text that match a query best, if its opening does not.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::Analyzer;
-use crate::split::{Break, estimated_tokens, floor, place, trimmed};
+use crate::split::{Break, break_before, estimated_tokens, floor, trimmed};
 
-/// The part of a text, of at most `max` estimated tokens, in which the words with these stems have the greatest weight
-/// together. A word counts once. The part begins with a sentence if that leaves out none of the words, and is as long
-/// as `max` allows. Without any of the words it is the start of the text.
+/// The part of a text, of at most `max` estimated tokens, whose words have the greatest total weight. `weights` are the
+/// weights of stems; a word that occurs several times counts once. The part begins with a sentence if that leaves out
+/// none of the words, and is as long as `max` allows. If the text has none of the words, it is the start of the text.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -38,7 +38,8 @@ pub fn best_part<'t>(
         .saturating_sub(slack / 2)
         .min(tokens.len().saturating_sub(max));
     let begins = |least: Break| {
-        let is = |token: &usize| place(text, &tokens, *token).is_some_and(|kind| kind >= least);
+        let is =
+            |token: &usize| break_before(text, &tokens, *token).is_some_and(|kind| kind >= least);
         (from..=words.start).find(|token| *token == 0 || is(token))
     };
     let start = begins(Break::Sentence)
@@ -48,14 +49,14 @@ pub fn best_part<'t>(
     let end = if to == tokens.len() {
         text.len()
     } else {
-        let ends = |token: &usize| place(text, &tokens, *token).is_some();
+        let ends = |token: &usize| break_before(text, &tokens, *token).is_some();
         let last = (words.end.max(start + 1)..=to).rev().find(ends);
         floor(text, tokens[last.unwrap_or(to)])
     };
     &text[trimmed(text, floor(text, tokens[start])..end)]
 }
 
-/// The shortest range of at most `max` tokens with the greatest weight. The first one, if there are several.
+/// The shortest range of at most `max` tokens whose words have the greatest total weight; the first of several.
 fn heaviest(
     text: &str,
     tokens: &[usize],
@@ -81,7 +82,7 @@ fn heaviest(
         if *count == 1 {
             weight += of_word;
         }
-        // A word that occurs again further on is not needed at the start.
+        // Drop words from the start that occur again later, or that make the range too long.
         while first < last {
             let (before, stem, of_word) = &hits[first];
             let count = counts.entry(*stem).or_default();

@@ -3,7 +3,7 @@
 use crate::chars::is_of_short_words;
 use crate::{Analyzer, Query, Term, Token, TokenKind};
 
-/// A run of up to this many characters is a word: Chinese idioms have four, most other words two or three.
+/// A run of up to this many characters counts as one word: Chinese idioms have four, most other words two or three.
 const WORD_CHARS: usize = 4;
 
 /// The same for a run without Han and Hiragana: コミュニケーション has nine characters, คอมพิวเตอร์ nine.

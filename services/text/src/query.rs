@@ -20,7 +20,7 @@ pub struct Term {
     pub stem: String,
 }
 
-/// What to find.
+/// A parsed query as a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Query {
     /// A word with this stem.
@@ -45,7 +45,7 @@ pub enum Query {
 /// A parsed query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// What to look for.
+    /// The query to run first.
     pub query: Query,
     /// The query to use when `query` finds nothing. Only [`Mode::Match`](crate::Mode::Match) has one.
     pub fallback: Option<Query>,
@@ -55,9 +55,10 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    /// The query for any of the [`MAX_TERMS`] rarest candidates, in the order of the input. `frequencies` are the
-    /// numbers of texts with each candidate. Candidates that no text has are left out. Of equally frequent ones the
-    /// first are chosen. Returns the query unchanged when it has no candidates, or no text has any of them.
+    /// Replaces the query by one for any of the [`MAX_TERMS`] rarest candidates, in the order of the input.
+    /// `frequencies` holds, for each candidate, the number of texts that have it. Candidates in no text are left out.
+    /// Of equally frequent ones the first are chosen. Without candidates, or if no text has any of them, the query
+    /// stays the same.
     #[must_use]
     pub fn rarest(self, frequencies: &[u64]) -> Self {
         let mut found: Vec<(u64, usize)> = (0..self.candidates.len())

@@ -80,7 +80,7 @@ fn merged(hits: Vec<Hit>, window: &Range<usize>) -> Vec<Range<usize>> {
 /// The position of a token in the text.
 #[derive(Clone)]
 struct Position {
-    /// Number of the stem among the stems of all phrases. 0 for a stem that is in no phrase.
+    /// Number of the stem among the stems of all phrases, from 1.
     stem: usize,
     bytes: Range<usize>,
     chars: Range<usize>,
@@ -92,16 +92,18 @@ struct Phrase {
     leaf: usize,
 }
 
-/// Reads the tokens of a text in order and finds the leaves of the query.
+/// Reads the tokens of a text in order and finds the leaves of the query: its words, prefixes and phrases.
 struct Finder<'q> {
     text: &'q str,
     budget: usize,
+    /// The leaf of each stem.
     words: HashMap<&'q str, usize>,
     /// Folded prefix, its stem and its leaf.
     prefixes: Vec<(String, &'q str, usize)>,
     phrases: Vec<Phrase>,
     phrase_stems: HashMap<&'q str, usize>,
     longest_phrase: usize,
+    /// The latest tokens, without gaps, that can be part of a phrase.
     recent: VecDeque<Position>,
     /// A byte offset and the number of characters before it.
     counted: (usize, usize),
@@ -156,6 +158,7 @@ impl<'q> Finder<'q> {
         }
     }
 
+    /// The number of a term's stem among the stems of all phrases, from 1.
     fn number(&mut self, term: &'q Term) -> usize {
         let next = self.phrase_stems.len() + 1;
         *self.phrase_stems.entry(&term.stem).or_insert(next)

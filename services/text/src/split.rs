@@ -68,12 +68,13 @@ pub fn chunks(text: &str, tokens: &[usize], sizes: ChunkSizes) -> Vec<Range<usiz
     }
 }
 
-/// The token before which the chunk that starts at token `first` ends. Takes the best kind of position in the second
-/// half of the target, and the last of that kind. If there is none, takes the first position after the target.
+/// The token before which the chunk that starts at token `first` ends. It has the best kind of break in the second half
+/// of the target, and is the last of that kind. If that half has no break better than between words, a better one up to
+/// `max` is used. If there is no break at all, the chunk ends at the target.
 fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) -> usize {
     let best = |from: usize, to: usize| {
         (from..=to)
-            .filter_map(|token| place(text, tokens, token).map(|kind| (kind, token)))
+            .filter_map(|token| break_before(text, tokens, token).map(|kind| (kind, token)))
             .max_by_key(|(kind, token)| (*kind, *token))
     };
     let half = first + target.div_ceil(2).max(1);
@@ -93,7 +94,8 @@ fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) ->
 fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: usize) -> usize {
     let from = cut.saturating_sub(overlap).max(first + 1);
     let begins = |least: Break| {
-        (from..cut).find(|token| place(text, tokens, *token).is_some_and(|kind| kind >= least))
+        (from..cut)
+            .find(|token| break_before(text, tokens, *token).is_some_and(|kind| kind >= least))
     };
     if overlap == 0 || from >= cut {
         cut
@@ -105,7 +107,7 @@ fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: u
 }
 
 /// The kind of break before this token, if there is one.
-pub(crate) fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
+pub(crate) fn break_before(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
     let at = floor(text, *tokens.get(token)?);
     // Several tokens of one character start at the same byte.
     if token > 0 && floor(text, tokens[token - 1]) == at {
@@ -134,7 +136,7 @@ pub(crate) fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break>
 fn push(chunks: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     let range = trimmed(text, range);
     match chunks.last_mut() {
-        // Only white space tokens lie between the two.
+        // Only tokens of white space lie between the starts of the two chunks.
         Some(last) if last.start == range.start => last.end = last.end.max(range.end),
         Some(last) if last.end >= range.end => {}
         _ if range.is_empty() => {}
@@ -148,7 +150,7 @@ pub(crate) fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..start.max(range.start + part.trim_end().len())
 }
 
-/// The character boundary at or before byte `at`.
+/// The last character boundary at or before byte `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::chars::{Class, class};
 
-/// An occurrence of a query leaf in the text.
+/// An occurrence of a leaf of the query (a word, prefix or phrase) in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
     /// Byte range in the text.
@@ -29,7 +29,7 @@ pub(crate) struct BestWindow {
 }
 
 impl BestWindow {
-    /// For snippets that show `budget` characters of a text, with hits of `leaves` leaves.
+    /// A window for snippets of `budget` characters, for a query with this number of leaves.
     pub(crate) fn new(budget: usize, leaves: usize) -> Self {
         Self {
             budget,
@@ -46,8 +46,8 @@ impl BestWindow {
         self.per_leaf[hit.leaf] += 1;
         self.distinct += usize::from(self.per_leaf[hit.leaf] == 1);
         let end = hit.chars.end;
-        // A phrase ends last but starts first, so the order by start is restored by moving it before the few hits
-        // inside it.
+        // A phrase ends last but starts first. It is moved before the few hits inside it, so that the hits are in the
+        // order of their starts.
         let mut at = self.inside.len();
         while at > 0 && self.inside[at - 1].chars.start > hit.chars.start {
             at -= 1;
@@ -179,11 +179,12 @@ fn cut_at_end(text: &str, end: usize, limit: usize) -> usize {
         .unwrap_or(limit)
 }
 
+/// The characters before and after this byte. `None` at the start and the end of the text.
 fn around(text: &str, at: usize) -> Option<(char, char)> {
     Some((text[..at].chars().next_back()?, text[at..].chars().next()?))
 }
 
-/// Whether a cut here separates words. Scripts without spaces may be cut anywhere.
+/// Whether a cut at this byte splits no word. Scripts without spaces may be cut between any two characters.
 fn is_word_boundary(text: &str, at: usize) -> bool {
     let inside_word = matches!(
         around(text, at).map(|(before, after)| (class(before), class(after))),
@@ -192,7 +193,7 @@ fn is_word_boundary(text: &str, at: usize) -> bool {
     !inside_word && is_character_boundary(text, at)
 }
 
-/// Whether a cut here keeps characters as a reader sees them whole: marks, joined emoji, skin tones, flags.
+/// Whether a cut at this byte splits no character as the reader sees it (with its marks, joiners, skin tone or flag).
 pub(crate) fn is_character_boundary(text: &str, at: usize) -> bool {
     let Some((before, after)) = around(text, at) else {
         return true;

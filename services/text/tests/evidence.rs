@@ -60,7 +60,11 @@ fn there_is_room_for_what_stands_around_them() {
 fn nothing_is_shown_twice() {
     assert_eq!(find("what was on Tuesday?", None, 60), None);
     let query = "the team met on Tuesday and ate cake";
-    assert_eq!(find(query, None, 60), None, "the opening has more of it");
+    assert_eq!(
+        find(query, None, 60),
+        None,
+        "the opening has more words of the query"
+    );
 }
 
 #[test]
@@ -194,7 +198,7 @@ fn a_word_that_begins_alike_is_found_too() {
     assert_eq!(
         find_in(text, "Kündigung", None, &|_| None, 60),
         None,
-        "the beginnings differ"
+        "the first five characters differ"
     );
     let text = "Eine Begrüßung. Es gab Kuchen. Die Anmeldung ist im Mai. Danach war Pause.";
     assert_eq!(

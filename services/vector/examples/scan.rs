@@ -17,9 +17,9 @@ use context_vector::{
 
 /// Number of queries in a run.
 const QUERIES: usize = 100;
-/// Numbers of results per query: of a page, and of the first part of a ranking that is fused.
+/// Numbers of results per query: those of a page, and the candidates of a hybrid search.
 const WANTED: [usize; 2] = [10, 200];
-/// Numbers of vectors that are compared exactly, in an index of sign bits alone.
+/// Numbers of vectors that are compared exactly after a search with sign bits alone.
 const RESCORED: [usize; 4] = [200, 800, 3200, 12_800];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -134,8 +134,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The chunks that may be among the nearest: the first ones by estimate, and those whose estimate may hide a smaller
-/// distance than the last of these.
+/// The chunks to compare exactly: the `wanted` nearest by estimate, and every other chunk that may be nearer than the
+/// farthest of these.
 fn worth_rescoring<'n>(
     query: &[f32],
     vectors: &[Vec<f32>],

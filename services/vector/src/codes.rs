@@ -1,4 +1,4 @@
-//! Codes: what the index keeps of a vector.
+//! Codes: the compressed form of a vector, which the index holds in memory.
 
 use crate::levels::Levels;
 use crate::rotation::Rotation;
@@ -53,7 +53,7 @@ impl Signs {
     }
 }
 
-/// What an index keeps of a vector. [`Index::code`](crate::Index::code) creates it.
+/// The compressed form of a vector in an index. [`Index::code`](crate::Index::code) creates it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Code {
     pub(crate) signs: Signs,

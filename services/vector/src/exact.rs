@@ -1,8 +1,8 @@
 //! Full vectors: their stored form and their distance.
 
 /// Number of independent sums. They fill several registers of the widest kind, so that an addition does not wait for
-/// the previous one. The loops over them use a counter and a constant length. Iterator adaptors are not always inlined
-/// into functions with other processor features than their own, and then the wide registers are not used.
+/// the previous one. The loops over them use a counter and a constant length: iterator adaptors are not always inlined
+/// into functions with other processor features, and then the wide registers are not used.
 const LANES: usize = 64;
 
 /// The L2 distance of two vectors of the same length: 0 for equal vectors, 2 for opposite vectors of length 1.

@@ -12,13 +12,13 @@ use crate::query::{Query, SignQuery};
 use crate::rotation::Rotation;
 use crate::segment::{Item, Segment};
 
-/// What an index keeps of each vector in memory.
+/// The form in which an index holds each vector in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// One sign bit per dimension. It finds candidates. Only the full vectors tell their order.
+    /// One sign bit per dimension. It finds candidates, which the caller orders by their full vectors.
     SignBits,
-    /// Four bits per dimension, of the rotated vector, with its sign bits. It estimates similarities, and bounds the
-    /// error of the estimates.
+    /// Four bits per dimension of the rotated vector, and its sign bits. It estimates similarities, with a bound of the
+    /// error.
     FourBits,
 }
 
@@ -72,7 +72,7 @@ impl Index {
         }
     }
 
-    /// What the index keeps of each vector.
+    /// The form in which the index holds each vector.
     #[must_use]
     pub const fn precision(&self) -> Precision {
         match self.rotation {
@@ -114,7 +114,7 @@ impl Index {
         }
     }
 
-    /// Whether a code is of this index.
+    /// Whether a code has the form of this index.
     fn accepts(&self, code: &Code) -> bool {
         code.signs.words().len() == self.words()
             && match (&code.levels, &self.rotation) {
@@ -124,7 +124,7 @@ impl Index {
             }
     }
 
-    /// Applies the changes atomically: a search sees all of them or none. A code of another kind of index is ignored.
+    /// Applies the changes atomically: a search sees all of them or none. Codes of another kind of index are ignored.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
         let words = self.words();
         let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
@@ -226,12 +226,12 @@ impl Snapshot {
         self.codes.live == 0
     }
 
-    /// The chunks that may be the nearest to the query, by estimated similarity. Chunks of equal similarity are ordered
-    /// by their numbers. With `allowed`, only chunks of those entries are returned.
+    /// The chunks that may be nearest to the query, in the order of their estimated similarity. Chunks of equal
+    /// similarity are ordered by their numbers. With `allowed`, only chunks of those entries are returned.
     ///
-    /// With [`Precision::FourBits`] they are the chunks that may belong to the `depth` nearest entries, as far as the
-    /// errors of the estimates are known. They are usually more than `depth`. Chunks of an entry that are certainly not
-    /// its nearest are left out. With [`Precision::SignBits`] they are at most `depth` chunks.
+    /// With [`Precision::FourBits`] they are all chunks that may belong to the `depth` nearest entries, given the
+    /// errors of the estimates: usually more than `depth`. Chunks that are certainly not the nearest one of their entry
+    /// are left out. With [`Precision::SignBits`] they are at most `depth` chunks.
     #[must_use]
     pub fn nearest(&self, query: &Query, depth: usize, allowed: Option<&Allowed>) -> Vec<Near> {
         let depth = depth.min(self.codes.live);
@@ -264,7 +264,7 @@ mod tests {
         vector
     }
 
-    /// A direction that is as good as random.
+    /// A pseudorandom vector of length 1.
     fn direction(seed: u64, dimensions: usize) -> Vec<f32> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut unit = || {
@@ -379,7 +379,7 @@ mod tests {
             },
         }));
         for depth in [1, 10, 100] {
-            let (mut found, mut kept) = (0, 0);
+            let (mut found, mut returned) = (0, 0);
             for seed in 0..20 {
                 let query = direction(1_000_000 + seed, dimensions);
                 let near = index.snapshot(1).nearest(&index.query(&query), depth, None);
@@ -393,7 +393,7 @@ mod tests {
                     .iter()
                     .filter(|(_, at)| near.iter().any(|near| near.entry == *at))
                     .count();
-                kept += near.len();
+                returned += near.len();
                 for near in near {
                     let exact = f64::from(distance(&query, &vectors[near.entry as usize]));
                     assert!(
@@ -407,7 +407,7 @@ mod tests {
                 found * 100 >= depth * 20 * 97,
                 "{found} of the nearest {depth}"
             );
-            assert!(kept < depth * 20 * 8, "{kept} kept for {depth}");
+            assert!(returned < depth * 20 * 8, "{returned} chunks for {depth}");
         }
     }
 
@@ -422,7 +422,7 @@ mod tests {
             index.apply((1..=chunks).filter(|chunk| chunk % removed == 1).map(|chunk| Change::Remove { owner: 1, chunk }));
             let query = index.query(&vector(chunks * 3 + 1, dimensions));
             let allowed: Option<Allowed> = every.map(|every| (1..=chunks).filter(|entry| entry % every == 1 % every).collect());
-            // The levels of the query against the signs, counted as the sum of products.
+            // The inner product of the query's levels and a chunk's signs.
             let levels = levels::levels_of(&vector(chunks * 3 + 1, dimensions));
             let product = |chunk: i64| -> i64 {
                 let signs = vector(chunk, dimensions).into_iter().map(|value| if value > 0.0 { 1 } else { -1 });
@@ -454,7 +454,7 @@ mod tests {
                 .filter(|chunk| chunk % removed != 1)
                 .filter(|chunk| allowed.as_ref().is_none_or(|allowed| allowed.contains(entry_of(*chunk))));
             let found = index.snapshot(1).nearest(&query, depth, allowed.as_ref());
-            // What a scan without sign bits keeps: the entries' best lower bounds decide.
+            // The result of a scan without sign bits: the floor is the `depth`-th best lower bound of an entry.
             let estimate = |chunk: i64| {
                 let Code { signs, levels } = index.code(&vector(chunk, dimensions));
                 let (levels, kernel) = (levels.unwrap(), query.levels.as_ref().unwrap());

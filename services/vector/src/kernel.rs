@@ -1,4 +1,4 @@
-//! Counts the bits in which sign bits differ from a query, one block of 64 codes at a time.
+//! Counts in how many bits the sign bits of codes differ from a query, for a block of 64 codes at a time.
 //!
 //! The query has four bits per dimension: see [`SignQuery`](crate::query::SignQuery). Its lowest bits are plane 0, and
 //! so on. A difference in plane p counts 2^p times.
@@ -9,10 +9,10 @@ pub(crate) const BLOCK: usize = 64;
 /// Number of bits per dimension of a query.
 pub(crate) const PLANES: usize = 4;
 
-/// The words of a query's planes: for each word of a code one of each plane.
+/// The words of a query, one per plane, that are compared with the same word of a code.
 pub(crate) type QueryWord = [u64; PLANES];
 
-/// The count for each code of a block.
+/// The weighted number of differing bits of each code in a block.
 pub(crate) type Counts = [u64; BLOCK];
 
 /// Fills `counts` for the codes of a block, and returns a bit for each code whose count is less than `below`. A block
@@ -79,8 +79,9 @@ fn count(block: &[u64], query: &[QueryWord], below: u64, counts: &mut Counts) ->
     mask
 }
 
-/// The sum cannot overflow: it grows by at most 960 for each of a code's few words. An overflow check would prevent the
-/// compiler from using one instruction for eight codes.
+/// The weighted number of bits in which a word differs from the query. The sum over all words of a code cannot
+/// overflow, because each adds at most 960. An overflow check would prevent the compiler from using one instruction for
+/// eight codes.
 #[expect(
     clippy::needless_range_loop,
     reason = "iterators are not always inlined here: see `exact::LANES`"

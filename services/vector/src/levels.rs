@@ -1,4 +1,4 @@
-//! Vectors in four bits per dimension, with what corrects the estimate of a similarity and bounds its error.
+//! Vectors in four bits per dimension, with a factor that corrects the estimated similarity and a bound of its error.
 //!
 //! The similarity of two vectors of length 1 is their inner product. Each dimension of a rotated vector is rounded to
 //! one of 16 equidistant levels. The levels point in a slightly different direction than the vector. Dividing by their
@@ -9,17 +9,16 @@ use crate::exact;
 
 /// The middle of the 16 levels, which stands for zero.
 pub(crate) const MIDDLE: f32 = 7.5;
-/// Distance of two levels in standard deviations: optimal for normally distributed values (Max, Quantizing for minimum
-/// distortion, 1960). The values of a rotated vector are.
+/// Distance of two levels in standard deviations. It is optimal for normally distributed values (Max, Quantizing for
+/// minimum distortion, 1960), and the values of a rotated vector are about normally distributed.
 const STEP: f32 = 0.335;
-/// Number of standard deviations within which an estimate is trusted. Of normally distributed errors 1.6 % are further
-/// above.
+/// Assumed maximum error of an estimate, in standard deviations. 1.6 % of normally distributed errors exceed it.
 const TRUSTED_DEVIATIONS: f32 = 2.15;
 /// The largest value of a query's dimension as an integer.
 const QUERY_RANGE: f32 = 127.0;
 /// Number of bytes of a code that are compared at once.
 const LANES: usize = 32;
-/// Number of blocks whose products fit into 16 bits: two products a block, each at most 15 times 127.
+/// Number of blocks whose products can be added in 16 bits: each block adds two products of at most 15 times 127.
 const BLOCKS: usize = 8;
 
 /// The levels of a vector.
@@ -33,9 +32,9 @@ pub(crate) struct Levels {
 /// Turns the inner product with levels into an estimate of the similarity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Correction {
-    /// The factor.
+    /// The factor by which the product is multiplied.
     pub scale: f32,
-    /// How far the similarity may be from the estimate.
+    /// The trusted maximum difference of the similarity and the estimate.
     pub error: f32,
 }
 
@@ -49,7 +48,7 @@ pub(crate) const fn bytes_of(dimensions: usize) -> usize {
 pub(crate) fn levels_of(vector: &[f32]) -> Vec<u8> {
     let squares = exact::dot(vector, vector);
     let step = STEP * (squares / vector.len().max(1) as f32).sqrt();
-    // A vector without a direction has all its values in the middle.
+    // All values of a vector without a direction get the middle level.
     let per_step = if step.is_normal() { 1.0 / step } else { 0.0 };
     let mut levels = vec![0; vector.len()];
     for at in 0..vector.len() {
@@ -73,7 +72,8 @@ impl Levels {
             exact::dot(&centred, &centred),
         );
         let scale = if product > 0.0 { 1.0 / product } else { 0.0 };
-        // The part of the scaled levels that is orthogonal to the vector. The query may point anywhere in it.
+        // The squared length of the scaled levels' component that is orthogonal to the vector. Relative to it, the
+        // query may have any direction.
         let orthogonal = (squares * scale * scale - 1.0).max(0.0);
         let error =
             TRUSTED_DEVIATIONS * (orthogonal / dimensions.saturating_sub(1).max(1) as f32).sqrt();

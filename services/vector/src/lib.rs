@@ -1,12 +1,12 @@
 //! The vector index of the SQLite store: codes of the vectors, in memory.
 //!
-//! The database holds the vectors. This crate finds those that are worth reading. A search compares the query with one
-//! sign bit per dimension of each vector, and with four bits per dimension of those that may be near. Four bits tell
-//! the similarity within a bound, so hardly more vectors must be read than were asked for. At 384 dimensions a vector
-//! takes 264 bytes and about 20 nanoseconds.
+//! The database holds the full vectors. This crate finds those that are worth reading. A search compares the query with
+//! one sign bit per dimension of each vector, and with four bits per dimension of those that may be near. Four bits
+//! give the similarity within a known error, so a search reads few more vectors than it returns. At 384 dimensions a
+//! vector takes 264 bytes of memory and about 20 nanoseconds of a search.
 //!
 //! - [`Index`] holds the codes of each owner and applies the changes of a committed transaction atomically.
-//! - [`Precision`] says what it keeps of a vector.
+//! - [`Precision`] is the form in which it holds a vector.
 //! - [`Snapshot`] is one state of an owner's codes. A search runs on it while commits continue.
 //! - [`Allowed`] holds the entries that pass a filter.
 //!

@@ -10,7 +10,7 @@ use crate::segment::Segment;
 pub struct Near {
     /// The estimated inner product of the vectors.
     pub similarity: f32,
-    /// How far the inner product may be from the estimate. 0 in an index of sign bits alone, which does not know.
+    /// The trusted maximum error of the estimate. 0 in an index of sign bits alone, where it is unknown.
     pub error: f32,
     /// The chunk's number.
     pub chunk: i64,
@@ -25,19 +25,20 @@ impl Near {
         f64::from((2.0 - 2.0 * self.similarity).max(0.0)).sqrt()
     }
 
+    /// The lower bound of the similarity.
     fn least(&self) -> f32 {
         self.similarity - self.error
     }
 
-    /// The similarity that the chunk has at most.
+    /// The upper bound of the similarity.
     #[must_use]
     pub fn greatest(&self) -> f32 {
         self.similarity + self.error
     }
 }
 
-/// Up to this many candidates in a block are counted individually. That reads less memory: one code spans as many cache
-/// lines as it has words, a block eight times as many.
+/// Up to this many allowed codes in a block are compared one by one, which reads less memory: one code spans as many
+/// cache lines as it has words, a block eight times as many.
 const MAX_COUNTED_INDIVIDUALLY: u32 = 4;
 
 /// The nearest chunks so far.
@@ -53,9 +54,9 @@ pub(crate) struct Best<'q> {
     /// Only sign bits with a count below this one can belong to such a chunk.
     below: u64,
     found: Vec<Near>,
-    /// The places of a segment's codes with such a count, and the count.
+    /// Position in the current segment and count of each code whose count is less than `below`.
     candidates: Vec<(usize, u64)>,
-    /// Length of `found` at which it is cut.
+    /// Length of `found` at which [`cut`](Self::cut) drops the worst chunks.
     limit: usize,
 }
 
@@ -106,7 +107,7 @@ impl<'q> Best<'q> {
                 self.candidates.push((block * BLOCK + slot, counts[slot]));
             }
         }
-        // A loop without other work, so that the processor reads the levels of several candidates at once.
+        // This loop does nothing else, so that the processor can load the levels of several candidates at once.
         let mut candidates = std::mem::take(&mut self.candidates);
         for (place, count) in candidates.drain(..) {
             self.consider(segment, place, count);
@@ -149,7 +150,7 @@ impl<'q> Best<'q> {
             .max(BLOCK);
     }
 
-    /// Keeps the chunks that may be among the nearest, and of those of one entry only those that may be the nearest.
+    /// Keeps the chunks that may belong to one of the nearest entries, and of each entry those that may be its nearest.
     fn cut_by_entries(&mut self) {
         self.found.sort_unstable_by(|a, b| {
             a.entry

@@ -16,8 +16,8 @@ pub struct Query {
 
 /// A query for the comparison with sign bits.
 ///
-/// The query keeps four bits per dimension, because its own sign bits would lose much more: for random directions the
-/// inner product with sign bits then has half as much information about the similarity.
+/// The query has four bits per dimension, because its sign bits alone would lose too much: for random directions they
+/// carry half as much information about the similarity.
 #[derive(Debug, Clone)]
 pub(crate) struct SignQuery {
     /// The bits of the levels.
@@ -26,12 +26,12 @@ pub(crate) struct SignQuery {
     middle: f32,
     /// Similarity per count below the middle.
     per_count: f32,
-    /// How far the similarity may be from the estimate.
+    /// The trusted maximum difference of the similarity and the estimate.
     pub error: f32,
 }
 
 impl SignQuery {
-    /// For a vector of length 1, rotated if the codes are.
+    /// The query for a vector of length 1. It must be rotated if the codes are.
     pub fn new(vector: &[f32]) -> Self {
         let dimensions = vector.len().max(1) as f32;
         let mut words = vec![[0; PLANES]; Signs::words_of(vector.len())];
@@ -42,8 +42,8 @@ impl SignQuery {
             }
             product += (f32::from(level) - MIDDLE) * value;
         }
-        // The levels times `step` are about the vector. The sum of the absolute values of a rotated vector of length 1
-        // is about the square root of 2/π times its dimensions.
+        // The levels times `step` are approximately the vector. The sum of the absolute values of a rotated vector of
+        // length 1 is approximately the square root of 2/π times its dimensions.
         let step = if product > 0.0 { 1.0 / product } else { 0.0 };
         let per_count = step * (FRAC_PI_2 / dimensions).sqrt();
         Self {
@@ -64,12 +64,13 @@ impl SignQuery {
         self.count_at(similarity).round() as u64
     }
 
-    /// The lowest count whose similarity is less than `floor`, even if it is underestimated by as much as is trusted.
+    /// The lowest count that rules out a similarity of `floor`, even if the sign bits underestimate it by `error`.
     pub fn count_below(&self, floor: f32) -> u64 {
         self.count_at(floor - self.error).ceil() as u64
     }
 
-    /// A conversion of the result to an integer yields 0 for a negative number, and the maximum for infinity.
+    /// The count with this estimated similarity, as a float. A cast to an integer turns a negative result into 0 and
+    /// infinity into the maximum.
     fn count_at(&self, similarity: f32) -> f32 {
         if self.per_count > 0.0 {
             self.middle - similarity / self.per_count
@@ -79,8 +80,8 @@ impl SignQuery {
     }
 }
 
-/// Number of standard deviations by which sign bits may underestimate a similarity before a chunk is missed. Of random
-/// directions at the border 2 % are missed, and fewer above it. Each tenth more costs a twentieth of the time.
+/// Number of standard deviations by which sign bits may underestimate a similarity before a chunk is missed. 2 % of
+/// random directions exactly at the floor are missed, and fewer above it. Each further 0.1 makes a search 5 % slower.
 const DEVIATIONS: f32 = 1.8;
 /// Variance of the estimate from sign bits, times the dimensions: π/2 - 1 for the signs, and a hundredth of π/2 for the
 /// levels of the query.

@@ -1,7 +1,7 @@
 //! A random rotation.
 //!
-//! After it the values of any vector are about normally distributed, whatever the dimensions of the model mean. The
-//! codes assume this distribution. A rotation changes no inner product.
+//! The values of a rotated vector are about normally distributed, whatever the model. The codes assume this
+//! distribution. A rotation does not change inner products.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -13,9 +13,10 @@ const SEED: u64 = 0x5EED_0F51_6E73_0001;
 
 /// A rotation of vectors of one length.
 ///
-/// Each round multiplies by random signs. Then it replaces pairs of values `a`, `b` by `(a + b) / √2` and
-/// `(a - b) / √2`, in as many steps as it takes until each value depends on all. `a` is of the first half, `b` of the
-/// second, and the two results become adjacent. For a power of two this is the Hadamard transform, in another order.
+/// Each round multiplies the values by random signs. Then, in several steps, it replaces pairs of values `a`, `b` by
+/// `(a + b) / √2` and `(a - b) / √2`, until each value depends on all others. `a` is from the first half of the vector,
+/// `b` from the second, and the two results become adjacent. For a power of two this is the Hadamard transform, in
+/// another order.
 #[derive(Debug, Clone)]
 pub(crate) struct Rotation {
     /// Factors 1 and -1, for each round and dimension.
@@ -41,7 +42,7 @@ impl Rotation {
         }
     }
 
-    /// The rotated vector. A vector of another length stays the same.
+    /// The rotated vector. A vector of another length is returned unchanged.
     #[inline(always)]
     pub fn of(&self, vector: &[f32]) -> Vec<f32> {
         let mut values = vector.to_vec();

@@ -1,11 +1,11 @@
-//! A thousand codes. A change modifies them in place, or copies them first when a search is reading them.
+//! A segment: up to 1024 codes. A change modifies a segment in place, or a copy if a search is reading it.
 
 use crate::allowed::Allowed;
 use crate::codes::Code;
 use crate::kernel::BLOCK;
 use crate::levels::Correction;
 
-/// Maximum number of codes in a segment. This many are copied by a change during a search.
+/// Maximum number of codes in a segment. A change during a search copies this many.
 pub(crate) const CAPACITY: usize = 1024;
 
 /// A chunk of an entry.
@@ -34,6 +34,7 @@ pub(crate) struct Segment {
     pub alive: Vec<u64>,
     /// The smallest and the greatest entry of each block.
     pub spans: Vec<(i64, i64)>,
+    /// Number of codes that were not removed.
     pub live: usize,
 }
 

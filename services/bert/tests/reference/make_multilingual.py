@@ -1,4 +1,4 @@
-"""Writes multilingual/: a small network with random weights and a tokenizer of the kind of XLM-R, and what they return.
+"""Writes multilingual/: a small network with random weights, a tokenizer like XLM-R's, and the expected results.
 
 Needs numpy, safetensors and sentencepiece. The tokens come from sentencepiece. The network is written here in numpy,
 from the published description of BERT, so that it shares no code with the crate.
@@ -36,7 +36,7 @@ pieces = sentencepiece.SentencePieceProcessor(model_file=folder + '/small.model'
 model = proto.ModelProto()
 model.ParseFromString(open(folder + '/small.model', 'rb').read())
 
-# XLM-R puts four special tokens first, so that the ids of sentencepiece (unknown, start, end, …) move by one.
+# XLM-R puts four special tokens first; sentencepiece has three (unknown, start, end). All other ids grow by one.
 vocabulary = [['<s>', 0.0], ['<pad>', 0.0], ['</s>', 0.0], ['<unk>', 0.0]]
 vocabulary += [[piece.piece, piece.score] for piece in model.pieces[3:]]
 special = lambda id, content: {'id': id, 'content': content, 'single_word': False, 'lstrip': False, 'rstrip': False,

@@ -10,7 +10,8 @@ use super::{Artifacts, failed};
 use crate::access::{Caller, WriteContext};
 
 impl Artifacts {
-    /// Gives the artifact with a path, and those below it, another path. All are moved or none.
+    /// Moves the artifact at `path`, and every artifact below it, to the path `to`. Either all are moved or none. A
+    /// move creates no new version.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN`;
@@ -25,7 +26,7 @@ impl Artifacts {
         let options = self
             .writes
             .options(caller, "move_artifacts", &request, &write)?;
-        let (from, to) = places(request)?;
+        let (from, to) = from_and_to(request)?;
         self.writes
             .admit(caller, &options, 1, Usage::default())
             .await?;
@@ -43,7 +44,7 @@ impl Artifacts {
         })
     }
 
-    /// Deletes the artifact with a path, and those below it, with all versions. All are deleted or none.
+    /// Deletes the artifact at `path`, and every artifact below it, with all versions. Either all are deleted or none.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `delete`; the store's errors.
@@ -77,8 +78,8 @@ impl Artifacts {
     }
 }
 
-/// The validated path to move from, and the path to move to.
-fn places(request: MoveArtifactsRequest) -> Result<(ArtifactPath, ArtifactPath)> {
+/// The validated paths of a move: from and to.
+fn from_and_to(request: MoveArtifactsRequest) -> Result<(ArtifactPath, ArtifactPath)> {
     let MoveArtifactsRequest { path, to } = request;
     let (from, to) = (
         ArtifactPath::new(path, "path")?,

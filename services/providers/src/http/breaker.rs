@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::ProviderError;
 
-/// Number of consecutive failed calls after which no more are made.
+/// Number of consecutive failed calls after which calls pause.
 const FAILURES: u32 = 3;
 /// First and maximum pause without calls. The pause doubles each time a trial fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Maximum pause that is granted to a provider that asks for one.
+/// Maximum pause that a provider can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct State {
     pause: Duration,
 }
 
-/// A call. If it is dropped before it has ended, its caller has abandoned it.
+/// A call. If it is dropped before [`responded`](Self::responded) or [`failed`](Self::failed), its caller abandoned it.
 #[derive(Debug)]
 pub(super) struct Call<'b> {
     breaker: &'b Breaker,
@@ -63,7 +63,7 @@ impl Breaker {
     /// Begins a call.
     ///
     /// # Errors
-    /// `Unavailable` while no calls are made.
+    /// `Unavailable` while calls pause.
     pub fn enter(&self) -> Result<Call<'_>, ProviderError> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -116,7 +116,7 @@ impl Call<'_> {
         self.has_ended = true;
         let mut state = self.breaker.lock();
         let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-        // A call that began earlier may have received a response meanwhile.
+        // If an earlier call received a response meanwhile, the pause is over and this call is no trial.
         let is_trial = self.is_trial && state.until.is_some();
         if !is_trial && state.until.is_some() {
             // Other calls failed meanwhile and have already started the pause.
@@ -199,7 +199,7 @@ mod tests {
                 fail(&breaker)
             ],
             [true, true, true, false],
-            "in a row"
+            "only consecutive failures count"
         );
         let error = breaker.enter().unwrap_err();
         let expected = ProviderError::Unavailable {
@@ -227,7 +227,10 @@ mod tests {
             [true, true, true, false]
         );
         pass(2).await;
-        assert!(breaker.enter().is_ok(), "the pause is the first one again");
+        assert!(
+            breaker.enter().is_ok(),
+            "after a success the pause is the first one again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -241,7 +244,7 @@ mod tests {
         assert!(breaker.enter().is_err());
         pass(1).await;
         breaker.enter().unwrap().failed("busy", None);
-        assert!(breaker.enter().is_ok(), "the second failure is not three");
+        assert!(breaker.enter().is_ok(), "two failures are fewer than three");
         breaker.enter().unwrap().responded();
         breaker
             .enter()
@@ -273,14 +276,14 @@ mod tests {
         drop(breaker.enter().unwrap());
         let slow = breaker
             .enter()
-            .expect("a trial that is given up leaves it to another");
+            .expect("an abandoned trial lets another call try");
         assert!(breaker.enter().is_err());
         pass(2).await;
         breaker
             .enter()
-            .expect("one that takes long does too")
+            .expect("a long trial lets another call try")
             .responded();
         slow.failed("broken", None);
-        assert!(breaker.enter().is_ok(), "it is known to be back");
+        assert!(breaker.enter().is_ok(), "the provider has responded");
     }
 }

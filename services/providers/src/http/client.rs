@@ -68,22 +68,25 @@ pub(super) struct Client {
 /// The failure of a request, or of one attempt.
 struct Failed {
     error: ProviderError,
-    /// Whether every other request would fail too. Some servers fail with status 500 only for certain texts.
-    is_away: bool,
+    /// Whether other requests would fail too. A status of 500 does not show that: some servers fail only for certain
+    /// texts.
+    provider_is_down: bool,
 }
 
 impl Failed {
-    fn away(what: impl Into<String>) -> Self {
+    /// A temporary failure of the whole provider.
+    fn provider_down(what: impl Into<String>) -> Self {
         Self {
             error: ProviderError::unavailable(what),
-            is_away: true,
+            provider_is_down: true,
         }
     }
 
-    fn over(error: ProviderError) -> Self {
+    /// A failure that says nothing about other requests.
+    fn request_only(error: ProviderError) -> Self {
         Self {
             error,
-            is_away: false,
+            provider_is_down: false,
         }
     }
 
@@ -96,9 +99,9 @@ impl Failed {
     }
 
     /// Whether another attempt may succeed soon enough.
-    fn may_pass(&self) -> bool {
+    fn is_retryable(&self) -> bool {
         let is_soon = |retry_after| retry_after <= retry::MAX_PAUSE;
-        self.error.may_pass() && self.retry_after().is_none_or(is_soon)
+        self.error.is_retryable() && self.retry_after().is_none_or(is_soon)
     }
 }
 
@@ -189,9 +192,12 @@ impl Client {
                 call.responded();
                 Ok(responses)
             }
-            Err(Failed { error, is_away }) => {
+            Err(Failed {
+                error,
+                provider_is_down,
+            }) => {
                 match &error {
-                    ProviderError::Unavailable { what, retry_after } if is_away => {
+                    ProviderError::Unavailable { what, retry_after } if provider_is_down => {
                         call.failed(what, *retry_after)
                     }
                     _ => call.responded(),
@@ -217,17 +223,18 @@ impl Client {
     ) -> Result<Value, Failed> {
         let _slot = match slot {
             Some(slot) => slot,
-            None => self.slot().await.map_err(Failed::over)?,
+            None => self.slot().await.map_err(Failed::request_only)?,
         };
         let body = Bytes::from(body.to_string());
         let attempt = || self.attempt(url, &body, max_response_bytes);
         let response = attempt
             .retry(retry::PAUSES)
-            .when(Failed::may_pass)
+            .when(Failed::is_retryable)
             .adjust(|failed, pause| pause.map(|pause| failed.retry_after().unwrap_or(pause)))
             .await?;
-        serde_json::from_slice(&response)
-            .map_err(|_| Failed::over(ProviderError::Malformed("it is not JSON".to_owned())))
+        serde_json::from_slice(&response).map_err(|_| {
+            Failed::request_only(ProviderError::Malformed("it is not JSON".to_owned()))
+        })
     }
 
     async fn attempt(
@@ -243,12 +250,12 @@ impl Client {
             .body(body.clone());
         let failed = |error: reqwest::Error, otherwise: &str| {
             if error.is_connect() {
-                Failed::away("connection refused or host unreachable")
+                Failed::provider_down("connection refused or host unreachable")
             } else if error.is_timeout() {
                 let limit = self.timeout.as_secs_f64();
-                Failed::away(format!("no response within {limit} s"))
+                Failed::provider_down(format!("no response within {limit} s"))
             } else {
-                Failed::away(otherwise)
+                Failed::provider_down(otherwise)
             }
         };
         let response = request
@@ -261,7 +268,7 @@ impl Client {
             .await
             .map_err(|error| failed(error, "the response ended early"))?;
         let Some(body) = body else {
-            return Err(Failed::over(ProviderError::Malformed(format!(
+            return Err(Failed::request_only(ProviderError::Malformed(format!(
                 "it is longer than {max_response_bytes} bytes"
             ))));
         };
@@ -271,12 +278,12 @@ impl Client {
         let what = describe(status, &body);
         // The quota is permanently used up, even if the status suggests a retry.
         let is_final = what.contains("insufficient_quota");
-        if !retry::may_pass(status) || is_final {
-            return Err(Failed::over(ProviderError::Refused(what)));
+        if !retry::is_retryable(status) || is_final {
+            return Err(Failed::request_only(ProviderError::Refused(what)));
         }
         Err(Failed {
             error: ProviderError::Unavailable { what, retry_after },
-            is_away: status != StatusCode::INTERNAL_SERVER_ERROR,
+            provider_is_down: status != StatusCode::INTERNAL_SERVER_ERROR,
         })
     }
 }
@@ -295,15 +302,19 @@ fn describe(status: StatusCode, body: &[u8]) -> String {
         "/detail/0/loc/1",
         "/detail/0/msg",
     ];
-    let said = pointers
+    let message = pointers
         .iter()
         .filter_map(|pointer| json.pointer(pointer)?.as_str())
         .collect::<Vec<_>>()
         .join("; ");
-    let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
-    if said.is_empty() {
+    let message: String = message
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
+    if message.is_empty() {
         format!("status {status}")
     } else {
-        format!("status {status}: {said}")
+        format!("status {status}: {message}")
     }
 }

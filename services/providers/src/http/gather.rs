@@ -1,6 +1,6 @@
-//! Shares requests among callers. While a provider has its maximum number of concurrent requests, texts wait. As soon
-//! as a slot is free, the waiting texts that may be combined go in one request. A caller that finds a free slot does
-//! not wait.
+//! Combines the texts of several callers into one request. A caller that finds a free slot sends its request at once.
+//! While all slots for concurrent requests are in use, texts wait; the next free slot then sends the waiting texts that
+//! fit into one request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl Gather {
             has_slot
         };
         if has_slot {
-            // A separate task, because it also serves later callers after this caller has left.
+            // The slot works in its own task, because it also serves later callers, after this caller has left.
             let slot = Slot {
                 gather: Arc::clone(self),
                 is_held: true,
@@ -77,7 +77,7 @@ impl Gather {
 
     /// Sends a group's request and replies to its callers. One caller's bad texts must not fail the others: a group
     /// that fails because of its texts is halved until the caller with the bad texts is alone.
-    async fn ask(&self, group: Group) {
+    async fn send(&self, group: Group) {
         let mut groups = vec![group];
         while let Some(Group {
             texts,
@@ -86,7 +86,7 @@ impl Gather {
         }) = groups.pop()
         {
             let is_shared = callers.len() > 1;
-            let asking = async {
+            let request = async {
                 if is_shared {
                     self.requests.embed(&texts, role).await
                 } else {
@@ -94,8 +94,8 @@ impl Gather {
                 }
             };
             let response = tokio::select! {
-                response = asking => response,
-                () = all_gone(&mut callers) => continue,
+                response = request => response,
+                () = all_abandoned(&mut callers) => continue,
             };
             match response {
                 Ok(vectors) => {
@@ -150,7 +150,7 @@ struct Slot {
 impl Slot {
     async fn work(mut self) {
         while let Some(group) = self.next() {
-            self.gather.ask(group).await;
+            self.gather.send(group).await;
         }
     }
 
@@ -240,8 +240,8 @@ impl Group {
     }
 }
 
-/// Ends when no caller waits for a reply any more.
-async fn all_gone(callers: &mut [Caller]) {
+/// Completes when no caller waits for a reply any more.
+async fn all_abandoned(callers: &mut [Caller]) {
     for caller in callers {
         caller.reply.closed().await;
     }

@@ -23,8 +23,8 @@ pub(super) struct Requests {
     wanted: Option<u32>,
     /// The number of dimensions. `None` until a vector has been received.
     dimensions: Option<usize>,
-    /// Whether the server rejected base64, as some OpenAI-compatible servers do.
-    lists_only: AtomicBool,
+    /// Whether vectors are requested as lists: the API has no base64, or the server rejected it.
+    no_base64: AtomicBool,
 }
 
 impl Requests {
@@ -46,7 +46,7 @@ impl Requests {
             name,
             wanted,
             dimensions: None,
-            lists_only: AtomicBool::new(!dialect.has_base64()),
+            no_base64: AtomicBool::new(!dialect.has_base64()),
         })
     }
 
@@ -55,7 +55,7 @@ impl Requests {
         self.dimensions = Some(dimensions);
     }
 
-    /// An empty request.
+    /// The room in an empty request.
     pub fn room(&self) -> Room {
         Room {
             texts: 0,
@@ -71,7 +71,7 @@ impl Requests {
         role: Role,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
         match self.embed(texts, role).await {
-            Err(ProviderError::Refused(what)) if texts.len() > 1 && is_too_much(&what) => {
+            Err(ProviderError::Refused(what)) if texts.len() > 1 && is_too_large(&what) => {
                 let (first, second) = texts.split_at(texts.len() / 2);
                 let mut vectors = self.embed(first, role).await?;
                 vectors.extend(self.embed(second, role).await?);
@@ -87,13 +87,13 @@ impl Requests {
         texts: &[String],
         role: Role,
     ) -> Result<Vec<Vec<f32>>, ProviderError> {
-        if self.lists_only.load(Ordering::Relaxed) {
+        if self.no_base64.load(Ordering::Relaxed) {
             return self.embed_as(Encoding::Float, texts, role).await;
         }
         match self.embed_as(Encoding::Base64, texts, role).await {
             Err(ProviderError::Refused(what)) if is_about_encoding(&what) => {
                 let vectors = self.embed_as(Encoding::Float, texts, role).await?;
-                self.lists_only.store(true, Ordering::Relaxed);
+                self.no_base64.store(true, Ordering::Relaxed);
                 Ok(vectors)
             }
             outcome => outcome,
@@ -133,7 +133,7 @@ impl Requests {
     }
 }
 
-/// The texts counted for a request so far.
+/// The room that is left in a request.
 pub(super) struct Room {
     texts: usize,
     tokens: usize,
@@ -141,7 +141,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Adds the texts, if there is room for all of them. The first texts always fit, however long they are.
+    /// Takes room for all of the texts, or returns false. The first texts always fit, however long they are.
     pub fn take(&mut self, texts: &[String]) -> bool {
         let tokens = self.tokens + texts.iter().map(|text| text.len() / 3 + 1).sum::<usize>();
         let fits = self.texts == 0
@@ -155,7 +155,7 @@ impl Room {
 }
 
 /// Whether an error says that the request is too large.
-fn is_too_much(what: &str) -> bool {
+fn is_too_large(what: &str) -> bool {
     what.starts_with("status 413") || what.starts_with("status 400") && what.contains("token")
 }
 

@@ -6,7 +6,7 @@ use super::response;
 use crate::reranker::probability;
 use crate::{ProviderError, Reranker};
 
-/// Maximum bytes of a response. Some servers always send the texts back.
+/// Maximum bytes of a response. Some servers always return the texts too.
 const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 /// How far a rounded score may lie outside 0 to 1.
 const ROUNDING: f64 = 1e-3;

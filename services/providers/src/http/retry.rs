@@ -6,17 +6,18 @@ use backon::ExponentialBuilder;
 use reqwest::StatusCode;
 use reqwest::header::{self, HeaderMap};
 
-/// The pauses between three attempts: 125 ms, then 250 ms. Jitter up to doubles a pause, so that callers that failed
-/// together do not retry together.
+/// The pauses between three attempts: 125 ms and 250 ms. Jitter lengthens each pause to at most twice that, so that
+/// callers that failed together do not retry together.
 pub(super) const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(125))
     .with_jitter()
     .with_max_times(2);
-/// Maximum requested pause that a request waits for. A longer pause is reported to the caller instead.
+/// Maximum pause after which a request is retried. If the server asks for a longer pause, the call fails and its error
+/// has the pause.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a later attempt may succeed: after overload, timeouts and server failures, but not after an invalid request.
-pub(super) fn may_pass(status: StatusCode) -> bool {
+pub(super) fn is_retryable(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status.as_u16(), 408 | 429)
 }
@@ -45,10 +46,16 @@ mod tests {
     #[test]
     fn overload_and_failures_of_the_server_may_pass_and_wrong_requests_do_not() {
         for status in [408, 429, 500, 502, 503, 504, 529] {
-            assert!(may_pass(StatusCode::from_u16(status).unwrap()), "{status}");
+            assert!(
+                is_retryable(StatusCode::from_u16(status).unwrap()),
+                "{status}"
+            );
         }
         for status in [400, 401, 403, 404, 413, 422, 501] {
-            assert!(!may_pass(StatusCode::from_u16(status).unwrap()), "{status}");
+            assert!(
+                !is_retryable(StatusCode::from_u16(status).unwrap()),
+                "{status}"
+            );
         }
     }
 

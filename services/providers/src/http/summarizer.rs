@@ -66,11 +66,11 @@ impl SummaryDialect {
     }
 
     fn request(self, model: &str, text: &str, max_tokens: u32) -> Value {
-        let said = |role: &str, content: &str| json!({"role": role, "content": content});
+        let message = |role: &str, content: &str| json!({"role": role, "content": content});
         match self {
             Self::Ollama => json!({
                 "model": model,
-                "messages": [said("system", INSTRUCTIONS), said("user", text)],
+                "messages": [message("system", INSTRUCTIONS), message("user", text)],
                 "stream": false,
                 "think": false,
                 // Ollama silently cuts a text that does not fit.
@@ -78,11 +78,16 @@ impl SummaryDialect {
             }),
             Self::OpenAi => json!({
                 "model": model,
-                "messages": [said("system", INSTRUCTIONS), said("user", text)],
+                "messages": [message("system", INSTRUCTIONS), message("user", text)],
                 "max_completion_tokens": max_tokens,
             }),
             Self::Anthropic => {
-                json!({"model": model, "max_tokens": max_tokens, "system": INSTRUCTIONS, "messages": [said("user", text)]})
+                json!({
+                    "model": model,
+                    "max_tokens": max_tokens,
+                    "system": INSTRUCTIONS,
+                    "messages": [message("user", text)],
+                })
             }
         }
     }
@@ -158,9 +163,9 @@ impl HttpSummarizer {
         })
     }
 
-    /// Ollama responds 404 while it does not have the model. Since it can be pulled at any time, a later request may
-    /// succeed.
-    fn may_pass_later(&self, error: ProviderError) -> ProviderError {
+    /// Turns Ollama's status 404 into a retryable error. Ollama responds with it while it does not have the model,
+    /// which can be pulled at any time.
+    fn as_retryable(&self, error: ProviderError) -> ProviderError {
         match error {
             ProviderError::Refused(what)
                 if self.dialect == SummaryDialect::Ollama && what.starts_with("status 404") =>
@@ -198,7 +203,7 @@ impl Summarizer for HttpSummarizer {
             .client
             .post(self.dialect.path(), &request, MAX_RESPONSE_BYTES)
             .await
-            .map_err(|error| self.may_pass_later(error))?;
+            .map_err(|error| self.as_retryable(error))?;
         let text = self
             .dialect
             .text(&response)

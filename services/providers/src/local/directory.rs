@@ -19,7 +19,7 @@ pub struct ModelDirectory {
     name: String,
 }
 
-/// The file in which sentence-transformers keeps a model's prefixes, which it calls prompts.
+/// The file of sentence-transformers that has a model's prefixes, there called prompts.
 const PROMPTS: &str = "config_sentence_transformers.json";
 
 #[derive(Deserialize, Default)]

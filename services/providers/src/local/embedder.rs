@@ -11,16 +11,15 @@ use crate::{
     Embedder, Model, ProviderError, QueryVectors, Reading, Role, TextVectors, TokenVectors,
 };
 
-/// Size of a text in bytes from which tokenizing runs on a thread of its own.
+/// Maximum total size of texts that are tokenized on the async worker, in bytes.
 const SHORT_BYTES: usize = 4096;
 
 /// Share of a query's letters that the vocabulary may lack. With all-MiniLM-L6-v2 the share is below 0.25 for questions
 /// in English, German, Polish, Turkish and Vietnamese. It is above 0.45 for questions in Chinese, Japanese, Korean,
 /// Thai and Russian.
 const MAX_UNREAD_SHARE: f64 = 0.35;
-/// The pieces per word from which a query counts as fragmented, and those of a wholly fragmented one. With
-/// all-MiniLM-L6-v2 nine of ten questions have fewer than 1.3 in English, fewer than 1.5 about code, and more than 1.6 in
-/// German.
+/// The numbers of pieces per word at which the fragmentation of a query is 0 and 1. With all-MiniLM-L6-v2, nine of ten
+/// questions have fewer than 1.3 in English, fewer than 1.5 about code, and more than 1.6 in German.
 const FRAGMENTED: (f64, f64) = (1.2, 2.0);
 
 /// The configured chunk sizes, in tokens. Missing values are derived from the model.
@@ -211,7 +210,7 @@ impl Embedder for LocalEmbedder {
             .iter()
             .map(|encoded| self.tokens.content(encoded).to_vec())
             .collect();
-        // Token vectors are requested by a search, so they have its urgency, whatever the role of the texts.
+        // Only searches request token vectors, so they are urgent, whatever the role of the texts.
         let vectors = self
             .worker
             .run(Task::Tokens, Urgency::Query, encoded)

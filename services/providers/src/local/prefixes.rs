@@ -1,8 +1,8 @@
-//! What a model expects before a text.
+//! The prefixes that a model expects before texts.
 
 use crate::Role;
 
-/// The prefixes of texts.
+/// The prefixes of queries and documents. Empty if the model expects none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes {
     /// Prefix of queries.

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::{ProviderError, TokenCodes};
 
-/// Maximum number of tokens computed together, except for a single longer text. Larger batches are hardly faster. More
+/// Maximum number of tokens computed together, unless a single text is longer. Larger batches are hardly faster. More
 /// urgent texts do not wait for a batch: they are computed between two of its layers.
 const BATCH_TOKENS: usize = 512;
 /// Maximum number of queued texts of one urgency. Further ones are rejected, and entries that are being stored get a
@@ -25,8 +25,8 @@ const QUEUED_TEXTS: usize = 4096;
 const THREADS: usize = 4;
 /// How long background work waits after a query, because a search that has its query vector still needs the processor.
 const AFTER_QUERY: Duration = Duration::from_millis(20);
-/// Maximum time that a batch of background work waits for searches. Under constant searches, this is what background
-/// work leaves them between two batches.
+/// Maximum time for which a batch of background work waits for searches, so that it also proceeds while searches never
+/// stop.
 const MAX_BACKGROUND_WAIT: Duration = Duration::from_millis(200);
 
 /// What the model computes.
@@ -58,8 +58,8 @@ pub(super) enum Urgency {
 impl Urgency {
     const ALL: [Self; 3] = [Self::Query, Self::Document, Self::Background];
 
-    /// Maximum number of tokens computed together. A batch of background work is one text if texts are long: it does
-    /// not stop for the rest of a search, only for its queries.
+    /// Maximum number of tokens computed together. A batch of background work is small (one text if texts are long),
+    /// because while it runs it yields only to queries, not to the rest of a search.
     const fn batch_tokens(self) -> usize {
         match self {
             Self::Query | Self::Document => BATCH_TOKENS,
@@ -95,7 +95,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// One for each urgency.
+    /// The queue of each urgency.
     queues: [Queue; Urgency::ALL.len()],
     /// When the last query was computed.
     last_query: Option<Instant>,
@@ -190,7 +190,7 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
         let batch = {
             let mut state = shared.lock();
             loop {
-                state.abandon(&Urgency::ALL);
+                state.remove_abandoned(&Urgency::ALL);
                 if let Some(batch) = state.next_batch(&Urgency::ALL) {
                     break batch;
                 }
@@ -215,7 +215,7 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
 type Compute<'c> =
     &'c (dyn Fn(Task, &[Encoded], &dyn Fn()) -> Result<Vec<Output>, ModelError> + Sync);
 
-/// Computes a batch, and between its layers everything more urgent.
+/// Computes a batch. Between its layers, computes all batches that are more urgent.
 fn run(shared: &Shared, batch: Batch, compute: Compute<'_>) {
     let Batch {
         urgency,
@@ -243,8 +243,8 @@ fn run(shared: &Shared, batch: Batch, compute: Compute<'_>) {
     finish(shared, urgency, texts.len(), outcome);
 }
 
-/// The next batch of these urgencies. With `wait_until`, a search that has just had a query computed is given time to
-/// finish first, at most until then.
+/// The next batch of these urgencies. With `wait_until`, waits at most until then for a search to finish whose query
+/// was just computed.
 fn next_more_urgent(
     shared: &Shared,
     urgencies: &[Urgency],
@@ -252,8 +252,8 @@ fn next_more_urgent(
 ) -> Option<Batch> {
     let mut state = shared.lock();
     loop {
-        // Only these queues: the first jobs of the others are being computed.
-        state.abandon(urgencies);
+        // Only these queues, because the first jobs of the other queues are being computed.
+        state.remove_abandoned(urgencies);
         let batch = state.next_batch(urgencies);
         if batch.is_some() || state.closed {
             return batch;
@@ -319,7 +319,7 @@ fn compute(
 impl State {
     /// Removes abandoned jobs from the front of these queues. Only the worker thread removes jobs, and only from the
     /// front.
-    fn abandon(&mut self, urgencies: &[Urgency]) {
+    fn remove_abandoned(&mut self, urgencies: &[Urgency]) {
         for urgency in urgencies {
             let Queue { jobs, texts } = &mut self.queues[*urgency as usize];
             while let Some(job) = jobs.front().filter(|job| job.reply.is_closed()) {
@@ -329,8 +329,8 @@ impl State {
         }
     }
 
-    /// The next texts to compute together, from one job or from several consecutive jobs with the same task. They are
-    /// of the first of these urgencies that has any.
+    /// The next texts to compute together, from one job or from several consecutive jobs with the same task. Takes them
+    /// from the first of these urgencies that has jobs.
     fn next_batch(&self, urgencies: &[Urgency]) -> Option<Batch> {
         let (urgency, jobs) = urgencies
             .iter()
@@ -403,7 +403,7 @@ mod tests {
 
     type Response = oneshot::Receiver<Result<Vec<Output>, ProviderError>>;
 
-    /// A job of texts with these numbers of tokens. The token ids of a text are its length.
+    /// A job of texts with these numbers of tokens. Every token id of a text is the text's length.
     fn job(lengths: &[usize]) -> (Job, Response) {
         let (reply, response) = oneshot::channel();
         let text = |length: &usize| Encoded {
@@ -468,12 +468,12 @@ mod tests {
 
     #[test]
     fn what_several_callers_wait_for_is_computed_together_up_to_a_batch() {
-        let (shared, _answers) = with(&[&[100, 100], &[100], &[200, 300], &[10]]);
+        let (shared, _responses) = with(&[&[100, 100], &[100], &[200, 300], &[10]]);
         assert_eq!(
             lengths(&shared.lock()),
             (Urgency::Document, vec![100, 100, 100, 200])
         );
-        let (shared, _answers) = with(&[&[BATCH_TOKENS * 2], &[10]]);
+        let (shared, _responses) = with(&[&[BATCH_TOKENS * 2], &[10]]);
         assert_eq!(
             lengths(&shared.lock()).1,
             [BATCH_TOKENS * 2],
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn queries_come_before_documents_and_background_work_is_last_and_in_small_pieces() {
-        let (shared, _answers) = with(&[]);
+        let (shared, _responses) = with(&[]);
         let _late = push(&shared, Urgency::Background, &[100, 20, 20, 200]);
         assert_eq!(
             lengths(&shared.lock()),
@@ -497,22 +497,25 @@ mod tests {
 
     #[test]
     fn more_urgent_texts_are_computed_between_the_layers_of_a_batch() {
-        let (shared, _answers) = with(&[]);
+        let (shared, _responses) = with(&[]);
         let mut late = push(&shared, Urgency::Background, &[30]);
-        let came = Mutex::new(Vec::new());
+        let arrived = Mutex::new(Vec::new());
         let computed = Mutex::new(Vec::new());
         let compute: Compute<'_> = &|_, texts, between_layers| {
             let length = texts[0].ids.len();
             computed.lock().unwrap().push((length, "begun"));
-            // While the first layer of the background text is computed, a document comes. While that of the document
-            // is computed, a query comes.
+            // While the first layer of the background text is computed, a document arrives. While the first layer of
+            // the document is computed, a query arrives.
             let arrives = match length {
                 30 => Some((Urgency::Document, 20)),
                 20 => Some((Urgency::Query, 10)),
                 _ => None,
             };
             if let Some((urgency, length)) = arrives {
-                came.lock().unwrap().push(push(&shared, urgency, &[length]));
+                arrived
+                    .lock()
+                    .unwrap()
+                    .push(push(&shared, urgency, &[length]));
             }
             between_layers();
             computed.lock().unwrap().push((length, "done"));
@@ -534,9 +537,9 @@ mod tests {
                 (30, "done")
             ]
         );
-        let mut came = came.into_inner().unwrap();
-        assert_eq!(values(&mut came[0]), [20.0]);
-        assert_eq!(values(&mut came[1]), [10.0]);
+        let mut arrived = arrived.into_inner().unwrap();
+        assert_eq!(values(&mut arrived[0]), [20.0]);
+        assert_eq!(values(&mut arrived[1]), [10.0]);
         assert_eq!(values(&mut late), [30.0]);
     }
 
@@ -558,7 +561,7 @@ mod tests {
 
     #[test]
     fn background_work_waits_for_a_search_that_just_had_its_query_computed_but_not_forever() {
-        let (shared, _answers) = with(&[]);
+        let (shared, _responses) = with(&[]);
         let more_urgent = &Urgency::ALL[..Urgency::Background as usize];
         let now = Instant::now();
         shared.lock().last_query = Some(now);
@@ -588,7 +591,7 @@ mod tests {
         assert!(responses[2].try_recv().is_err(), "not computed yet");
         drop(responses);
         let mut state = shared.lock();
-        state.abandon(&Urgency::ALL);
+        state.remove_abandoned(&Urgency::ALL);
         assert_eq!(state.queues[Urgency::Document as usize].texts, 0);
         assert!(state.next_batch(&Urgency::ALL).is_none());
     }

@@ -20,14 +20,15 @@ pub struct Seen {
     pub body: Value,
 }
 
-pub type Answer = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
+/// Chooses the reply to a request from the request and its number, from 0.
+pub type Respond = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
 
-/// The reaction to a request.
+/// The response to a request, or the fault that replaces it.
 pub enum Reply {
     Json(Value),
     /// A body that a JSON library would not write.
     Raw(&'static str),
-    /// The response, as soon as the test gives a permit for it.
+    /// A response that waits for a permit from the test.
     Held(Arc<Semaphore>, Value),
     Status(u16, &'static [(&'static str, &'static str)], Value),
     /// The beginning of a longer response, then the end of the connection.
@@ -45,20 +46,20 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn start(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
+    pub async fn start(respond: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (seen, requests) = (
             Arc::new(Mutex::new(Vec::new())),
             Arc::new(AtomicUsize::new(0)),
         );
-        let (answer, of_server, count): (Answer, _, _) =
-            (Arc::new(answer), Arc::clone(&seen), Arc::clone(&requests));
+        let (respond, of_server, count): (Respond, _, _) =
+            (Arc::new(respond), Arc::clone(&seen), Arc::clone(&requests));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(
                     stream,
-                    Arc::clone(&answer),
+                    Arc::clone(&respond),
                     Arc::clone(&of_server),
                     Arc::clone(&count),
                 ));
@@ -82,10 +83,7 @@ impl Server {
 
     /// Waits until this many requests have been received.
     pub async fn until(&self, requests: usize) {
-        wait_for("so many requests", || {
-            (self.count() >= requests).then_some(())
-        })
-        .await;
+        wait_for("the requests", || (self.count() >= requests).then_some(())).await;
     }
 
     pub fn count(&self) -> usize {
@@ -95,13 +93,13 @@ impl Server {
 
 async fn serve(
     mut stream: TcpStream,
-    answer: Answer,
+    respond: Respond,
     seen: Arc<Mutex<Vec<Seen>>>,
     count: Arc<AtomicUsize>,
 ) {
     while let Some(request) = read(&mut stream).await {
         let number = count.fetch_add(1, Ordering::SeqCst);
-        let reply = answer(&request, number);
+        let reply = respond(&request, number);
         seen.lock().await.push(request);
         let (status, headers, body) = match reply {
             Reply::Json(body) => (200, &[][..], body.to_string()),

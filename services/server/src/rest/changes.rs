@@ -34,7 +34,7 @@ use crate::watch;
     operation_id = "changes_since",
     tag = "changes",
     params(
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of an earlier reply. `now`: no changes, only the cursor of this moment. Default: from the oldest change that is kept.", example = "now"),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of an earlier reply. `now`: no changes, only the cursor of this moment. Default: from the oldest retained change.", example = "now"),
         ("limit" = Option<i64>, Query, description = "Maximum number of changes that are read, 1 to 1000; default 100. A commit of up to 1000 changes is never split, so a page can have more.", minimum = 1, maximum = 1000),
         ("wait_ms" = Option<i64>, Query, description = "How long to wait for a change, 0 to 25 000 milliseconds; default 0.", minimum = 0, maximum = 25000),
         ("thread_id" = Option<String>, Query, description = "Only changes of entries of this thread.", min_length = 1),
@@ -109,7 +109,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     operation_id = "watch",
     tag = "changes",
     params(
-        ("cursor" = Option<String>, Query, description = "The id of an earlier event, or `next_cursor` of a list. `now`: only changes from this moment on. Default: from the oldest change that is kept."),
+        ("cursor" = Option<String>, Query, description = "The id of an earlier event, or `next_cursor` of a list. `now`: only changes from this moment on. Default: from the oldest retained change."),
         ("snapshot" = Option<bool>, Query, description = "Whether the stream begins with the present entries and artifacts; default: false. Not together with a cursor."),
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that arrived. It is used instead of `cursor` and `snapshot`."),
         ("thread_id" = Option<String>, Query, description = "Only changes of entries of this thread.", min_length = 1),

@@ -116,7 +116,7 @@ impl Embeddings {
                     }
                     // If the failure may pass, the other pieces would only wait and fail too. With
                     // EMBEDDING_ON_FAILURE=fail the write fails anyway.
-                    Err(error) if error.may_pass() || fails => return Err(error),
+                    Err(error) if error.is_retryable() || fails => return Err(error),
                     Err(error) => refused = Some(error),
                 }
             }
