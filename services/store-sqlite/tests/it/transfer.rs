@@ -282,7 +282,7 @@ async fn a_half_filled_target_takes_the_same_source_alone_and_only_as_it_was() {
     assert!(
         refused
             .to_string()
-            .contains("is half filled from sqlite://"),
+            .contains("holds an incomplete migration from sqlite://"),
         "{refused}"
     );
     let refused = moved(&to, &directory.path().join("new.db"))
