@@ -206,8 +206,10 @@ impl Owners {
                 .collect();
             statement::execute(
                 conn,
-                "UPDATE owners SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, \
-                 image_count = ?, thread_count = ?, tag_count = ? WHERE owner = ?",
+                "UPDATE owners \
+                 SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, \
+                 multimodal_count = ?, image_count = ?, thread_count = ?, tag_count = ? \
+                 WHERE owner = ?",
                 &values,
             )?;
             *written = Written::Yes;

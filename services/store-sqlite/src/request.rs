@@ -26,7 +26,7 @@ pub(crate) struct Request<T, W> {
     pub outcome: Option<Result<Written<T>, StoreError>>,
     /// Whether it deleted the owner.
     pub erased: bool,
-    /// What it changed.
+    /// The subscriptions that its changes concern.
     pub touched: Touched,
 }
 

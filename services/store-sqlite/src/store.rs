@@ -265,7 +265,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads on this thread if the read is certainly short. `None` if it is not, or if the revision is not reached.
+    /// Runs a short read on this thread. `None` if a reader thread must run it, or if the required revision is not
+    /// reached.
     fn read_inline<T>(
         &self,
         owner: &OwnerId,
@@ -282,8 +283,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` requires. A copy waits for it. Otherwise a revision that is not here
-    /// was never returned to a caller, because one process owns the file.
+    /// Reads at or after the revision that `read` requires. A copy waits for it. Any other database rejects a later
+    /// revision than its own: it cannot be one that a write returned, because one process owns the file.
     pub(crate) async fn read<T, W>(
         &self,
         lane: &LaneHandle,

@@ -3,8 +3,10 @@
 //! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
 //! case only the newest matches up to a cap are ranked, and the result says so.
 //!
-//! If an index shows that the filter leaves few rows, a search for any of some words scores these rows while it counts
-//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and looks up none that the filter excludes.
+//! If an index shows that the filter leaves few rows, a search for any of several words scores these rows while it
+//! counts
+//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and does not look up rows that the filter
+//! excludes.
 
 use context_model::{Filter, MetadataPath};
 use context_store::{DocumentKind, FtsSearch, Page};
@@ -129,7 +131,7 @@ struct Ranking<'s> {
     context_weight: f64,
     /// Whether the filter has a part that the scope column does not serve.
     is_beyond_scope: bool,
-    /// Whether the candidates, if there are few, are the rows that satisfy this part.
+    /// Whether [`Candidates::All`] has exactly the rows that satisfy this part, so that they need no further check.
     is_decided: bool,
     reached: Candidates,
 }
@@ -278,8 +280,8 @@ impl Ranking<'_> {
         Ok(!self.page(conn, matches, first)?.is_empty())
     }
 
-    /// The page of the matches. Unless they are checked already, they are checked against the filter here, from the best
-    /// on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
+    /// A page of the matches. Matches that were not checked against the filter yet are checked here, best first, until
+    /// the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
     fn page(
         &self,
         conn: &mut SqliteConnection,
@@ -304,7 +306,7 @@ impl Ranking<'_> {
         let mut at_once = 0;
         while checked.len() < wanted && !rest.is_empty() {
             cancel::check()?;
-            // More each time: with a filter that few matches satisfy, there are few statements.
+            // The chunks grow, so that a filter that few matches satisfy needs few statements.
             at_once = (wanted - checked.len()).max(2 * at_once);
             let (chunk, later) = rest.split_at(rest.len().min(at_once));
             rest = later;
