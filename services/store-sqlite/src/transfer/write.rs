@@ -122,7 +122,8 @@ fn plain(
     Ok(())
 }
 
-/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end of the migration.
+/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end of the
+/// migration.
 fn entries(
     conn: &mut SqliteConnection,
     owner: &Owner,

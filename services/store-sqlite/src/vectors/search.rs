@@ -40,8 +40,9 @@ const MAX_CHECKED: usize = 8_192;
 /// Number of distances computed between two cancellation checks, about 100 µs.
 const DISTANCES_BETWEEN_CHECKS: usize = 1024;
 
-/// The columns that are read of a chunk. The list of requested rows follows.
-const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
+/// The beginning of a query for the vectors of chunks. The list of requested rows follows.
+const COLUMNS: &str = "\
+    SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
         chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector \
     FROM json_each(";
 

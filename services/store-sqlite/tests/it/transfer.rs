@@ -125,7 +125,7 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
         "straße foo_bar",
         "decided agents remember",
     ] {
-        // Their order depends on what was deleted from an index before.
+        // The texts are sorted, because their scores depend on what was deleted from an index before.
         let (mut before, mut after) = (
             found(&from, "english", words).await,
             found(&to, "english", words).await,
