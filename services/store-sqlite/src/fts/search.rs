@@ -3,10 +3,8 @@
 //! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
 //! case only the newest matches up to a cap are ranked, and the result says so.
 //!
-//! If an index shows that the filter leaves few rows, a search for any of several words scores these rows while it
-//! counts
-//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and does not look up rows that the filter
-//! excludes.
+//! If an index shows that the filter leaves few rows, a search for any of some words scores these rows while it counts
+//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and looks up none that the filter excludes.
 
 use context_model::{Filter, MetadataPath};
 use context_store::{DocumentKind, FtsSearch, Page};
