@@ -201,8 +201,7 @@ pub enum VersionLookup {
 }
 
 /// A database of artifacts. Their titles and contents are also indexed for
-/// [`VectorStore::rank`](crate::VectorStore::rank).
-/// `options.embeddings` of a write has the embedding of the
+/// [`VectorStore::rank`](crate::VectorStore::rank). `options.embeddings` of a write has the embedding of the
 /// [`document_text`](crate::rules::artifact::document_text) after the write. The guarantees of [`Store`](crate::Store)
 /// about writes and futures apply here too.
 ///

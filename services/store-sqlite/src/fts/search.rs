@@ -129,7 +129,7 @@ struct Ranking<'s> {
     context_weight: f64,
     /// Whether the filter has a part that the scope column does not serve.
     is_beyond_scope: bool,
-    /// Whether [`Candidates::All`] has exactly the rows that satisfy this part, so that they need no further check.
+    /// Whether the candidates, if there are few, are the rows that satisfy this part.
     is_decided: bool,
     reached: Candidates,
 }
@@ -278,8 +278,8 @@ impl Ranking<'_> {
         Ok(!self.page(conn, matches, first)?.is_empty())
     }
 
-    /// A page of the matches. Matches that were not checked against the filter yet are checked here, best first, until
-    /// the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
+    /// The page of the matches. Unless they are checked already, they are checked against the filter here, from the best
+    /// on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
     fn page(
         &self,
         conn: &mut SqliteConnection,
@@ -304,7 +304,7 @@ impl Ranking<'_> {
         let mut at_once = 0;
         while checked.len() < wanted && !rest.is_empty() {
             cancel::check()?;
-            // The chunks grow, so that a filter that few matches satisfy needs few statements.
+            // More each time: with a filter that few matches satisfy, there are few statements.
             at_once = (wanted - checked.len()).max(2 * at_once);
             let (chunk, later) = rest.split_at(rest.len().min(at_once));
             rest = later;
