@@ -152,14 +152,14 @@ impl SqliteStore {
             .waiting
             .try_acquire()
             .map_err(|_| StoreError::Overloaded)?;
-        let mut news = self.news.subscribe(owner);
+        let mut subscription = self.notifier.subscribe(owner);
         let arrives = async {
             loop {
-                news.begin_read();
+                subscription.begin_read();
                 if self.revision(owner).await? >= wanted {
                     return Ok(());
                 }
-                news.changed().await;
+                subscription.changed().await;
             }
         };
         let waited = call::without_turn(tokio::time::timeout(read.wait, arrives)).await?;

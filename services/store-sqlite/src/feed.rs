@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use context_model::{Error, Reason};
-use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
+use context_store::{
+    Change, ChangeNotifier, ChangeRow, ChangeStore, Feed, OwnerId, Read, Result, Retention,
+};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -85,8 +87,8 @@ impl ChangeStore for SqliteStore {
             .await
     }
 
-    fn news(&self) -> &Arc<News> {
-        &self.news
+    fn notifier(&self) -> &Arc<ChangeNotifier> {
+        &self.notifier
     }
 }
 

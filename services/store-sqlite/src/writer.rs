@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use context_store::{News, Soundness, StoreError};
+use context_store::{ChangeNotifier, Soundness, StoreError};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -51,7 +51,7 @@ pub(crate) trait Job: Weight + Send {
     /// Stores the error of a request that was undone, until the others are committed.
     fn reject(&mut self, error: StoreError);
     /// Announces the committed changes to subscriptions.
-    fn announce(&self, _news: &News) {}
+    fn announce(&self, _notifier: &ChangeNotifier) {}
     /// Sends the reply.
     fn answer(self: Box<Self>);
 }
@@ -91,7 +91,7 @@ pub(crate) struct Writer {
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
-    pub news: Arc<News>,
+    pub notifier: Arc<ChangeNotifier>,
     /// Records damage reported by the database.
     pub soundness: Arc<Soundness>,
     /// Released when the writer ends.
@@ -215,7 +215,7 @@ impl Writer {
             Ordering::Relaxed,
         );
         for job in jobs {
-            job.announce(&self.news);
+            job.announce(&self.notifier);
             job.answer();
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Source, Timestamp};
 
-use crate::{News, OwnerId, Read, Result, StoreError};
+use crate::{ChangeNotifier, OwnerId, Read, Result, StoreError};
 
 /// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -213,5 +213,5 @@ pub trait ChangeStore: Send + Sync {
     async fn compact(&self, retention: Retention) -> Result<u64>;
 
     /// Wakes subscribers after an owner's changes are committed.
-    fn news(&self) -> &Arc<News>;
+    fn notifier(&self) -> &Arc<ChangeNotifier>;
 }

@@ -219,7 +219,7 @@ async fn woken(subscription: &mut Subscription) {
 /// The erasure of the owner also wakes them, because its feed ends.
 async fn a_commit_wakes_those_who_wait_for_changes_of_its_owner(store: &dyn Store) {
     let owner = OwnerId::new("followed");
-    let mut followed = store.changes().news().subscribe(&owner);
+    let mut followed = store.changes().notifier().subscribe(&owner);
     for seconds in 0..3 {
         followed.begin_read();
         entry(&seconds.to_string())

@@ -1,7 +1,7 @@
 //! Wakes the subscriptions that wait for an owner's next change.
 //!
-//! A store announces commits to its [`News`], which serves all owners of the process. A store that learns of other
-//! processes' commits has one task that reads the revisions of all owners with subscriptions.
+//! A store announces commits to its [`ChangeNotifier`], which serves all owners of the process. A store that learns of
+//! other processes' commits has one task that reads the revisions of all owners with subscriptions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ impl Touched {
 
 /// The subscriptions to changes, and the latest announced revision of each owner that has one.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct ChangeNotifier {
     owners: Mutex<HashMap<OwnerId, Topic>>,
     /// The number of owners with a subscription, so that a commit without any costs nothing.
     count: AtomicUsize,
@@ -72,7 +72,7 @@ impl Topic {
     }
 }
 
-impl News {
+impl ChangeNotifier {
     /// Subscribes to an owner's changes until the result is dropped.
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, owner: &OwnerId) -> Subscription {
@@ -93,7 +93,7 @@ impl News {
         drop(owners);
         self.subscribed.notify_one();
         Subscription {
-            news: Arc::clone(self),
+            notifier: Arc::clone(self),
             owner: owner.clone(),
             thread,
             woken,
@@ -152,7 +152,7 @@ impl News {
 /// A subscription to one owner's changes.
 #[derive(Debug)]
 pub struct Subscription {
-    news: Arc<News>,
+    notifier: Arc<ChangeNotifier>,
     owner: OwnerId,
     thread: Option<String>,
     woken: watch::Receiver<()>,
@@ -180,7 +180,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut owners = self.news.lock();
+        let mut owners = self.notifier.lock();
         if let Some(topic) = owners.get_mut(&self.owner) {
             if let Some(channel) = topic.channels.get_mut(&self.thread) {
                 channel.subscriptions -= 1;
@@ -192,7 +192,7 @@ impl Drop for Subscription {
                 owners.remove(&self.owner);
             }
         }
-        self.news.count.store(owners.len(), Ordering::SeqCst);
+        self.notifier.count.store(owners.len(), Ordering::SeqCst);
     }
 }
 
@@ -204,10 +204,10 @@ mod tests {
 
     #[test]
     fn a_commit_after_the_start_of_a_read_wakes_its_owner_alone() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let (mine, theirs) = (OwnerId::new("mine"), OwnerId::new("theirs"));
-        let (mut me, mut them) = (news.subscribe(&mine), news.subscribe(&theirs));
-        let announce = |revision| news.announce(&mine, revision, &Touched::NOTHING);
+        let (mut me, mut them) = (notifier.subscribe(&mine), notifier.subscribe(&theirs));
+        let announce = |revision| notifier.announce(&mine, revision, &Touched::NOTHING);
         announce(1);
         me.begin_read();
         assert!(me.changed().now_or_never().is_none(), "it was read");
@@ -228,14 +228,14 @@ mod tests {
 
     #[test]
     fn a_subscription_to_a_thread_sleeps_through_changes_of_others() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let owner = OwnerId::new("o");
-        let mut one = news.subscribe_to(&owner, Some("a"));
-        let mut all = news.subscribe(&owner);
+        let mut one = notifier.subscribe_to(&owner, Some("a"));
+        let mut all = notifier.subscribe(&owner);
         let mut woken = |revision, touched: &Touched| {
             one.begin_read();
             all.begin_read();
-            news.announce(&owner, revision, touched);
+            notifier.announce(&owner, revision, touched);
             assert!(all.changed().now_or_never().is_some());
             one.changed().now_or_never().is_some()
         };
@@ -255,16 +255,16 @@ mod tests {
 
     #[test]
     fn an_owner_is_forgotten_with_its_last_subscription() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let owner = OwnerId::new("o");
-        let two = [news.subscribe(&owner), news.subscribe(&owner)];
-        assert_eq!(news.owners(), [owner]);
-        assert!(news.some_subscription().now_or_never().is_some());
+        let two = [notifier.subscribe(&owner), notifier.subscribe(&owner)];
+        assert_eq!(notifier.owners(), [owner]);
+        assert!(notifier.some_subscription().now_or_never().is_some());
         let [first, second] = two;
         drop(first);
-        assert_eq!(news.owners().len(), 1);
+        assert_eq!(notifier.owners().len(), 1);
         drop(second);
-        assert!(news.owners().is_empty());
-        assert!(news.some_subscription().now_or_never().is_none());
+        assert!(notifier.owners().is_empty());
+        assert!(notifier.some_subscription().now_or_never().is_none());
     }
 }
