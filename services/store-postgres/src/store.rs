@@ -267,8 +267,7 @@ fn behind(read: Read, revision: i64) -> StoreError {
     StoreError::Rejected(Error::invalid(
         "min_revision",
         format!(
-            "`min_revision` is {wanted}, but this standby has only reached revision {revision} in the {:?} that a read \
-             waits",
+            "`min_revision` is {wanted}, but this standby has only reached revision {revision} after {:?}",
             read.wait
         ),
     ))

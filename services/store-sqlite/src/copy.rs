@@ -49,7 +49,7 @@ impl SqliteStore {
     /// Rejects a write if the database is a copy.
     pub(crate) fn require_own(&self) -> Result<()> {
         if self.is_copy() {
-            let sentence = "this service keeps a copy of another one, and cannot be written; write to the other one";
+            let sentence = "this service is a copy of another service, and cannot be written; write to the other service";
             return Err(Error::new(Reason::StorageReadOnly, sentence).into());
         }
         Ok(())
@@ -168,7 +168,7 @@ impl SqliteStore {
             Err(_) => {
                 let revision = self.revision(owner).await?;
                 let sentence = format!(
-                    "`min_revision` is {wanted}, but this copy has only reached revision {revision} in the {:?} that a read waits",
+                    "`min_revision` is {wanted}, but this copy has only reached revision {revision} after {:?}",
                     read.wait
                 );
                 Err(Error::invalid("min_revision", sentence).into())

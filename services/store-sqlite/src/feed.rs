@@ -65,7 +65,7 @@ impl From<Row> for ChangeRow {
 impl ChangeStore for SqliteStore {
     async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed> {
         if self.is_copy() {
-            let sentence = "this service keeps a copy, which has no feed of changes; follow the service that it follows";
+            let sentence = "this service is a copy, which has no feed of changes; follow the service that it copies";
             return Err(Error::new(Reason::FeatureUnavailable, sentence).into());
         }
         self.read(&self.points, owner, read, move |conn, owner| match owner {
