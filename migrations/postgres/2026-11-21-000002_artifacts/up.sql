@@ -16,9 +16,9 @@ CREATE TABLE context.artifact_versions (
     artifact_id text COLLATE "C" NOT NULL,
     version     bigint NOT NULL,
     at          bigint NOT NULL,
-    -- Whether someone gave the title; a generated one follows the content.
+    -- Whether a caller gave the title. Otherwise it is generated from the content.
     title_given boolean NOT NULL,
-    -- What differs from the version before.
+    -- The fields that differ from the previous version.
     changes     text[] NOT NULL,
     title       text NOT NULL,
     metadata    json NOT NULL,

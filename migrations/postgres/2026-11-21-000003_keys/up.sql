@@ -8,7 +8,7 @@ CREATE TABLE context.api_keys (
     lookup         bytea NOT NULL,
     hash           text NOT NULL,
     scopes         text[] NOT NULL,
-    -- What the key is narrowed to, as JSON; {} for nothing.
+    -- The restrictions of the key, as JSON. {} for none.
     narrowing      text NOT NULL,
     created_at     bigint NOT NULL,
     expires_at     bigint,
@@ -20,14 +20,14 @@ CREATE TABLE context.api_keys (
 -- The only index without the owner, because the owner is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON context.api_keys (lookup);
 
--- Attempts that were refused to a valid key. What was done is in `changes`.
+-- Rejected requests of valid keys. Successful writes are in `changes`.
 CREATE TABLE context.denials (
     owner_id  text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,
     key_id    text NOT NULL,
     operation text NOT NULL,
     reason    text NOT NULL,
-    -- Refusals of the same kind since the row before.
+    -- Number of rejections of the same kind since the previous row.
     attempts  bigint NOT NULL
 );
 

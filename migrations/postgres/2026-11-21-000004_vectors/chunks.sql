@@ -1,4 +1,4 @@
--- Run at a start that finds pgvector and no such table.
+-- Run at a start that finds pgvector but not this table.
 
 CREATE TABLE context.chunks (
     owner_id   text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- Run at a start that finds chunks and no such table.
+-- Run at a start that finds the table chunks but not this table.
 
 CREATE TABLE context.chunk_tokens (
     owner_id text COLLATE "C" NOT NULL,

@@ -1,15 +1,15 @@
 -- API keys are verified by a digest. The audit log records what happens to them.
 
--- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an older
--- version made the key, and it was not used since.
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an
+-- older version of the service created the key, and it has not been used since.
 ALTER TABLE context.api_keys ADD COLUMN digest text;
 
--- What was done to keys. These rows stay when their key is deleted.
+-- Actions on keys. These rows stay when their key is deleted.
 CREATE TABLE context.key_events (
     owner_id  text COLLATE "C" NOT NULL,
     event_id  text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,
-    -- The key that did it; NULL: the operator, or a caller without authentication.
+    -- The key that was used. NULL: the operator, or a caller without authentication.
     actor     text,
     operation text NOT NULL,
     key_id    text NOT NULL,

@@ -1,10 +1,10 @@
 -- Artifacts in ranked searches.
 
--- What a search reads of an artifact's current version. Its vectors are found by id, as those of an entry. The service
--- writes the rows of artifacts that are older than this table when it opens the database.
+-- The part of an artifact's current version that searches read. Its vectors are found by id, like those of an entry.
+-- When the service opens the database, it adds the rows of artifacts that are older than this table.
 CREATE TABLE context.artifact_documents (
     owner_id        text COLLATE "C" NOT NULL,
-    -- Negative, so that it is no entry's: ArtifactId::document.
+    -- Negative, so that it differs from the id of every entry: ArtifactId::document.
     id              bigint NOT NULL,
     artifact_id     text COLLATE "C" NOT NULL,
     -- The version that is indexed.

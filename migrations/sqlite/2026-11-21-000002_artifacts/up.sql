@@ -19,9 +19,9 @@ CREATE TABLE artifact_versions (
     artifact_id TEXT    NOT NULL,
     version     INTEGER NOT NULL,
     at          INTEGER NOT NULL,
-    -- Whether someone gave the title; a generated one follows the content.
+    -- Whether a caller gave the title. Otherwise it is generated from the content.
     title_given INTEGER NOT NULL,
-    -- A JSON list of what differs from the version before.
+    -- The fields that differ from the previous version, as a JSON list.
     changes     TEXT    NOT NULL,
     title       TEXT    NOT NULL,
     metadata    TEXT    NOT NULL,

@@ -7,7 +7,7 @@ CREATE TABLE embedding_sets (
     set_id     INTEGER NOT NULL PRIMARY KEY,
     model      TEXT    NOT NULL,
     dimensions INTEGER NOT NULL,
-    -- 1: searches use it.
+    -- 0: it is being filled. 1: searches use it. 2: it is being deleted.
     current    INTEGER NOT NULL
 ) STRICT;
 

@@ -11,7 +11,7 @@ CREATE TABLE api_keys (
     hash           TEXT    NOT NULL,
     -- A JSON list.
     scopes         TEXT    NOT NULL,
-    -- What the key is narrowed to, as JSON; {} for nothing.
+    -- The restrictions of the key, as JSON. {} for none.
     narrowing      TEXT    NOT NULL,
     created_at     INTEGER NOT NULL,
     expires_at     INTEGER,
@@ -23,14 +23,14 @@ CREATE TABLE api_keys (
 -- The only index without the owner, because the owner is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON api_keys (lookup);
 
--- Attempts that were refused to a valid key. What was done is in `changes`.
+-- Rejected requests of valid keys. Successful writes are in `changes`.
 CREATE TABLE denials (
     owner     INTEGER NOT NULL,
     at        INTEGER NOT NULL,
     key_id    TEXT    NOT NULL,
     operation TEXT    NOT NULL,
     reason    TEXT    NOT NULL,
-    -- Refusals of the same kind since the row before.
+    -- Number of rejections of the same kind since the previous row.
     attempts  INTEGER NOT NULL
 ) STRICT;
 

@@ -2,8 +2,8 @@
 
 PRAGMA user_version = 6;
 
--- A row for each chunk that has them. They are kilobytes, so they have a table that only reranking reads, and it has row
--- ids: without them they would lie inside the key's tree and make it deep.
+-- A row for each chunk with token vectors. They take kilobytes, so they have a table that only reranking reads. The
+-- table has row ids: without row ids the vectors would be stored inside the tree of the key and make it deep.
 CREATE TABLE chunk_tokens (
     owner    INTEGER NOT NULL,
     row_id   INTEGER NOT NULL,

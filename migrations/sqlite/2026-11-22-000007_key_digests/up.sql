@@ -2,16 +2,16 @@
 
 PRAGMA user_version = 7;
 
--- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an older
--- version made the key, and it was not used since.
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so a fast hash is as safe as bcrypt. NULL: an
+-- older version of the service created the key, and it has not been used since.
 ALTER TABLE api_keys ADD COLUMN digest TEXT;
 
--- What was done to keys. These rows stay when their key is deleted.
+-- Actions on keys. These rows stay when their key is deleted.
 CREATE TABLE key_events (
     owner     INTEGER NOT NULL,
     event_id  TEXT    NOT NULL,
     at        INTEGER NOT NULL,
-    -- The key that did it; NULL: the operator, or a caller without authentication.
+    -- The key that was used. NULL: the operator, or a caller without authentication.
     actor     TEXT,
     operation TEXT    NOT NULL,
     key_id    TEXT    NOT NULL,

@@ -2,9 +2,9 @@
 
 PRAGMA user_version = 8;
 
--- Of text and metadata, with the version they cover.
+-- Checksums of text and metadata, with the version that they cover.
 ALTER TABLE entries ADD COLUMN seal BLOB;
--- Rows of these two never change.
+-- Rows of these two tables never change.
 ALTER TABLE images ADD COLUMN seal BLOB;
 ALTER TABLE artifact_versions ADD COLUMN seal BLOB;
 

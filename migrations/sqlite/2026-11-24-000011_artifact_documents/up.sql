@@ -2,10 +2,10 @@
 
 PRAGMA user_version = 11;
 
--- What a search reads of an artifact's current version. Its words and vectors are found by row_id, as those of an entry.
--- The service writes the rows of artifacts that are older than this table when it opens the database.
+-- The part of an artifact's current version that searches read. Its words and vectors are found by row_id, like those
+-- of an entry. When the service opens the database, it adds the rows of artifacts that are older than this table.
 CREATE TABLE artifact_documents (
-    -- -(owner << 40 | number): negative, so that it is no entry's.
+    -- -(owner << 40 | number): negative, so that it differs from the row_id of every entry.
     row_id          INTEGER NOT NULL PRIMARY KEY,
     owner           INTEGER NOT NULL,
     artifact_id     TEXT    NOT NULL,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
+use context_store::{
+    Change, ChangeNotifier, ChangeRow, ChangeStore, Feed, OwnerId, Read, Result, Retention,
+};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -35,8 +37,8 @@ impl ChangeStore for PostgresStore {
         Ok(moved)
     }
 
-    fn news(&self) -> &Arc<News> {
-        &self.inner.commits.news
+    fn notifier(&self) -> &Arc<ChangeNotifier> {
+        &self.inner.commits.notifier
     }
 }
 

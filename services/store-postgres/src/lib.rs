@@ -28,7 +28,7 @@ mod fts;
 mod idempotency;
 mod images;
 mod keys;
-mod news;
+mod notifier;
 mod open;
 mod overview;
 mod owners;

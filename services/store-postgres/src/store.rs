@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::delete_entries::DeleteEntries;
 use crate::fts::{self, Language};
 use crate::idempotency::{CountBytes, IsRecorded};
-use crate::news::{self, Commits, Server};
+use crate::notifier::{self, Commits, Server};
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::Ids;
 use crate::pg::connection::AsyncPgConnection;
@@ -151,7 +151,7 @@ impl PostgresStore {
         let inner = Arc::new(inner);
         let of_task = Arc::clone(&inner);
         let exchanging = tokio::spawn(async move {
-            news::exchange(&of_task.commits, &server, &of_task.pool).await;
+            notifier::exchange(&of_task.commits, &server, &of_task.pool).await;
         });
         Ok(Self {
             inner,
@@ -267,8 +267,7 @@ fn behind(read: Read, revision: i64) -> StoreError {
     StoreError::Rejected(Error::invalid(
         "min_revision",
         format!(
-            "`min_revision` is {wanted}, but this standby has only reached revision {revision} in the {:?} that a read \
-             waits",
+            "`min_revision` is {wanted}, but this standby has only reached revision {revision} after {:?}",
             read.wait
         ),
     ))

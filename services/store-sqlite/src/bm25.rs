@@ -132,7 +132,7 @@ impl Size {
     }
 }
 
-/// What the length of a row's text changes.
+/// The terms of a score that depend on the length of a row's text.
 #[derive(Debug, Clone, Copy)]
 struct Length {
     norm: f64,

@@ -27,10 +27,10 @@ struct Last {
     revision: i64,
 }
 
-/// Changes that leave the feed next.
+/// The changes to remove from the feed next: those of one owner up to a revision.
 pub(crate) struct Due {
     owner: i64,
-    /// The last of them.
+    /// The revision of the last one.
     last: i64,
 }
 
@@ -38,8 +38,11 @@ pub(crate) struct Due {
 pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryResult<Option<Due>> {
     let Retention { before, max_rows } = retention;
     let mut find = Fragment::new(
-        "SELECT o.owner, c.revision AS oldest, o.revision FROM owners o JOIN changes c ON c.owner = o.owner AND c.revision = \
-         (SELECT min(f.revision) FROM changes f WHERE f.owner = o.owner) WHERE c.revision < o.revision AND (c.at < ",
+        "SELECT o.owner, c.revision AS oldest, o.revision \
+         FROM owners o \
+         JOIN changes c ON c.owner = o.owner \
+             AND c.revision = (SELECT min(f.revision) FROM changes f WHERE f.owner = o.owner) \
+         WHERE c.revision < o.revision AND (c.at < ",
     );
     find.bind(Bind::Int(before.micros()))
         .push(" OR o.revision - c.revision >= ")
@@ -69,15 +72,16 @@ pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryRe
     }))
 }
 
-/// Moves what is due.
+/// Moves the due changes of one owner to `audited_changes`. Returns their number, or 0 when none are due.
 pub(crate) fn compact(conn: &mut SqliteConnection, retention: &Retention) -> Result<u64, Failure> {
     let Some(Due { owner, last }) = due(conn, retention)? else {
         return Ok(0);
     };
     let moved = diesel::sql_query(
-        "INSERT INTO audited_changes (owner, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
-         SELECT owner, revision, at, operation, entity, entity_id, thread_id, version, key_id FROM changes \
-         WHERE owner = ? AND revision <= ?",
+        "INSERT INTO audited_changes \
+             (owner, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
+         SELECT owner, revision, at, operation, entity, entity_id, thread_id, version, key_id \
+         FROM changes WHERE owner = ? AND revision <= ?",
     )
     .bind::<BigInt, _>(owner)
     .bind::<BigInt, _>(last)

@@ -26,7 +26,7 @@ pub struct Config {
     /// Maximum size of the database file in bytes. A write that would exceed it fails as on a full disk. `None`: no
     /// limit.
     pub max_file_bytes: Option<u64>,
-    /// What the vector index keeps of each vector in memory (`SQLITE_VECTOR_BITS`).
+    /// The precision of vectors in the in-memory index (`SQLITE_VECTOR_BITS`).
     pub vector_precision: Precision,
     /// How this process was started. It is reported to other processes that find the database locked.
     pub started: Started,

@@ -13,7 +13,7 @@ use diesel::sqlite::SqliteConnection;
 use crate::entries::substr;
 use crate::schema::entries;
 
-/// Number of threads in each of the two maps of newest entries.
+/// Maximum number of threads in each of the maps `young` and `old`.
 const CACHED_THREADS: usize = 512;
 
 /// An entry in the context window of later entries.
@@ -30,8 +30,8 @@ struct Turn {
 pub(crate) struct ContextWindows {
     context_window: ContextWindow,
     analyzer: Analyzer,
-    /// The newest entries of each thread, oldest first. Threads that are not used for a while are dropped with the
-    /// `old` map.
+    /// The newest entries of recently written threads, oldest first. When `young` is full it becomes `old`, and the
+    /// threads of the previous `old` that were not written since are dropped.
     young: HashMap<(i64, String), VecDeque<Turn>>,
     old: HashMap<(i64, String), VecDeque<Turn>>,
 }
@@ -134,7 +134,7 @@ impl ContextWindows {
         Ok(self.words(&self.read_before(conn, position)?, position.created_at))
     }
 
-    /// The rows after this position whose context window may contain it, each with its creation time.
+    /// The entries after this position whose context window may contain it: creation time and row id, oldest first.
     pub fn after(
         &self,
         conn: &mut SqliteConnection,

@@ -36,7 +36,7 @@ use crate::store_entry::{NewRow, insert_row};
 use crate::transaction::Transaction;
 use crate::{delete_entries, threads, update_entry};
 
-/// The size in bytes that a batch has for the queue of writes. An upper bound is enough, because only one batch is
+/// The bytes that a batch counts for in the write queue. The exact size does not matter, because only one batch is
 /// queued at a time.
 const BATCH_BYTES: usize = 1024 * 1024;
 
@@ -46,10 +46,10 @@ impl SqliteStore {
         self.is_copy.load(Ordering::Relaxed)
     }
 
-    /// Refuses a write to a copy.
+    /// Rejects a write if the database is a copy.
     pub(crate) fn require_own(&self) -> Result<()> {
         if self.is_copy() {
-            let sentence = "this service keeps a copy of another one, and cannot be written; write to the other one";
+            let sentence = "this service is a copy of another service, and cannot be written; write to the other service";
             return Err(Error::new(Reason::StorageReadOnly, sentence).into());
         }
         Ok(())
@@ -69,8 +69,8 @@ impl SqliteStore {
         Ok(position)
     }
 
-    /// Writes the source's state of changed entries and artifacts (`latest`, each at most once), the changes themselves,
-    /// and the position after them, in one transaction.
+    /// Writes changed entries and artifacts as the source has them now (`latest`, each at most once), the rows of the
+    /// changes, and the position after them, in one transaction.
     ///
     /// # Errors
     /// [`StoreError`]. Nothing is copied then.
@@ -87,13 +87,13 @@ impl SqliteStore {
             for change in &changes {
                 changes::insert(transaction.conn, transaction.owner.owner, change)?;
             }
-            reach(transaction, &position)
+            store_position(transaction, &position)
         })
         .await
     }
 
-    /// Replaces everything by a snapshot and stores its position, in one transaction: readers see the old state until
-    /// it commits.
+    /// Replaces the content of the copy by a snapshot and stores its position, in one transaction: readers see the old
+    /// content until it commits.
     ///
     /// # Errors
     /// [`StoreError`]. Nothing is changed then.
@@ -113,7 +113,7 @@ impl SqliteStore {
                 apply(transaction, &piece)?;
                 transaction.apply_full_text()?;
             }
-            reach(transaction, &position)
+            store_position(transaction, &position)
         })
         .await
     }
@@ -131,7 +131,7 @@ impl SqliteStore {
             embeddings: Vec::new(),
         };
         let copying = move |transaction: &mut Transaction<'_>| {
-            transaction.copies = true;
+            transaction.is_copying = true;
             work(transaction).map(Once)
         };
         self.write_items(owner, options, BATCH_BYTES, false, copying)
@@ -152,14 +152,14 @@ impl SqliteStore {
             .waiting
             .try_acquire()
             .map_err(|_| StoreError::Overloaded)?;
-        let mut news = self.news.subscribe(owner);
+        let mut subscription = self.notifier.subscribe(owner);
         let arrives = async {
             loop {
-                news.begin_read();
+                subscription.begin_read();
                 if self.revision(owner).await? >= wanted {
                     return Ok(());
                 }
-                news.changed().await;
+                subscription.changed().await;
             }
         };
         let waited = call::without_turn(tokio::time::timeout(read.wait, arrives)).await?;
@@ -168,7 +168,7 @@ impl SqliteStore {
             Err(_) => {
                 let revision = self.revision(owner).await?;
                 let sentence = format!(
-                    "`min_revision` is {wanted}, but this copy has only reached revision {revision} in the {:?} that a read waits",
+                    "`min_revision` is {wanted}, but this copy has only reached revision {revision} after {:?}",
                     read.wait
                 );
                 Err(Error::invalid("min_revision", sentence).into())
@@ -208,8 +208,8 @@ fn begin(
     Ok(cursor.map(|cursor| CopyPosition { cursor, revision }))
 }
 
-/// Stores the position in the transaction of what it covers.
-fn reach(
+/// Stores the position, in the same transaction as the changes up to it.
+fn store_position(
     transaction: &mut Transaction<'_>,
     position: &CopyPosition,
 ) -> std::result::Result<(), Failure> {
@@ -218,7 +218,8 @@ fn reach(
     Ok(())
 }
 
-/// Deletes the changes from before a snapshot. The changes that follow the snapshot may have the same revisions.
+/// Deletes the feed and the audit log from before a snapshot. The changes that follow the snapshot may have the same
+/// revisions.
 fn delete_changes(transaction: &mut Transaction<'_>) -> QueryResult<()> {
     let owner = transaction.owner.owner;
     diesel::delete(changes_table::table.filter(changes_table::owner.eq(owner)))
@@ -228,7 +229,7 @@ fn delete_changes(transaction: &mut Transaction<'_>) -> QueryResult<()> {
     Ok(())
 }
 
-/// Deletes what a snapshot does not have.
+/// Deletes the entries and artifacts that are not in the snapshot.
 fn delete_others(
     transaction: &mut Transaction<'_>,
     snapshot: &Snapshot,
@@ -418,7 +419,7 @@ fn insert(transaction: &mut Transaction<'_>, new: &New<'_>) -> std::result::Resu
     Ok(())
 }
 
-/// Updates what differs, so that an entry with the same text keeps its vectors and its summary.
+/// Updates the fields that differ, so that an entry with the same text keeps its vectors and its summary.
 fn update(
     transaction: &mut Transaction<'_>,
     stored: &EntryRow,

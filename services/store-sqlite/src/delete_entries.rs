@@ -25,7 +25,7 @@ use crate::vectors;
 /// Maximum number of entries held in memory at a time.
 const CHUNK: usize = 1000;
 
-/// What the deletion of an entry needs to know about it.
+/// The columns that the deletion of an entry needs.
 #[derive(QueryableByName)]
 struct SelectedEntry {
     #[diesel(sql_type = BigInt)]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use context_model::{Error, Reason};
-use context_store::{Change, ChangeRow, ChangeStore, Feed, News, OwnerId, Read, Result, Retention};
+use context_store::{
+    Change, ChangeNotifier, ChangeRow, ChangeStore, Feed, OwnerId, Read, Result, Retention,
+};
 use diesel::dsl::min;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -63,7 +65,7 @@ impl From<Row> for ChangeRow {
 impl ChangeStore for SqliteStore {
     async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed> {
         if self.is_copy() {
-            let sentence = "this service keeps a copy, which has no feed of changes; follow the service that it follows";
+            let sentence = "this service is a copy, which has no feed of changes; follow the service that it copies";
             return Err(Error::new(Reason::FeatureUnavailable, sentence).into());
         }
         self.read(&self.points, owner, read, move |conn, owner| match owner {
@@ -85,8 +87,8 @@ impl ChangeStore for SqliteStore {
             .await
     }
 
-    fn news(&self) -> &Arc<News> {
-        &self.news
+    fn notifier(&self) -> &Arc<ChangeNotifier> {
+        &self.notifier
     }
 }
 

@@ -3,7 +3,8 @@
 //! `fts_<owner>(text, ctx, scope)` is contentless: it stores no text. Its rowid is `entries.row_id`. `scope` holds the
 //! values that a filter compares for equality (thread, source, content type, tags) as hashed tokens. Such a filter then
 //! intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds the context keywords of the
-//! preceding entries (`context_window.rs`). Only hybrid search uses it. Its length is always 1.
+//! preceding entries (`context_window.rs`). Only hybrid search uses it. It counts as one word for FTS5, whatever its
+//! length.
 //!
 //! `fts_artifacts_<owner>` holds the documents of artifacts in the same way, without scope and context.
 //!

@@ -114,11 +114,11 @@ impl InodeLock {
         loop {
             let file = locked(&path, started)?;
             // The previous holder removes the file when it ends, so the locked file may be the removed one.
-            let same = |there: std::fs::Metadata, held: std::fs::Metadata| {
-                (there.dev(), there.ino()) == (held.dev(), held.ino())
+            let same = |at_path: std::fs::Metadata, held: std::fs::Metadata| {
+                (at_path.dev(), at_path.ino()) == (held.dev(), held.ino())
             };
-            if let (Ok(there), Ok(held)) = (std::fs::metadata(&path), file.metadata())
-                && same(there, held)
+            if let (Ok(at_path), Ok(held)) = (std::fs::metadata(&path), file.metadata())
+                && same(at_path, held)
             {
                 return Ok(Some(Self {
                     path,
@@ -137,8 +137,8 @@ impl Drop for InodeLock {
     }
 }
 
-/// Keeps the inode of this file in use. Closing such a descriptor does not release the locks that SQLite holds on the
-/// file, unlike closing an ordinary one.
+/// Keeps the inode of this file in use through a path-only descriptor (`O_PATH`). Unlike closing an ordinary
+/// descriptor, closing this one does not release the locks that SQLite holds on the file.
 #[cfg(target_os = "linux")]
 fn pin(path: &Path) -> std::io::Result<Option<OwnedFd>> {
     Ok(Some(rustix::fs::open(

@@ -13,7 +13,7 @@ use crate::statement::{self, Value};
 
 /// Number of low bits of a row id that hold the entry's id. The high bits hold the owner's number.
 const ID_BITS: u32 = 40;
-/// Owners' numbers are less than this.
+/// The numbers of owners are less than this.
 const OWNERS: i64 = 1 << (62 - ID_BITS);
 
 define_sql_function! {
@@ -63,8 +63,8 @@ impl Owner {
         self.image_count += images;
     }
 
-    /// The row id of this owner's entry. `None` for an id that no entry can have. The id of an artifact's document, which
-    /// is negative, is its row id.
+    /// The row id of this owner's entry. `None` for an id that no entry can have. A negative id is that of an
+    /// artifact's document, and equals its row id.
     pub fn row_id(&self, id: i64) -> Option<i64> {
         if id < 0 {
             return Some(id);
@@ -206,8 +206,10 @@ impl Owners {
                 .collect();
             statement::execute(
                 conn,
-                "UPDATE owners SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, \
-                 image_count = ?, thread_count = ?, tag_count = ? WHERE owner = ?",
+                "UPDATE owners \
+                 SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, \
+                 multimodal_count = ?, image_count = ?, thread_count = ?, tag_count = ? \
+                 WHERE owner = ?",
                 &values,
             )?;
             *written = Written::Yes;

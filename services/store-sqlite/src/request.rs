@@ -1,6 +1,8 @@
 //! A write request: its work, its idempotency key and its reply.
 
-use context_store::{News, OwnerId, Recorded, StoreError, Touched, WriteOptions, Written};
+use context_store::{
+    ChangeNotifier, OwnerId, Recorded, StoreError, Touched, WriteOptions, Written,
+};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
@@ -26,7 +28,7 @@ pub(crate) struct Request<T, W> {
     pub outcome: Option<Result<Written<T>, StoreError>>,
     /// Whether it deleted the owner.
     pub erased: bool,
-    /// What it changed.
+    /// The subscriptions that its changes concern.
     pub touched: Touched,
 }
 
@@ -105,12 +107,12 @@ where
         self.outcome = Some(Err(error));
     }
 
-    fn announce(&self, news: &News) {
+    fn announce(&self, notifier: &ChangeNotifier) {
         if let Some(Ok(written)) = &self.outcome {
             if self.erased {
-                news.announce(&self.owner, 0, &Touched::Anything);
+                notifier.announce(&self.owner, 0, &Touched::Anything);
             } else {
-                news.announce(&self.owner, written.revision, &self.touched);
+                notifier.announce(&self.owner, written.revision, &self.touched);
             }
         }
     }

@@ -139,7 +139,8 @@ fn next(
     Ok((sealed, last))
 }
 
-/// Stores checksums of rows that still have none. Content without checksums has not changed since it was read.
+/// Stores checksums of rows that still have none. Every write of content also writes its checksums, so the content of
+/// these rows has not changed since it was read.
 fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) -> QueryResult<u64> {
     let mut changed = 0;
     for ([k0, k1, k2], seal) in sealed {
@@ -156,7 +157,8 @@ fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) ->
                 &[seal, k1],
             )?,
             "images" => {
-                let update = "UPDATE images SET seal = ? WHERE owner = ? AND row_id = ? AND position = ? AND seal IS NULL";
+                let update = "UPDATE images SET seal = ? \
+                    WHERE owner = ? AND row_id = ? AND position = ? AND seal IS NULL";
                 statement::execute(conn, update, &[seal, k0, k1, k2])?
             }
             _ => statement::execute(

@@ -1,4 +1,4 @@
-//! A snapshot of another service on its way into a copy. It lies in a file, because it may be larger than the memory.
+//! A snapshot that a copy receives from its source. It is collected in a file, because it may not fit into memory.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -12,18 +12,19 @@ use context_store::Copied;
 const PIECE: usize = 1000;
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Everything that an owner of another service has.
+/// All entries and artifacts of an owner of another service.
 #[derive(Debug)]
 pub struct Snapshot {
     file: File,
-    /// Where each of them ends.
+    /// The offset in the file at which each entry or artifact ends.
     ends: Vec<u64>,
     pub(crate) entries: HashSet<i64>,
     pub(crate) artifacts: HashSet<String>,
 }
 
 impl Snapshot {
-    /// An empty snapshot in a file beside this database. The file has no name any more, so it ends with the process.
+    /// An empty snapshot in a file beside this database. The name of the file is removed at once, so that the file is
+    /// deleted when the process ends.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -62,8 +63,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// All of them in pieces, the last one first: a source sends the newest entries first, and it is faster to insert the
-    /// oldest first.
+    /// The entries and artifacts in pieces, those added last first: a source sends the newest entries first, and it is
+    /// faster to insert the oldest first.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = io::Result<Vec<Copied>>> {
         let mut left = self.ends.len();
         std::iter::from_fn(move || {

@@ -68,20 +68,27 @@ pub(crate) fn within(
 ) -> Result<StoreStatistics, StoreError> {
     let number = owner.map_or(0, |owner| owner.owner);
     let mut select = Fragment::new(
-        "WITH reached AS (SELECT row_id, source, image_count, octet_length(text) + octet_length(metadata) AS bytes FROM entries WHERE owner = ",
+        "WITH reached AS (\
+         SELECT row_id, source, image_count, octet_length(text) + octet_length(metadata) AS bytes \
+         FROM entries WHERE owner = ",
     );
     select
         .bind(Bind::Int(number))
         .push(" AND ")
         .append(filter::within("thread_id", threads));
     select.push(
-        ") SELECT count(*) AS entries, coalesce(sum(source = 'user'), 0) AS users, coalesce(sum(image_count > 0), 0) AS multimodal, \
-         coalesce(sum(image_count), 0) AS images, (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
+        ") SELECT count(*) AS entries, \
+             coalesce(sum(source = 'user'), 0) AS users, \
+             coalesce(sum(image_count > 0), 0) AS multimodal, \
+             coalesce(sum(image_count), 0) AS images, \
+             (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
     );
     select
         .bind(Bind::Int(number))
         .push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
-    select.push("coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
+    select.push(
+        "coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ",
+    );
     select.bind(Bind::Int(number)).push(
         " AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached",
     );
@@ -134,13 +141,17 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     }
     let mut select = Fragment::new("SELECT (SELECT count(*) FROM artifacts WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
-    select.push(") AS artifacts, (SELECT coalesce(sum(octet_length(text) + octet_length(metadata)), 0) FROM entries WHERE owner = ");
+    select.push(
+        ") AS artifacts, \
+         (SELECT coalesce(sum(octet_length(text) + octet_length(metadata)), 0) FROM entries WHERE owner = ",
+    );
     select
         .bind(Bind::Int(owner.owner))
         .push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
     select
-        .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
+        .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) \
+            FROM artifact_versions ");
     select.push("WHERE owner = ").bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ")

@@ -9,11 +9,11 @@ use context_model::{
     ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ChangeStore, ContextWindow, DayCounts, DeleteCriteria, Embedding, FtsPage,
-    FtsSearch, Idempotency, KeyStore, MetadataSample, News, OwnerId, Page, Read, Recorded, Result,
-    RowSelection, SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics,
-    StoredBatch, SummaryStore, TagsPage, ThreadsPage, Touched, Usage, VectorStore, WriteOptions,
-    Written,
+    ArtifactStore, ChangeNotifier, ChangeStore, ContextWindow, DayCounts, DeleteCriteria,
+    Embedding, FtsPage, FtsSearch, Idempotency, KeyStore, MetadataSample, OwnerId, Page, Read,
+    Recorded, Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError,
+    StoreStatistics, StoredBatch, SummaryStore, TagsPage, ThreadsPage, Touched, Usage, VectorStore,
+    WriteOptions, Written,
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
@@ -60,7 +60,7 @@ pub struct SqliteStore {
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
     /// Announces commits.
-    pub(crate) news: Arc<News>,
+    pub(crate) notifier: Arc<ChangeNotifier>,
     /// Records damage reported by the database. Writes are rejected after that.
     soundness: Arc<Soundness>,
     /// Connections for lookups that are certainly short.
@@ -157,7 +157,7 @@ impl SqliteStore {
 
         let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
         let counters = Arc::new(Counters::default());
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let writer = Writer {
             conn: Some(conn),
             settings: opened.settings,
@@ -173,7 +173,7 @@ impl SqliteStore {
                 vectors: open_vectors,
             },
             counters: Arc::clone(&counters),
-            news: Arc::clone(&news),
+            notifier: Arc::clone(&notifier),
             soundness: Arc::clone(&soundness),
             lock: opened.lock,
             group_window: GroupWindow::default(),
@@ -191,7 +191,7 @@ impl SqliteStore {
             indexed: opened.indexed.into(),
             writes,
             counters,
-            news,
+            notifier,
             soundness,
             inline,
             points: points.handle(),
@@ -265,7 +265,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads on this thread if the read is certainly short. `None` if it is not, or if the revision is not reached.
+    /// Runs a short read on this thread. `None` if a reader thread must run it, or if the required revision is not
+    /// reached.
     fn read_inline<T>(
         &self,
         owner: &OwnerId,
@@ -282,8 +283,8 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` requires. A copy waits for it. Otherwise a revision that is not here
-    /// was never returned to a caller, because one process owns the file.
+    /// Reads at or after the revision that `read` requires. A copy waits for it. Any other database rejects a later
+    /// revision than its own: it cannot be one that a write returned, because one process owns the file.
     pub(crate) async fn read<T, W>(
         &self,
         lane: &LaneHandle,

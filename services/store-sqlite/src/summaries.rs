@@ -105,7 +105,8 @@ fn page(
     limit: u32,
 ) -> Result<UnsummarizedPage, StoreError> {
     let mut slice = Fragment::new(
-        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned FROM (SELECT row_id FROM entries WHERE row_id > ",
+        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned \
+         FROM (SELECT row_id FROM entries WHERE row_id > ",
     );
     slice
         .bind(Bind::Int(after))
@@ -120,7 +121,8 @@ fn page(
         });
     };
     let mut found = Fragment::new(
-        "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, substr(entries.text, 1, ",
+        "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, \
+             substr(entries.text, 1, ",
     );
     found
         .bind(Bind::Int(i64::from(max_chars)))

@@ -30,12 +30,12 @@ pub(crate) fn add<'t>(
                 entry_tags::row_id.eq(row_id),
             ))
             .execute(transaction.conn)?;
-        let known = statement::execute(
+        let counted = statement::execute(
             transaction.conn,
             "UPDATE tag_counts SET entries = entries + 1 WHERE owner = ? AND tag = ?",
             &[Value::Int(owner), Value::Text(tag)],
         )?;
-        if known == 0 {
+        if counted == 0 {
             diesel::insert_into(tag_counts::table)
                 .values((
                     tag_counts::owner.eq(owner),

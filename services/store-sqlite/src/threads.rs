@@ -151,7 +151,8 @@ pub(crate) fn find(
     Ok(row.map(ThreadState::from))
 }
 
-/// Updates a thread's row after some of its entries were deleted. Returns whether the thread is gone.
+/// Updates a thread's row after some of its entries were deleted. If no entry is left, deletes the row and returns
+/// true.
 pub(crate) fn after_removal(
     transaction: &mut Transaction<'_>,
     thread_id: &str,
@@ -250,7 +251,7 @@ pub(crate) fn list(
     })
 }
 
-/// Like [`list`], for these threads only, and for those whose name contains a text.
+/// Like [`list`], but only threads of this set whose name contains this text, as far as they are given.
 pub(crate) fn list_selected(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -275,7 +276,7 @@ pub(crate) fn list_selected(
             statement.push(" AND ").append(within("thread_id", threads));
         }
         if let Some(name) = name {
-            // No index finds a part of a name, so that the number of rows that are read has a limit.
+            // No index finds a part of a name, so the number of rows that are read is limited.
             statement
                 .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ")
                 .bind(Bind::Int(MAX_NAMED_THREADS))

@@ -30,12 +30,12 @@ pub(crate) struct Transaction<'c> {
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner was deleted.
     pub erased: bool,
-    /// Whether it copies the changes of another service, which have their revisions already. They are recorded
-    /// separately.
-    pub copies: bool,
-    /// What the changes of this request concern.
+    /// Whether the request copies changes of another service. They already have revisions, and `copy.rs` writes their
+    /// rows.
+    pub is_copying: bool,
+    /// The subscriptions that the changes of this request concern.
     pub touched: Touched,
-    /// The last change. It is written when it is known whether another one follows it in the commit.
+    /// The last change, which is not written until it is known whether it ends the commit.
     last_change: Option<Change>,
 }
 
@@ -59,7 +59,7 @@ impl<'c> Transaction<'c> {
             context_windows,
             vectors,
             erased: false,
-            copies: false,
+            is_copying: false,
             touched: Touched::NOTHING,
             last_change: None,
         }
@@ -81,7 +81,7 @@ impl<'c> Transaction<'c> {
         if let Changed::Context { thread_id, .. } = &changed {
             self.touched.add(thread_id);
         }
-        if self.copies {
+        if self.is_copying {
             return Ok(());
         }
         self.write_last_change(false)?;
@@ -165,7 +165,7 @@ impl<'c> Transaction<'c> {
         self.full_text_tables.create(self.conn, collection)
     }
 
-    /// Applies the scheduled changes of the full-text index now, so that they do not fill the memory.
+    /// Applies the scheduled changes of the full-text index now, so that a large request does not fill the memory.
     pub fn apply_full_text(&mut self) -> QueryResult<()> {
         full_text::apply(self.conn, self.full_text, self.context_windows)
     }

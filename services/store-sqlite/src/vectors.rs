@@ -1,9 +1,10 @@
 //! Vectors. `chunks` and `vectors` store them, `chunk_tokens` stores token vectors if enabled, and an in-memory index
-//! finds the vectors worth reading.
+//! selects the vectors that a search reads.
 //!
 //! The index is derived data. At start it is loaded from the codes in `chunks`. Every commit that changes chunks
 //! updates it before the commit is acknowledged. A search may see the index and the database in different states. The
-//! database decides: an entry whose chunk is not found there is looked up by its id.
+//! database is authoritative: if a chunk of the index is not in the database, the search reads the entry's current
+//! chunks.
 
 mod job;
 mod load;

@@ -1,4 +1,4 @@
-//! Memory used by a queued write request.
+//! Memory used by a queued write request, in bytes.
 
 use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags};
 use context_store::{DeleteCriteria, Embedded, Embedding};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use context_store::{News, Soundness, StoreError};
+use context_store::{ChangeNotifier, Soundness, StoreError};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -29,8 +29,8 @@ const GROUP_REQUESTS: usize = 256;
 /// Maximum number of payload bytes in one transaction. A heavier request gets its own transaction.
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// Divisor of the previous commit's duration for the time that the writer waits for more requests, and the maximum
-/// wait.
+/// The writer waits for more requests for the duration of the previous commit divided by this number, at most
+/// `MAX_GROUP_WAIT`.
 const GROUP_WAIT_DIVISOR: u32 = 2;
 const MAX_GROUP_WAIT: Duration = Duration::from_millis(5);
 
@@ -42,7 +42,7 @@ pub(crate) trait Job: Weight + Send {
     fn may_need_undo(&self) -> bool {
         true
     }
-    /// Ensures that the owner exists. This is kept even if the request is rejected.
+    /// Creates the owner if it does not exist. The owner stays even if the request is rejected.
     fn prepare(&mut self, _conn: &mut SqliteConnection, _open: &mut Open) -> QueryResult<()> {
         Ok(())
     }
@@ -50,8 +50,8 @@ pub(crate) trait Job: Weight + Send {
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
     /// Stores the error of a request that was undone, until the others are committed.
     fn reject(&mut self, error: StoreError);
-    /// Announces what was committed.
-    fn announce(&self, _news: &News) {}
+    /// Announces the committed changes to subscriptions.
+    fn announce(&self, _notifier: &ChangeNotifier) {}
     /// Sends the reply.
     fn answer(self: Box<Self>);
 }
@@ -91,7 +91,7 @@ pub(crate) struct Writer {
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
-    pub news: Arc<News>,
+    pub notifier: Arc<ChangeNotifier>,
     /// Records damage reported by the database.
     pub soundness: Arc<Soundness>,
     /// Released when the writer ends.
@@ -215,12 +215,12 @@ impl Writer {
             Ordering::Relaxed,
         );
         for job in jobs {
-            job.announce(&self.news);
+            job.announce(&self.notifier);
             job.answer();
         }
     }
 
-    /// Runs all jobs in one transaction. If it fails, nothing of it is kept.
+    /// Runs all jobs in one transaction. If it fails, it is rolled back.
     fn attempt(&mut self, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
         if jobs.is_empty() {
             return Ok(());
@@ -250,7 +250,8 @@ impl Writer {
 /// takes a tenth of the time to store an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Savepoints {
-    /// Requests that ask for one. If another request is rejected after it has written something, the transaction fails.
+    /// Requests for which [`Job::may_need_undo`] is true. If another request is rejected after it has written
+    /// something, the transaction fails.
     WhereExpected,
     /// All requests.
     Always,

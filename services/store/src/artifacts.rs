@@ -14,7 +14,7 @@ pub struct StoredArtifact {
     pub id: ArtifactId,
     /// The title.
     pub title: String,
-    /// Whether a caller gave the title. Otherwise it follows the content.
+    /// Whether a caller gave the title. Otherwise it is generated from the content.
     pub title_given: bool,
     /// The path, if it has one.
     pub path: Option<String>,
@@ -68,7 +68,7 @@ impl ArtifactSelection {
 /// An artifact as a document of ranked searches: its current version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactDocument {
-    /// The document's id in rankings. It is negative, so that it is no entry's.
+    /// The document's id in rankings. Negative, so that it differs from the id of every entry.
     pub document: i64,
     /// The artifact.
     pub artifact: StoredArtifact,
@@ -131,8 +131,8 @@ pub struct ListedArtifact {
 pub struct ArtifactsPage {
     /// The artifacts, in order.
     pub artifacts: Vec<ListedArtifact>,
-    /// Number of all artifacts of the owner with this beginning of the path that satisfy the conditions on metadata,
-    /// whatever the substring.
+    /// Number of the owner's artifacts that match the path prefix and the metadata conditions. The substring is not
+    /// applied.
     pub total: i64,
     /// The owner's revision when the page was read.
     pub revision: i64,
@@ -200,9 +200,10 @@ pub enum VersionLookup {
     NoArtifact,
 }
 
-/// A database of artifacts. The title and content of each are also indexed, so that
-/// [`VectorStore::rank`](crate::VectorStore::rank) finds artifacts. `options.embeddings` of a write has the embedding
-/// of [`document_text`](crate::rules::artifact::document_text) after the write. The guarantees of [`Store`](crate::Store) about writes and futures apply here too.
+/// A database of artifacts. Their titles and contents are also indexed for
+/// [`VectorStore::rank`](crate::VectorStore::rank). `options.embeddings` of a write has the embedding of the
+/// [`document_text`](crate::rules::artifact::document_text) after the write. The guarantees of [`Store`](crate::Store)
+/// about writes and futures apply here too.
 ///
 /// Each change of title, content or metadata creates a version and a row in `changes` and increments the owner's
 /// revision by one. The times of an artifact's versions increase with their numbers.
@@ -220,11 +221,12 @@ pub trait ArtifactStore: Send + Sync {
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>>;
 
-    /// Updates an artifact. An update without effect creates no version, and so does a change of the path alone, which is
+    /// Updates an artifact. An update without effect creates no version. Nor does a change of the path alone, but it is
     /// a change in the feed.
     ///
     /// # Errors
-    /// `ARTIFACT_NOT_FOUND`, `PATH_TAKEN`, `VERSION_MISMATCH`, or an edit that does not fit the content. Nothing is changed then.
+    /// `ARTIFACT_NOT_FOUND`, `PATH_TAKEN`, `VERSION_MISMATCH`, or an edit that does not fit the content. Nothing is
+    /// changed then.
     async fn update_artifact(
         &self,
         owner: &OwnerId,
@@ -325,7 +327,7 @@ pub trait ArtifactStore: Send + Sync {
         read: Read,
     ) -> Result<Vec<ArtifactDocument>>;
 
-    /// The newest `limit` versions of an artifact, without the current one.
+    /// The newest `limit` versions of an artifact, without the current one. `None` when the artifact does not exist.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Source, Timestamp};
 
-use crate::{News, OwnerId, Read, Result, StoreError};
+use crate::{ChangeNotifier, OwnerId, Read, Result, StoreError};
 
 /// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub enum Changed {
         id: i64,
         /// Its thread.
         thread_id: String,
-        /// Who wrote it. `None` for changes that a service before the feed recorded.
+        /// Who wrote it. `None` for changes recorded by a version of the service that had no feed.
         source: Option<Source>,
     },
     /// An artifact.
@@ -80,7 +80,7 @@ pub struct Change {
     pub at: Timestamp,
     /// What happened.
     pub kind: ChangeKind,
-    /// To what.
+    /// The changed entry or artifact.
     pub changed: Changed,
     /// The version after it. `None` for changes without one.
     pub version: Option<i64>,
@@ -165,9 +165,9 @@ pub struct Feed {
     pub incarnation: String,
     /// The owner's revision.
     pub revision: i64,
-    /// The first revision that is kept. The revision after the owner's when no change is kept.
+    /// The oldest revision in the feed. The owner's revision plus one when the feed is empty.
     pub oldest: i64,
-    /// Whether the database is a standby that has not reached the first requested revision, so that it may still arrive.
+    /// Whether the database is a standby that has not reached the first requested revision yet.
     pub is_behind: bool,
     /// The changes, in the order of their revisions, without gaps.
     pub changes: Vec<Change>,
@@ -205,13 +205,13 @@ pub trait ChangeStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn feed(&self, owner: &OwnerId, from: i64, limit: u32, read: Read) -> Result<Feed>;
 
-    /// Removes a batch of old changes of one owner from the feed. The audit log keeps them. The newest change of an
-    /// owner always stays. Returns 0 when no owner has more than it should keep.
+    /// Removes a batch of old changes of one owner from the feed and returns their number, or 0 when no owner has
+    /// changes to remove. The audit log keeps them. The newest change of an owner always stays.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError). Nothing is removed then.
     async fn compact(&self, retention: Retention) -> Result<u64>;
 
-    /// Announcements of new changes, by owner.
-    fn news(&self) -> &Arc<News>;
+    /// Wakes subscribers after an owner's changes are committed.
+    fn notifier(&self) -> &Arc<ChangeNotifier>;
 }

@@ -5,10 +5,10 @@ use context_model::Timestamp;
 /// Tolerated clock error: 5 minutes.
 const SLACK_MICROS: i64 = 5 * 60 * 1_000_000;
 
-/// The creation time of a new entry in a thread: now, but at least `earliest`, so that a clock that steps back keeps
-/// the order. If `earliest` is further ahead than a clock normally steps back, another clock was wrong, and the
-/// result is now. One entry from the year 2099 therefore does not push later entries to 2099. The newest entry is
-/// defined by the thread's row, not by the times.
+/// The creation time of a new entry in a thread: `now`, but at least `earliest`, so that a clock that steps back does
+/// not change the order. If `earliest` is more than five minutes ahead, the clock that set it was wrong, and the result
+/// is `now`. One entry from the year 2099 therefore does not push later entries to 2099. The newest entry is defined by
+/// the thread's row, not by the times.
 #[must_use]
 pub fn created_at(now: Timestamp, earliest: i64) -> i64 {
     if earliest > latest_plausible(now) {

@@ -3,7 +3,7 @@
 use context_model::{Artifact, Entry, JsonObject, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// An entry or an artifact as it is at the source, or the news that it is gone.
+/// An entry or an artifact as the source has it, or the fact that the source does not have it any more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Copied {
     /// An entry with its images.
@@ -16,13 +16,13 @@ pub enum Copied {
     ArtifactGone(String),
 }
 
-/// An artifact, and those of its versions that the copy lacks.
+/// An artifact, and its versions that the copy lacks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopiedArtifact {
     /// The artifact as it is now.
     pub artifact: Artifact,
-    /// Consecutive versions, the current one last. Versions from the first of these on replace those of the copy. Empty
-    /// when the copy has all versions, so that only the path can differ.
+    /// Consecutive versions, the current one last. They replace the copy's versions from the first number on. Empty
+    /// when the copy has all versions and only the path can differ.
     pub versions: Vec<CopiedVersion>,
 }
 
@@ -41,7 +41,8 @@ pub struct CopiedVersion {
     pub at: Timestamp,
 }
 
-/// Up to where a copy has everything. It is stored in the transaction of what it covers.
+/// The position in the source's feed up to which a copy is complete. It is stored in the same transaction as the
+/// changes before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyPosition {
     /// The source's cursor.

@@ -32,7 +32,7 @@ pub enum StoreError {
     #[error("the database is damaged")]
     Corrupt(#[source] BoxError),
     /// The database reported structural damage earlier. Writes have been rejected since.
-    #[error("writes are refused since the database reported damage")]
+    #[error("writes are rejected because the database reported damage")]
     Unsound,
     /// Too many requests are already waiting.
     #[error("too many requests wait for the database")]
@@ -118,12 +118,12 @@ impl StoreError {
             Self::Item { index, error } => return error.in_item(&format!("{item}[{index}]")),
             Self::Full(source) => (
                 Reason::StorageFull,
-                "the disk that holds the database is full; nothing was stored, reads go on; free some space and retry",
+                "the disk that holds the database is full; nothing was stored; reads continue; free some space and retry",
                 Some(source),
             ),
             Self::ReadOnly(source) => (
                 Reason::StorageReadOnly,
-                "the database cannot be written; nothing was stored, reads go on",
+                "the database cannot be written; nothing was stored; reads continue",
                 Some(source),
             ),
             Self::Corrupt(source) => (
@@ -133,8 +133,8 @@ impl StoreError {
             ),
             Self::Unsound => (
                 Reason::StorageCorrupt,
-                "writes are refused since the database reported damage: find it with `context-service verify`, repair the database \
-                 or restore a backup, then restart the service; reads that succeed go on",
+                "writes are rejected because the database reported damage: find it with `context-service verify`, repair the database \
+                 or restore a backup, then restart the service; reads that succeed continue",
                 None,
             ),
             Self::Overloaded => {

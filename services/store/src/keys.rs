@@ -34,7 +34,7 @@ pub struct StoredKey {
     pub deactivated_at: Option<Timestamp>,
 }
 
-/// A change to a key. `None` keeps a value.
+/// A change to a key. Fields that are `None` stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyChange {
     /// New name.

@@ -19,7 +19,7 @@ mod copy;
 mod error;
 mod keys;
 mod memory;
-mod news;
+mod notifier;
 mod owner;
 mod read;
 mod record;
@@ -41,7 +41,7 @@ pub use copy::{Copied, CopiedArtifact, CopiedVersion, CopyPosition};
 pub use error::{BoxError, Result, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};
-pub use news::{News, Subscription, Touched};
+pub use notifier::{ChangeNotifier, Subscription, Touched};
 pub use owner::OwnerId;
 pub use read::{
     DayCounts, FtsPage, FtsSearch, MAX_NAMED_THREADS, MetadataSample, Page, Read, RowSelection,

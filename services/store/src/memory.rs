@@ -5,7 +5,7 @@ use context_model::Error;
 
 /// Counts the bytes that a request holds.
 pub trait Meter: Send + Sync {
-    /// Counts this many more bytes, until the request ends.
+    /// Adds these bytes to the bytes that the request holds until it ends.
     ///
     /// # Errors
     /// `OVERLOADED` when there is no room for them. The caller must not allocate them then.

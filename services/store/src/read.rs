@@ -12,12 +12,14 @@ use crate::seal::Part;
 /// Options of a read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Read {
-    /// The read must see at least this revision of the owner. If it cannot appear any more, the read fails at once.
+    /// The read must see at least this revision of the owner. If the database can never reach it, the read fails at
+    /// once.
     pub min_revision: Option<i64>,
-    /// How long to wait for it on a standby, where it may still arrive.
+    /// How long a standby, or a copy of another service, waits for that revision.
     pub wait: Duration,
-    /// Omit entries that changed after this revision, so that the result is their state at that revision. Only
-    /// [`get_contexts`](crate::Store::get_contexts) supports it.
+    /// Omit entries and artifacts that changed after this revision, so that the result is their state at that revision.
+    /// Only [`get_contexts`](crate::Store::get_contexts) and
+    /// [`artifact_documents`](crate::ArtifactStore::artifact_documents) support it.
     pub as_of: Option<i64>,
 }
 
@@ -156,13 +158,13 @@ pub struct ThreadsPage {
     pub revision: i64,
 }
 
-/// Maximum number of threads that are searched for a name: those with the latest activity.
+/// Maximum number of threads that a search by name reads: those with the latest activity.
 pub const MAX_NAMED_THREADS: i64 = 100_000;
 
 /// The metadata of the newest entries.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataSample {
-    /// The metadata of each entry, newest first; `None` if it is longer than what was asked for, or damaged.
+    /// The metadata of each entry, newest first. `None` if it is longer than the requested maximum, or damaged.
     pub objects: Vec<Option<ObjectText>>,
     /// The owner's revision when they were read.
     pub revision: i64,
@@ -171,7 +173,7 @@ pub struct MetadataSample {
 /// The number of entries by day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DayCounts {
-    /// Days, as their number since 1970-01-01, and their entries; newest first.
+    /// Pairs of a day, counted from 1970-01-01, and its number of entries. Newest first.
     pub days: Vec<(i64, i64)>,
     /// The owner's revision when they were counted.
     pub revision: i64,

@@ -174,8 +174,8 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<TagsPage>;
 
-    /// The metadata of the newest `limit` entries that satisfy the filter, newest first: `None` for metadata of more than
-    /// `max_bytes` bytes.
+    /// The metadata of the newest `limit` entries that satisfy the filter, newest first. `None` for metadata of more
+    /// than `max_bytes` bytes.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

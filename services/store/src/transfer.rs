@@ -1,5 +1,5 @@
 //! Moves everything from one database to another. Rows of every table are read in an order that both databases have, in
-//! bounded batches, and written unchanged. Each database recreates derived data (full text, folded copies, counts)
+//! bounded batches, and written unchanged. Each database recreates derived data (full text, case-folded copies, counts)
 //! itself.
 //!
 //! [`migrate`] copies from a [`Source`] to a [`Target`] and compares the two at the end. Each batch is committed

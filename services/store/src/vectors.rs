@@ -9,7 +9,7 @@ use crate::{FtsSearch, OwnerId, Read, Result};
 /// The model that created vectors. Vectors of models that differ in any field are never compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddingModel {
-    /// The model's name, plus whatever distinguishes models of the same name.
+    /// The model's name, and anything that distinguishes models of the same name.
     pub identity: String,
     /// Length of its vectors.
     pub dimensions: u32,
@@ -40,7 +40,7 @@ pub struct Embedded {
 /// The embedding that comes with a write.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Embedding {
-    /// None yet: the embedding is added later. If an update replaces the text, the old vectors are still deleted.
+    /// The embedding is added later. If an update replaces the text, the old vectors are deleted at once.
     #[default]
     Later,
     /// The embedding of the written text.
@@ -166,8 +166,8 @@ pub struct RankSearch {
     pub semantic: Option<SemanticSearch>,
     /// Maximum number of entries in each ranking.
     pub depth: u32,
-    /// Number of first entries of the semantic ranking whose order and distances must be exact. The distances of the
-    /// others may be estimates.
+    /// Number of entries at the top of the semantic ranking whose order and distances must be exact. The distances of
+    /// the others may be estimates.
     pub exact: u32,
     /// Whether to return the query plan.
     pub explain: bool,
@@ -193,7 +193,7 @@ pub struct SemanticHit {
     pub chunk: Option<ChunkRange>,
 }
 
-/// Where a chunk of a known entry is in the entry's text.
+/// The position of a chunk in the text of its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRange {
     /// Index of the chunk among the entry's chunks, from 0.
@@ -286,7 +286,8 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64>;
 
-    /// Ranks the entries or artifacts that satisfy the filter. A filter that does not admit artifacts finds none.
+    /// Ranks the entries or artifacts that satisfy the filter. A filter on fields that only entries have finds no
+    /// artifacts.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError). `FEATURE_UNAVAILABLE` for a semantic search with a model whose vectors are
@@ -300,7 +301,7 @@ pub trait VectorStore: Send + Sync {
     ) -> Result<Ranking>;
 
     /// The exact distances of these entries, nearest first. Entries without vectors of the search's model are omitted.
-    /// A store whose rankings have no estimates is never asked, and may leave this method out.
+    /// It is only called for rankings with estimates, so a store without estimates need not implement it.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

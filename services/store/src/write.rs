@@ -16,8 +16,9 @@ pub struct WriteOptions {
     pub embeddings: Vec<Embedding>,
 }
 
-/// An idempotency key. For 24 hours the same key and hash return the first outcome again. The same key with another hash
-/// gets `IDEMPOTENCY_KEY_REUSED`. The key is stored in the transaction of the write, so a failed write stores nothing.
+/// An idempotency key. For 24 hours the same key and hash return the first outcome again. The same key with another
+/// hash is rejected with `IDEMPOTENCY_KEY_REUSED`. The key is stored in the transaction of the write, so a failed write
+/// stores nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key.

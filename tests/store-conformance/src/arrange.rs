@@ -13,14 +13,17 @@ use serde_json::{Value, json};
 /// The start time of the clock of all behaviours.
 pub(crate) const START: i64 = 1_764_410_400_000_000;
 
+/// The time this many seconds after [`START`].
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp(START + seconds * 1_000_000)
 }
 
+/// The owner for which behaviours write by default.
 pub(crate) fn me() -> OwnerId {
     OwnerId::default()
 }
 
+/// The options of a write at this time, without an idempotency key.
 pub(crate) fn options(seconds: i64) -> WriteOptions {
     WriteOptions {
         now: at(seconds),
@@ -30,6 +33,7 @@ pub(crate) fn options(seconds: i64) -> WriteOptions {
     }
 }
 
+/// The options of a write with this idempotency key and request hash.
 pub(crate) fn with_key(seconds: i64, key: &str, hash: u8) -> WriteOptions {
     WriteOptions {
         idempotency: Some(Idempotency {
@@ -124,6 +128,7 @@ pub(crate) fn images(given: &[&[u8]]) -> Vec<NewImage> {
         .collect()
 }
 
+/// The outcomes of a batch in which every item was applied.
 pub(crate) fn applied(batch: &StoredBatch) -> Vec<ItemOutcome> {
     batch
         .items
@@ -198,6 +203,7 @@ pub(crate) const EVERYTHING: RowSelection = RowSelection {
     memory: Memory::UNCOUNTED,
 };
 
+/// A read of the current state, which requires no revision.
 pub(crate) fn now() -> Read {
     Read::default()
 }

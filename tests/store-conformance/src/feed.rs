@@ -85,7 +85,7 @@ async fn the_last_change_of_a_commit_ends_it(store: &dyn Store) {
 }
 behaviour!(the_last_change_of_a_commit_ends_it(store));
 
-/// Such items change nothing, so the change before them ends the commit.
+/// An item that fails changes nothing, so the change before it ends the commit.
 async fn an_item_that_fails_does_not_keep_a_commit_open(store: &dyn Store) {
     let id = entry("a").store(store, 0).await.id;
     let updates = vec![update(id).text("b").0, update(id + 99).text("c").0];
@@ -174,7 +174,7 @@ async fn each_change_of_an_artifact_is_in_the_feed(store: &dyn Store) {
 }
 behaviour!(each_change_of_an_artifact_is_in_the_feed(store));
 
-/// More changes than one statement writes.
+/// The commit has more changes than one statement writes.
 async fn a_large_commit_has_one_end(store: &dyn Store) {
     const ENTRIES: i64 = 120;
     for first in (0..ENTRIES).step_by(60) {
@@ -216,10 +216,10 @@ async fn woken(subscription: &mut Subscription) {
         .expect("the commit is announced");
 }
 
-/// The erasure of an owner is one, too: its feed ends.
+/// The erasure of the owner also wakes them, because its feed ends.
 async fn a_commit_wakes_those_who_wait_for_changes_of_its_owner(store: &dyn Store) {
     let owner = OwnerId::new("followed");
-    let mut followed = store.changes().news().subscribe(&owner);
+    let mut followed = store.changes().notifier().subscribe(&owner);
     for seconds in 0..3 {
         followed.begin_read();
         entry(&seconds.to_string())
@@ -240,7 +240,7 @@ behaviour!(a_commit_wakes_those_who_wait_for_changes_of_its_owner(
     store
 ));
 
-/// Removes everything that is not kept.
+/// Removes batches of old changes until none is left to remove. Returns the number of removed changes.
 async fn compact(store: &dyn Store, retention: Retention) -> u64 {
     let mut removed = 0;
     loop {
@@ -251,7 +251,7 @@ async fn compact(store: &dyn Store, retention: Retention) -> u64 {
     }
 }
 
-/// By age and by number. The audit log is the same before and after.
+/// Changes are removed by age and by number. The audit log is the same before and after.
 async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store) {
     let owner = OwnerId::new("compacted");
     for seconds in 0..20 {

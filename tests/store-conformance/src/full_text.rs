@@ -60,7 +60,7 @@ async fn what_was_stored_is_found_at_once(store: &dyn Store) {
 }
 behaviour!(what_was_stored_is_found_at_once(store));
 
-/// Also when the first query finds nothing and the fallback is used.
+/// The same holds when the first query finds nothing and the fallback is used.
 async fn a_page_of_matches_says_whether_more_follow(store: &dyn Store) {
     for at in 0..3 {
         entry(&format!("quick fox {at}")).store(store, at).await;
@@ -80,7 +80,8 @@ async fn a_page_of_matches_says_whether_more_follow(store: &dyn Store) {
 }
 behaviour!(a_page_of_matches_says_whether_more_follow(store));
 
-/// A word counts once for an entry, in the text and not in the tags, for the owner alone, and up to the maximum.
+/// An entry counts once, however often it has the word. Words in tags and entries of other owners do not count. The
+/// result is at most the maximum.
 async fn the_frequency_of_a_word_is_the_number_of_entries_with_it(store: &dyn Store) {
     let counts = async |owner: &OwnerId, max| {
         let words = ["fox", "数据库", "wolf", "猫"].map(|words| {

@@ -358,15 +358,15 @@ impl Pools {
             }
             4 => filter.created_from = Some(Timestamp(10)),
             5 => filter.created_to = Some(Timestamp(20)),
+            6 => {
+                (filter.created_from, filter.created_to) =
+                    (Some(Timestamp(10)), Some(Timestamp(20)))
+            }
             7 => {
                 filter.within =
                     ThreadSet::from_shown(&[(*random.pick(&["t1", "t*", "T*", "x"])).to_owned()])
             }
             8 => filter.within = ThreadSet::from_shown(&["t1".to_owned(), "T*".to_owned()]),
-            6 => {
-                (filter.created_from, filter.created_to) =
-                    (Some(Timestamp(10)), Some(Timestamp(20)))
-            }
             _ => {}
         }
         filter

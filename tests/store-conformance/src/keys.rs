@@ -418,7 +418,7 @@ async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
 }
 behaviour!(what_is_done_to_a_key_stands_in_the_audit_log(store));
 
-/// Of every kind of line, and for all owners. A change that is still in the feed stays.
+/// Lines of every kind are removed, for all owners. A change that is still in the feed stays.
 async fn old_lines_leave_the_audit_log(store: &dyn Store) {
     let owners = ["first", "second"].map(OwnerId::new);
     for owner in &owners {
@@ -477,14 +477,14 @@ async fn old_lines_leave_the_audit_log(store: &dyn Store) {
     }
     assert_eq!(remove(4).await, 2 * 2);
     for owner in &owners {
-        // The change.
+        // The change that is still in the feed.
         assert_eq!(times(owner).await, [at(3)]);
         assert_eq!(keys(store).list_keys(owner).await.expect("read").len(), 3);
     }
 }
 behaviour!(old_lines_leave_the_audit_log(store));
 
-/// Both keys change or neither does, and only once.
+/// Either both keys change or neither does. A key can be replaced only once.
 async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
     insert(store, key("old", &me(), 1)).await;
     let events = || {

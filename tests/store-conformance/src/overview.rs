@@ -37,7 +37,7 @@ async fn sample(store: &dyn Store, filter: Filter, limit: u32) -> Vec<Option<i64
         .collect()
 }
 
-/// Long metadata is not read, but its entry has a place in the sample.
+/// An entry with long metadata is in the sample, but as `None`.
 async fn a_sample_has_the_metadata_of_the_newest_matching_entries(store: &dyn Store) {
     for (seconds, thread, metadata) in [
         (1, "a", json!({"n": 1})),
@@ -148,7 +148,7 @@ async fn entries_are_counted_by_day_newest_first(store: &dyn Store) {
 }
 behaviour!(entries_are_counted_by_day_newest_first(store));
 
-/// Signs that stand for others in patterns of SQL are signs like any other. Only A to Z have two cases.
+/// `%` and `_`, the wildcards of SQL patterns, are literal. Only the case of A to Z is ignored.
 async fn threads_are_found_by_a_part_of_their_name(store: &dyn Store) {
     for (i, thread) in ["team-a/Billing", "billing", "a%b", "a_b", "ÄRA", "other"]
         .into_iter()

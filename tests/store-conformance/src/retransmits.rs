@@ -149,7 +149,7 @@ async fn equal_images_collapse_and_different_ones_do_not(store: &dyn Store) {
 }
 behaviour!(equal_images_collapse_and_different_ones_do_not(store));
 
-/// The same rule applies to each item, including the items before it.
+/// The rule applies to each item, and compares it also with the items before it.
 async fn repeats_inside_a_batch_collapse(store: &dyn Store) {
     let batch = ["a", "a", "b", "a"].map(|text| entry(text).0).to_vec();
     let written = store

@@ -87,7 +87,7 @@ async fn reads_show_the_revision_of_the_write(store: &dyn Store) {
 }
 behaviour!(reads_show_the_revision_of_the_write(store));
 
-/// Such writes are retransmits, unknown ids and rejected requests.
+/// Retransmits, deletes of unknown ids and rejected requests change nothing.
 async fn a_write_that_changes_nothing_keeps_it(store: &dyn Store) {
     entry("x").store(store, 0).await;
     entry("x").store(store, 1).await;

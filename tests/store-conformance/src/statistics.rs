@@ -13,7 +13,7 @@ async fn statistics(store: &dyn Store) -> StoreStatistics {
         .expect("the statistics are read")
 }
 
-/// The operations are stores, updates and deletes.
+/// Stores, updates and deletes change the counts.
 async fn counts_follow_every_operation(store: &dyn Store) {
     let a = entry("a")
         .tags(&["x", "y"])
@@ -92,7 +92,7 @@ async fn counts_follow_every_operation(store: &dyn Store) {
 }
 behaviour!(counts_follow_every_operation(store));
 
-/// The lists in its statistics are empty.
+/// Its list of threads is empty.
 async fn an_owner_that_never_wrote_has_zeros(store: &dyn Store) {
     let found = statistics(store).await;
     assert_eq!(

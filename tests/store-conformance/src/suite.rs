@@ -9,7 +9,7 @@ use context_store::Store;
 use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 
-/// An empty store, and the values that must live as long as it.
+/// An empty store, and the values that must live as long as the store.
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
@@ -39,7 +39,7 @@ pub(crate) struct Behaviour {
     /// The module's path, beginning with this crate's name.
     pub(crate) module: &'static str,
     pub(crate) function: &'static str,
-    pub(crate) shown: for<'o> fn(&'o Opened) -> LocalBoxFuture<'o, ()>,
+    pub(crate) run: for<'o> fn(&'o Opened) -> LocalBoxFuture<'o, ()>,
 }
 
 inventory::collect!(Behaviour);
@@ -61,7 +61,7 @@ macro_rules! behaviour {
             $crate::suite::Behaviour {
                 module: module_path!(),
                 function: stringify!($function),
-                shown: |opened| Box::pin($function($(&*opened.$part),+)),
+                run: |opened| Box::pin($function($(&*opened.$part),+)),
             }
         }
     };
@@ -114,7 +114,7 @@ where
 
 async fn show(behaviour: &Behaviour, open: impl Future<Output = Option<Opened>>) {
     if let Some(opened) = open.await {
-        (behaviour.shown)(&opened).await;
+        (behaviour.run)(&opened).await;
         opened.store.close().await;
     }
 }

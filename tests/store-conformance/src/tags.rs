@@ -30,7 +30,7 @@ fn of_thread(thread: &str) -> Filter {
     }
 }
 
-/// What a caller sees that is narrowed to these threads.
+/// The filter of a caller that is restricted to these threads.
 fn within(patterns: &[&str]) -> Filter {
     let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     Filter {
@@ -71,7 +71,7 @@ async fn the_most_frequent_tag_comes_first_then_by_name(store: &dyn Store) {
 }
 behaviour!(the_most_frequent_tag_comes_first_then_by_name(store));
 
-/// A thread, and the threads to which a caller is narrowed, alone and together.
+/// The filter has a thread, or the threads to which the caller is restricted, or both.
 async fn tags_are_counted_within_the_threads_of_the_filter(store: &dyn Store) {
     stored(store).await;
     for (filter, expected) in [
@@ -104,7 +104,7 @@ async fn tags_are_counted_within_the_threads_of_the_filter(store: &dyn Store) {
 }
 behaviour!(tags_are_counted_within_the_threads_of_the_filter(store));
 
-/// Signs that stand for others in patterns of SQL are signs like any other.
+/// `%` and `_`, the wildcards of SQL patterns, are literal.
 async fn a_prefix_selects_tags_by_their_beginning(store: &dyn Store) {
     let given = ["a", "ab", "ab c", "b", "a%", "a_", "äb", "\u{10ffff}"];
     entry("x").tags(&given).store(store, 0).await;

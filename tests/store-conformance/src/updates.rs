@@ -64,7 +64,7 @@ async fn only_what_is_given_changes(store: &dyn Store) {
 }
 behaviour!(only_what_is_given_changes(store));
 
-/// `[]` is a value. The content type follows.
+/// An empty list is a value, unlike an absent one. An update of the images also updates the content type.
 async fn empty_lists_clear_tags_and_images(store: &dyn Store) {
     let id = entry("x")
         .tags(&["a"])

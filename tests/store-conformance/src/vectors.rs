@@ -1,5 +1,4 @@
-//! Vectors are stored with their entries and found by distance. These behaviours check nothing in a store without
-//! vectors.
+//! Vectors are stored with their entries and found by distance.
 
 use context_model::{ContentType, Filter, Source, ThreadId};
 use context_store::{
@@ -191,7 +190,7 @@ async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
 }
 behaviour!(an_entry_counts_by_its_nearest_chunk(store));
 
-/// The order is total.
+/// Entries at the same distance have a fixed order.
 async fn equal_distances_come_newest_first_and_depth_bounds_them(store: &dyn Store) {
     let vectors = ready(store).await;
     let mut ids = Vec::new();
@@ -862,7 +861,7 @@ behaviour!(a_move_gathers_beside_what_is_in_use_and_changes_at_once(
     store
 ));
 
-/// The vectors stored so far are kept, until a third model is chosen.
+/// The vectors stored so far stay, until a move to a third model begins.
 async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store: &dyn Store) {
     let vectors = ready(store).await;
     for n in 0..3 {

@@ -32,7 +32,7 @@ impl Changes {
     /// Subscribes to an owner's changes, for a caller that waits for the next one.
     #[must_use]
     pub fn subscribe(&self, owner: &OwnerId) -> Subscription {
-        self.store.changes().news().subscribe(owner)
+        self.store.changes().notifier().subscribe(owner)
     }
 
     /// Like [`subscribe`](Self::subscribe), for a stream with these filters. Changes that they exclude because of the
@@ -40,7 +40,7 @@ impl Changes {
     #[must_use]
     pub fn subscribe_with(&self, owner: &OwnerId, filters: &FilterInput) -> Subscription {
         let thread = filters.thread_id.as_deref().map(str::trim);
-        self.store.changes().news().subscribe_to(owner, thread)
+        self.store.changes().notifier().subscribe_to(owner, thread)
     }
 
     /// Lists the changes after a cursor. It does not wait: `wait_ms` is only validated.

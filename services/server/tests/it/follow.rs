@@ -387,7 +387,7 @@ async fn a_copy_refuses_writes_and_watch_and_so_does_an_ordinary_service_of_it()
     refuses_all(copy.address).await;
     let follows = Copy::start(copy.address, empty().path(), None).await;
     let why = follows.err().expect("a copy is not followed");
-    assert!(why.contains("follow the service that it follows"), "{why}");
+    assert!(why.contains("follow the service that it copies"), "{why}");
     copy.stopped().await;
 
     let file = format!("--db-path={}", directory.path().join("copy.db").display());

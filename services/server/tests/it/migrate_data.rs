@@ -57,7 +57,7 @@ async fn killed_and_resumed(home: &Home, from: &str, to: &str, serve: &[String])
         assert!(stderr.contains("another migration"), "{stderr}");
         deadline.pause(|| stderr).await;
     };
-    assert!(stderr.contains("goes on after"), "{stderr}");
+    assert!(stderr.contains("continues after"), "{stderr}");
     assert!(
         stdout.contains("rows with equal checksums") && stdout.contains("artifact_versions"),
         "{stdout}"

@@ -150,7 +150,7 @@ async fn a_standby_learns_of_changes_and_says_when_a_revision_may_still_come() {
         .await
         .expect("a standby with the schema opens");
     let owner = OwnerId::default();
-    let mut subscription = reader.changes().news().subscribe(&owner);
+    let mut subscription = reader.changes().notifier().subscribe(&owner);
     let feed = async |store: &PostgresStore, from| {
         let feed = store.changes().feed(&owner, from, 10, Read::default());
         feed.await.expect("the feed is read")

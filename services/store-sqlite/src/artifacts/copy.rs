@@ -1,4 +1,4 @@
-//! Artifacts of a copy, as they are at the source.
+//! Writes the artifacts of a copy so that they equal those of the source.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::schema::{artifact_texts, artifact_versions, artifacts};
 use crate::transaction::Transaction;
 
-/// Makes an artifact what it is at the source.
+/// Stores an artifact as the source has it, with the versions that the copy lacks.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     copied: &CopiedArtifact,
@@ -85,8 +85,8 @@ fn store_current(
     documents::insert(transaction, current, &Embedding::Later)
 }
 
-/// Takes a path from the artifact that has it. At the source it has none or another one by now, which a later change
-/// brings.
+/// Removes this path from any other artifact of the copy. The source has already moved that artifact, and a later
+/// change will bring its new path.
 fn free_path(
     transaction: &mut Transaction<'_>,
     path: Option<&str>,
@@ -114,7 +114,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: &str) -> Result<(), 
     Ok(())
 }
 
-/// Deletes all artifacts but these.
+/// Deletes all artifacts except these.
 pub(crate) fn delete_others(
     transaction: &mut Transaction<'_>,
     kept: &HashSet<String>,

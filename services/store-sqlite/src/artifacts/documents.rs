@@ -1,5 +1,5 @@
-//! What ranked searches know of artifacts: a row of `artifact_documents` for each, its words in the full-text table, and
-//! its vectors. They are written in the transaction of the artifact.
+//! The search index of artifacts: for each artifact a row of `artifact_documents`, its words in the full-text table,
+//! and its vectors. They are written in the transaction of the artifact.
 
 use context_model::{ArtifactId, JsonObject, Metadata};
 use context_store::rules::artifact::{NewVersion, ReadVersion, document_text};
@@ -25,7 +25,7 @@ use crate::vectors;
 
 /// Number of artifacts indexed in one transaction when the database is opened. A content has up to 100 000 characters.
 const AT_ONCE: i64 = 20;
-/// The key in `meta` for the language with which the words were made.
+/// The key in `meta` of the language and analyzer version with which artifacts were indexed.
 const MADE_WITH: &str = "fts_artifacts";
 
 /// Indexes a new artifact.
@@ -151,9 +151,12 @@ pub(super) fn read(
 ) -> Result<Vec<ArtifactDocument>, StoreError> {
     let rows: Vec<i64> = ids.iter().filter_map(|id| owner.row_id(*id)).collect();
     let mut select = Fragment::new(
-        "SELECT d.row_id, d.artifact_id, d.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal \
-         FROM artifact_documents AS d NOT INDEXED JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
-         JOIN artifact_versions AS v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
+        "SELECT d.row_id, d.artifact_id, d.created_at, a.path, v.version, v.at, v.title_given, v.title, \
+             v.metadata, v.content, v.seal \
+         FROM artifact_documents AS d NOT INDEXED \
+         JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
+         JOIN artifact_versions AS v \
+             ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
          WHERE d.row_id IN (SELECT value FROM json_each(",
     );
     select
@@ -189,8 +192,8 @@ fn document(row: DocumentRow) -> Result<ArtifactDocument, StoreError> {
     Ok(version.into_document(row.row_id))
 }
 
-/// Indexes the artifacts that an older version of the service stored, and the words of all artifacts if they were made
-/// with another language. Called when the database is opened, before the first search.
+/// Indexes the artifacts that an older version of the service stored. Indexes the words of all artifacts again if the
+/// language or the analyzer has changed. Called when the database is opened, before the first search.
 ///
 /// # Errors
 /// Database errors.
@@ -250,9 +253,13 @@ struct ArtifactText {
 /// Indexes some artifacts that have no document, and returns how many.
 fn index_some(conn: &mut SqliteConnection, language: Language) -> QueryResult<usize> {
     let mut select = Fragment::new(
-        "SELECT a.owner, 0 AS row_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata, v.content FROM artifacts AS a \
-         JOIN artifact_versions AS v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
-         WHERE NOT EXISTS (SELECT 1 FROM artifact_documents AS d WHERE d.owner = a.owner AND d.artifact_id = a.artifact_id) LIMIT ",
+        "SELECT a.owner, 0 AS row_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata, v.content \
+         FROM artifacts AS a \
+         JOIN artifact_versions AS v \
+             ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
+         WHERE NOT EXISTS (\
+             SELECT 1 FROM artifact_documents AS d WHERE d.owner = a.owner AND d.artifact_id = a.artifact_id\
+         ) LIMIT ",
     );
     select.bind(Bind::Int(AT_ONCE));
     let found: Vec<ArtifactText> = sql::query(conn, &select)?;
@@ -281,7 +288,7 @@ fn index_some(conn: &mut SqliteConnection, language: Language) -> QueryResult<us
     Ok(found.len())
 }
 
-/// Creates the full-text table of an owner's artifacts again.
+/// Recreates the full-text table of an owner's artifacts.
 fn rebuild_words(conn: &mut SqliteConnection, owner: i64, language: Language) -> QueryResult<()> {
     let collection = Collection::artifacts(owner);
     conn.immediate_transaction(|conn| {
@@ -292,8 +299,10 @@ fn rebuild_words(conn: &mut SqliteConnection, owner: i64, language: Language) ->
     loop {
         let mut select = Fragment::new(
             "SELECT d.owner, d.row_id, d.artifact_id, d.created_at, v.version, v.title, v.metadata, v.content \
-             FROM artifact_documents AS d JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
-             JOIN artifact_versions AS v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
+             FROM artifact_documents AS d \
+             JOIN artifacts AS a ON a.owner = d.owner AND a.artifact_id = d.artifact_id \
+             JOIN artifact_versions AS v \
+                 ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
              WHERE d.owner = ",
         );
         select
@@ -329,7 +338,7 @@ struct Row {
 }
 
 /// The row id of the owner's next document: -(owner << 40 | number). Filters are evaluated as bitmaps over the numbers,
-/// so they have no large gaps. The number of the last document returns when it is deleted.
+/// so the numbers must have no large gaps. The highest number is used again after its document was deleted.
 fn new_row_id(conn: &mut SqliteConnection, owner: i64) -> QueryResult<i64> {
     let before = -(owner << 40);
     let last: Option<i64> = artifact_documents::table
@@ -362,7 +371,7 @@ fn words(title: &str, content: &str) -> Indexable {
     Indexable::plain(&document_text(title, content))
 }
 
-/// The metadata with its strings lower-cased. Unreadable metadata is as good as none.
+/// The metadata with its strings lower-cased. Unreadable metadata becomes `{}`.
 fn folded(metadata: &str) -> String {
     let object: JsonObject = serde_json::from_str(metadata).unwrap_or_default();
     Metadata::from_stored(object).to_folded_json()

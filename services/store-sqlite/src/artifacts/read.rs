@@ -91,7 +91,8 @@ pub(crate) fn unchecked_version(
     number: Option<i64>,
 ) -> QueryResult<Option<ReadVersion>> {
     let mut select = Fragment::new(
-        "SELECT a.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal FROM artifacts a \
+        "SELECT a.created_at, a.path, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal \
+         FROM artifacts a \
          JOIN artifact_versions v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = ",
     );
     match number {
@@ -340,7 +341,7 @@ pub(crate) fn list(
     })
 }
 
-/// The rows of the page are selected from the small table alone, so that skipped artifacts are not read.
+/// The page is selected in the small table `artifacts` first, so that the versions of skipped artifacts are not read.
 fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage) -> Fragment {
     let ArtifactPage {
         limit,
@@ -353,7 +354,8 @@ fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage)
     );
     select.bind(Bind::Int(preview_chars.into()));
     select.push(
-        ") AS preview, v.version, v.seal FROM (SELECT a.owner, a.artifact_id, a.path, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
+        ") AS preview, v.version, v.seal FROM (\
+         SELECT a.owner, a.artifact_id, a.path, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
     );
     select.bind(Bind::Int(owner));
     if let PageStart::After { created_at, id } = start {
@@ -367,7 +369,8 @@ fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage)
     if let Some(query) = &selection.substring {
         let folded = fold(query);
         select.push(
-            " AND EXISTS (SELECT 1 FROM artifact_texts t WHERE t.owner = a.owner AND t.artifact_id = a.artifact_id AND (instr(t.title, ",
+            " AND EXISTS (SELECT 1 FROM artifact_texts t \
+             WHERE t.owner = a.owner AND t.artifact_id = a.artifact_id AND (instr(t.title, ",
         );
         select
             .bind(Bind::Text(folded.clone()))
@@ -384,13 +387,15 @@ fn list_statement(owner: i64, selection: &ArtifactSelection, page: ArtifactPage)
             .bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
     }
     select.push(
-        ") p JOIN artifact_versions v ON v.owner = p.owner AND v.artifact_id = p.artifact_id AND v.version = p.version \
+        ") p JOIN artifact_versions v \
+             ON v.owner = p.owner AND v.artifact_id = p.artifact_id AND v.version = p.version \
          ORDER BY p.created_at DESC, p.artifact_id DESC",
     );
     select
 }
 
-/// The condition on artifacts `a` that their path and metadata satisfy the selection. Empty without one.
+/// The condition on rows `a` of `artifacts` that their path and metadata satisfy the selection, with a leading `AND`.
+/// Empty when the selection has neither.
 fn satisfying(owner: i64, selection: &ArtifactSelection) -> Fragment {
     let mut condition = Fragment::default();
     if let Some(prefix) = &selection.path_prefix {
@@ -404,7 +409,10 @@ fn satisfying(owner: i64, selection: &ArtifactSelection) -> Fragment {
             ..Filter::default()
         };
         condition
-            .push(" AND EXISTS (SELECT 1 FROM artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND ")
+            .push(
+                " AND EXISTS (SELECT 1 FROM artifact_documents AS entries \
+                 WHERE entries.artifact_id = a.artifact_id AND ",
+            )
             .append(filter::compile(&filter, owner))
             .push(")");
     }

@@ -186,7 +186,7 @@ impl ArtifactStore for SqliteStore {
         };
         self.read(lane, owner, read, move |conn, owner| match owner {
             Some(owner) => read::list(conn, owner, &selection, page),
-            None => Ok(NOTHING),
+            None => Ok(EMPTY_PAGE),
         })
         .await
     }
@@ -267,7 +267,7 @@ impl ArtifactStore for SqliteStore {
     }
 }
 
-const NOTHING: ArtifactsPage = ArtifactsPage {
+const EMPTY_PAGE: ArtifactsPage = ArtifactsPage {
     artifacts: Vec::new(),
     total: 0,
     revision: 0,

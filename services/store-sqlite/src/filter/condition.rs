@@ -17,7 +17,7 @@ pub(super) struct IndexTerm {
     pub ordered: bool,
 }
 
-/// The complete condition. Under a NOT it is never NULL.
+/// The complete condition.
 pub(super) fn compile(condition: &Condition) -> Fragment {
     let field = Field::new(&condition.path);
     let rest = rest(&field, &condition.comparison);

@@ -281,7 +281,7 @@ pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> V
     probes
 }
 
-/// The rows that the term selects from an index.
+/// A query for the rows that the term selects from an index.
 fn through(
     index: String,
     newest_first: bool,

@@ -224,7 +224,7 @@ pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
         .map(drop)
 }
 
-/// What decides how the words of a text are stored: the language and the version of the analyzer.
+/// The parameters that determine the indexed words of a text: the language and the version of the analyzer.
 pub(crate) fn made_with(language: Language) -> String {
     format!("{} {ANALYZER_VERSION}", language.name())
 }

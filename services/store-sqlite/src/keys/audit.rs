@@ -87,24 +87,37 @@ pub(crate) fn lines(
     limit: u32,
 ) -> QueryResult<Vec<AuditLine>> {
     let mut select = Fragment::new(
-        "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1 AS attempts FROM changes \
-         WHERE owner = ",
+        "SELECT * FROM (\
+         SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1 AS attempts \
+         FROM changes WHERE owner = ",
     );
     select
         .bind(Bind::Int(owner))
         .push(" AND at >= ")
         .bind(Bind::Int(from.micros()));
-    select.push(" UNION ALL SELECT at, key_id, operation, entity, entity_id, revision, 'OK', 1 FROM audited_changes WHERE owner = ");
+    select.push(
+        " UNION ALL \
+         SELECT at, key_id, operation, entity, entity_id, revision, 'OK', 1 \
+         FROM audited_changes WHERE owner = ",
+    );
     select
         .bind(Bind::Int(owner))
         .push(" AND at >= ")
         .bind(Bind::Int(from.micros()));
-    select.push(" UNION ALL SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM denials WHERE owner = ");
+    select.push(
+        " UNION ALL \
+         SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts \
+         FROM denials WHERE owner = ",
+    );
     select
         .bind(Bind::Int(owner))
         .push(" AND at >= ")
         .bind(Bind::Int(from.micros()));
-    select.push(" UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM key_events WHERE owner = ");
+    select.push(
+        " UNION ALL \
+         SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 \
+         FROM key_events WHERE owner = ",
+    );
     select
         .bind(Bind::Int(owner))
         .push(" AND at >= ")
@@ -137,18 +150,23 @@ pub(crate) fn lines(
 
 /// Removes at most 1000 lines of each kind from before this time.
 pub(crate) fn remove(conn: &mut SqliteConnection, before: Timestamp) -> Result<u64, Failure> {
-    // Raw SQL for LIMIT in a subquery and a join that begins with the owners. Changes have no index by time: where an
-    // owner's oldest one is due, the thousand after it are tried.
+    // Raw SQL for LIMIT in a subquery and a join that begins with the owners. Changes have no index by time: if an
+    // owner's oldest change is due, the 1000 revisions from it on are checked.
     let kinds = [
-        "DELETE FROM audited_changes WHERE (owner, revision) IN (SELECT a.owner, a.revision FROM owners o \
+        "DELETE FROM audited_changes WHERE (owner, revision) IN (\
+         SELECT a.owner, a.revision FROM owners o \
          CROSS JOIN audited_changes f ON f.owner = o.owner AND f.revision = \
-         (SELECT min(m.revision) FROM audited_changes m WHERE m.owner = o.owner) \
+             (SELECT min(m.revision) FROM audited_changes m WHERE m.owner = o.owner) \
          CROSS JOIN audited_changes a ON a.owner = o.owner AND a.revision < f.revision + 1000 \
          WHERE f.at < ?1 AND a.at < ?1 LIMIT 1000)",
-        "DELETE FROM denials WHERE rowid IN (SELECT d.rowid FROM owners o CROSS JOIN denials d ON d.owner = o.owner \
+        "DELETE FROM denials WHERE rowid IN (\
+         SELECT d.rowid FROM owners o \
+         CROSS JOIN denials d ON d.owner = o.owner \
          WHERE d.at < ? LIMIT 1000)",
-        "DELETE FROM key_events WHERE (owner, event_id) IN (SELECT e.owner, e.event_id FROM owners o \
-         CROSS JOIN key_events e ON e.owner = o.owner WHERE e.at < ? LIMIT 1000)",
+        "DELETE FROM key_events WHERE (owner, event_id) IN (\
+         SELECT e.owner, e.event_id FROM owners o \
+         CROSS JOIN key_events e ON e.owner = o.owner \
+         WHERE e.at < ? LIMIT 1000)",
     ];
     let mut removed = 0;
     for statement in kinds {

@@ -82,8 +82,9 @@ pub(crate) fn select(
     limit: i64,
 ) -> Result<Vec<StoredKey>, StoreError> {
     let mut select = Fragment::new(
-        "SELECT o.owner_id, k.key_id, k.name, k.lookup, k.hash, k.scopes, k.narrowing, k.created_at, k.expires_at, k.last_used_at, \
-         k.deactivated_at, k.digest FROM api_keys k JOIN owners o ON o.owner = k.owner WHERE ",
+        "SELECT o.owner_id, k.key_id, k.name, k.lookup, k.hash, k.scopes, k.narrowing, k.created_at, \
+             k.expires_at, k.last_used_at, k.deactivated_at, k.digest \
+         FROM api_keys k JOIN owners o ON o.owner = k.owner WHERE ",
     );
     select
         .append(condition)

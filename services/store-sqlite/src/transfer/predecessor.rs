@@ -15,7 +15,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use super::Worker;
 use crate::sql::{self, Bind, Fragment};
 
-/// What the columns say about the version of the file.
+/// The differences between versions of mcp-context-server, as far as the columns show them.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     /// Ids are UUIDs: version 3.
@@ -159,7 +159,7 @@ impl Shape {
     }
 }
 
-/// The old server writes UTC, with or without an explicit offset.
+/// Parses a time. The old server writes UTC, with or without an explicit offset.
 fn moment(text: Option<String>) -> OldTime {
     let Some(text) = text else {
         return OldTime::Missing;
@@ -179,8 +179,10 @@ impl OldDatabase for OldFile {
     async fn list(&mut self) -> Result<Vec<Listed>, TransferError> {
         let (shape, shown) = (self.shape, self.worker.shown.clone());
         let mut select = Fragment::new(
-            "SELECT CAST(e.id AS TEXT) AS id, octet_length(coalesce(e.text_content, '')) + octet_length(coalesce(e.metadata, '')) AS bytes, \
-             (SELECT count(*) FROM image_attachments i WHERE i.context_entry_id = e.id) AS images FROM context_entries e ORDER BY ",
+            "SELECT CAST(e.id AS TEXT) AS id, \
+                 octet_length(coalesce(e.text_content, '')) + octet_length(coalesce(e.metadata, '')) AS bytes, \
+                 (SELECT count(*) FROM image_attachments i WHERE i.context_entry_id = e.id) AS images \
+             FROM context_entries e ORDER BY ",
         );
         select.push(if shape.uuids {
             "e.created_at, e.id"
@@ -209,8 +211,10 @@ impl OldDatabase for OldFile {
     async fn entries(&mut self, ids: &[OldId]) -> Result<Vec<OldEntry>, TransferError> {
         let shape = self.shape;
         let mut select = Fragment::new(
-            "SELECT CAST(id AS TEXT) AS id, CAST(thread_id AS TEXT) AS thread_id, CAST(source AS TEXT) AS source, CAST(text_content AS TEXT) AS text, \
-             CAST(metadata AS TEXT) AS metadata, CAST(created_at AS TEXT) AS created_at, CAST(updated_at AS TEXT) AS updated_at, ",
+            "SELECT CAST(id AS TEXT) AS id, CAST(thread_id AS TEXT) AS thread_id, \
+                 CAST(source AS TEXT) AS source, CAST(text_content AS TEXT) AS text, \
+                 CAST(metadata AS TEXT) AS metadata, CAST(created_at AS TEXT) AS created_at, \
+                 CAST(updated_at AS TEXT) AS updated_at, ",
         );
         select.push(if shape.summaries {
             "CAST(summary AS TEXT) AS summary, "
@@ -226,7 +230,8 @@ impl OldDatabase for OldFile {
             .push(" FROM context_entries WHERE id IN ")
             .append(shape.among(ids));
         let mut tags = Fragment::new(
-            "SELECT CAST(context_entry_id AS TEXT) AS id, CAST(tag AS TEXT) AS tag FROM tags WHERE context_entry_id IN ",
+            "SELECT CAST(context_entry_id AS TEXT) AS id, CAST(tag AS TEXT) AS tag \
+             FROM tags WHERE context_entry_id IN ",
         );
         tags.append(shape.among(ids))
             .push(" ORDER BY context_entry_id, tag");
@@ -292,7 +297,8 @@ impl OldDatabase for OldFile {
 
     async fn images(&mut self, id: OldId) -> Result<Vec<OldImage>, TransferError> {
         let mut select = Fragment::new(
-            "SELECT CAST(image_data AS BLOB) AS data, CAST(mime_type AS TEXT) AS mime_type, CAST(image_metadata AS TEXT) AS metadata \
+            "SELECT CAST(image_data AS BLOB) AS data, CAST(mime_type AS TEXT) AS mime_type, \
+                 CAST(image_metadata AS TEXT) AS metadata \
              FROM image_attachments WHERE context_entry_id = ",
         );
         select

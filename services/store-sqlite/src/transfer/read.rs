@@ -208,12 +208,13 @@ pub(super) fn rows(
         "denials" => {
             // Denials have no key of their own.
             select.push(
-                " FROM (SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy FROM denials \
-                 WHERE owner = ",
+                " FROM (SELECT *, \
+                     row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy \
+                 FROM denials WHERE owner = ",
             );
             select.bind(Bind::Int(owner)).push(") WHERE 1");
         }
-        // The target indexes artifacts itself.
+        // Without those of artifacts (negative row ids): the target indexes artifacts itself.
         "chunk_tokens" => {
             select
                 .push(" FROM chunk_tokens WHERE row_id > 0 AND owner = ")
@@ -247,7 +248,7 @@ fn key_columns(table: &Table) -> String {
     keys.join(", ")
 }
 
-/// The condition that compares the rows' keys with this one.
+/// The condition that compares the keys of rows with this key, with a leading `AND`.
 fn compared(
     owner: i64,
     table: &Table,
@@ -344,7 +345,7 @@ pub(super) fn structure(conn: &mut SqliteConnection) -> QueryResult<Vec<String>>
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// Stops reading when the rows exceed the size of a batch.
+/// Loads the rows of a query, and stops after the row that fills a batch.
 fn load(
     conn: &mut SqliteConnection,
     table: &'static Table,

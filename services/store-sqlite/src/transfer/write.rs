@@ -122,7 +122,8 @@ fn plain(
     Ok(())
 }
 
-/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end of the migration.
+/// Writes entries, their tags and the counts of their threads. The full-text index is built at the end of the
+/// migration.
 fn entries(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -154,16 +155,25 @@ fn entries(
         statement::execute(conn, insert, &[number, Value::Text(tag), Value::Int(count)])?;
     }
     for (thread_id, part) in thread_parts(table, rows) {
-        let insert = "INSERT INTO threads AS t (owner, thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, \
-                      last_entry, last_id, last_source, last_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-                      ON CONFLICT (owner, thread_id) DO UPDATE SET entry_count = t.entry_count + excluded.entry_count, \
-                      user_count = t.user_count + excluded.user_count, agent_count = t.agent_count + excluded.agent_count, \
-                      multimodal_count = t.multimodal_count + excluded.multimodal_count, \
-                      first_entry = min(t.first_entry, excluded.first_entry), \
-                      last_source = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), excluded.last_source, t.last_source), \
-                      last_hash = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), excluded.last_hash, t.last_hash), \
-                      last_id = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), excluded.last_id, t.last_id), \
-                      last_entry = max(t.last_entry, excluded.last_entry)";
+        // Adds the batch to the thread's row. The newest entry is the one with the latest time, then the highest id.
+        let insert = "\
+            INSERT INTO threads AS t \
+                (owner, thread_id, entry_count, user_count, agent_count, multimodal_count, \
+                 first_entry, last_entry, last_id, last_source, last_hash) \
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+            ON CONFLICT (owner, thread_id) DO UPDATE SET \
+                entry_count = t.entry_count + excluded.entry_count, \
+                user_count = t.user_count + excluded.user_count, \
+                agent_count = t.agent_count + excluded.agent_count, \
+                multimodal_count = t.multimodal_count + excluded.multimodal_count, \
+                first_entry = min(t.first_entry, excluded.first_entry), \
+                last_source = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), \
+                                  excluded.last_source, t.last_source), \
+                last_hash = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), \
+                                excluded.last_hash, t.last_hash), \
+                last_id = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), \
+                              excluded.last_id, t.last_id), \
+                last_entry = max(t.last_entry, excluded.last_entry)";
         let counts = [
             part.entries,
             part.user,
@@ -212,7 +222,8 @@ fn vectors(
         let entry = row_id(owner, row.int(table, "id"))?;
         statement::execute(
             conn,
-            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO chunks (chunk_id, owner, row_id, set_id, position, start_char, end_char, code) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             &[
                 Value::Int(chunk_id),
                 Value::Int(owner.owner),
@@ -243,7 +254,8 @@ fn tokens(
     for row in rows {
         statement::execute(
             conn,
-            "INSERT INTO chunk_tokens (owner, row_id, set_id, position, tokens) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO chunk_tokens (owner, row_id, set_id, position, tokens) \
+             VALUES (?, ?, ?, ?, ?)",
             &[
                 Value::Int(owner.owner),
                 Value::Int(row_id(owner, row.int(table, "id"))?),
@@ -292,12 +304,24 @@ pub(super) fn close_owner(conn: &mut SqliteConnection, head: &Head) -> Result<()
     let number = Value::Int(number);
     statement::execute(
         conn,
-        "UPDATE owners SET revision = ?, next_id = ?, entry_count = t.entries, user_count = t.users, agent_count = t.agents, \
-         multimodal_count = t.multimodal, thread_count = t.threads, \
-         image_count = (SELECT count(*) FROM images WHERE owner = ?), tag_count = (SELECT count(*) FROM tag_counts WHERE owner = ?) \
-         FROM (SELECT coalesce(sum(entry_count), 0) AS entries, coalesce(sum(user_count), 0) AS users, \
-         coalesce(sum(agent_count), 0) AS agents, coalesce(sum(multimodal_count), 0) AS multimodal, count(*) AS threads \
-         FROM threads WHERE owner = ?) AS t WHERE owners.owner = ?",
+        "UPDATE owners SET \
+             revision = ?, \
+             next_id = ?, \
+             entry_count = t.entries, \
+             user_count = t.users, \
+             agent_count = t.agents, \
+             multimodal_count = t.multimodal, \
+             thread_count = t.threads, \
+             image_count = (SELECT count(*) FROM images WHERE owner = ?), \
+             tag_count = (SELECT count(*) FROM tag_counts WHERE owner = ?) \
+         FROM (SELECT \
+                   coalesce(sum(entry_count), 0) AS entries, \
+                   coalesce(sum(user_count), 0) AS users, \
+                   coalesce(sum(agent_count), 0) AS agents, \
+                   coalesce(sum(multimodal_count), 0) AS multimodal, \
+                   count(*) AS threads \
+               FROM threads WHERE owner = ?) AS t \
+         WHERE owners.owner = ?",
         &[
             Value::Int(head.revision),
             Value::Int(head.next_id),

@@ -106,8 +106,7 @@ pub(super) fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
     }
 }
 
-/// Adds rows to the index of a set. The codes of a slice are computed on all processors. A value of another length is
-/// skipped.
+/// Adds rows to the index of a set. Several threads compute the codes of a slice. A value of another length is skipped.
 fn add(
     set: &Set,
     rows: impl Iterator<Item = QueryResult<Row>>,
@@ -115,7 +114,7 @@ fn add(
 ) -> QueryResult<()> {
     let threads =
         std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
-    // SQLite starts a finished statement again, so it must not be asked for a row after the last one.
+    // SQLite restarts a finished statement when another row is requested.
     let mut rows = rows.fuse();
     loop {
         let slice = rows
@@ -141,7 +140,7 @@ fn add(
                 .map(|part| scope.spawn(|| part.iter().filter_map(change).collect::<Vec<Change>>()))
                 .collect();
             for part in parts {
-                // A panic of the thread continues here.
+                // Propagates a panic of the thread.
                 let changes = part
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -17,8 +17,8 @@ use crate::schema::{artifact_documents, chunks, embedding_sets, entries, vectors
 use crate::sql::{Bind, Fragment, query};
 use crate::writer::Open;
 
-/// Number of chunks deleted in one transaction.
-const SWEPT: i64 = 1_000;
+/// Maximum number of chunks that [`sweep`] deletes in one transaction.
+const SWEEP_CHUNKS: i64 = 1_000;
 
 /// Starts or resumes collecting vectors of the model.
 pub(super) fn begin(
@@ -82,9 +82,11 @@ pub(super) fn finish(
     };
     let may_be_missing = i64::try_from(may_be_missing).unwrap_or(i64::MAX);
     let mut missing = Fragment::new(
-        "SELECT count(*) AS count FROM (SELECT 1 FROM (SELECT row_id FROM entries NOT INDEXED \
-         UNION ALL SELECT row_id FROM artifact_documents NOT INDEXED) AS d WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
-         chunks.row_id = d.row_id AND chunks.set_id = ",
+        "SELECT count(*) AS count FROM (SELECT 1 FROM (\
+             SELECT row_id FROM entries NOT INDEXED \
+             UNION ALL SELECT row_id FROM artifact_documents NOT INDEXED\
+         ) AS d WHERE NOT EXISTS \
+             (SELECT 1 FROM chunks WHERE chunks.row_id = d.row_id AND chunks.set_id = ",
     );
     missing
         .bind(Bind::Int(gathered.id))
@@ -126,12 +128,12 @@ pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i6
         .filter(chunks::chunk_id.gt(after).and(chunks::set_id.eq(set_id)))
         .select(chunks::chunk_id)
         .order(chunks::chunk_id)
-        .limit(SWEPT)
+        .limit(SWEEP_CHUNKS)
         .load(conn)?;
     tokens::sweep(conn, &found)?;
     diesel::delete(vectors::table.filter(vectors::chunk_id.eq_any(&found))).execute(conn)?;
     diesel::delete(chunks::table.filter(chunks::chunk_id.eq_any(&found))).execute(conn)?;
-    if i64::try_from(found.len()).unwrap_or(i64::MAX) < SWEPT {
+    if i64::try_from(found.len()).unwrap_or(i64::MAX) < SWEEP_CHUNKS {
         diesel::delete(embedding_sets::table.find(set_id)).execute(conn)?;
         return Ok(Some(0));
     }

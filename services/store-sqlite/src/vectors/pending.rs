@@ -1,4 +1,4 @@
-//! Pending entries and artifacts: those without vectors of the current set.
+//! Pending entries and artifacts: those without vectors of a set.
 
 use context_model::ThreadSet;
 use context_store::rules::artifact::document_text;
@@ -64,7 +64,8 @@ pub(super) fn page(
     }
     let after = after.max(0);
     let mut slice = Fragment::new(
-        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned FROM (SELECT row_id FROM entries WHERE row_id > ",
+        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS scanned \
+         FROM (SELECT row_id FROM entries WHERE row_id > ",
     );
     slice
         .bind(Bind::Int(after))
@@ -80,14 +81,22 @@ pub(super) fn page(
     };
     let limit = limit.max(1);
     let mut found = Fragment::new(
-        "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, entries.text AS text \
-         FROM entries NOT INDEXED JOIN owners ON owners.owner = entries.owner WHERE entries.row_id > ",
+        "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, \
+             entries.text AS text \
+         FROM entries NOT INDEXED \
+         JOIN owners ON owners.owner = entries.owner \
+         WHERE entries.row_id > ",
     );
     found
         .bind(Bind::Int(after))
         .push(" AND entries.row_id <= ")
         .bind(Bind::Int(last));
-    found.push(" AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
+    found
+        .push(
+            " AND NOT EXISTS (SELECT 1 FROM chunks \
+             WHERE chunks.row_id = entries.row_id AND chunks.set_id = ",
+        )
+        .bind(Bind::Int(set_id));
     found
         .push(") ORDER BY entries.row_id LIMIT ")
         .bind(Bind::Int(i64::from(limit)));
@@ -131,9 +140,12 @@ fn documents(
         content: String,
     }
     let mut found = Fragment::new(
-        "SELECT d.row_id, o.owner_id, d.version, v.title, v.content FROM artifact_documents AS d NOT INDEXED \
-         JOIN owners AS o ON o.owner = d.owner JOIN artifact_versions AS v ON v.owner = d.owner \
-         AND v.artifact_id = d.artifact_id AND v.version = d.version WHERE d.row_id > ",
+        "SELECT d.row_id, o.owner_id, d.version, v.title, v.content \
+         FROM artifact_documents AS d NOT INDEXED \
+         JOIN owners AS o ON o.owner = d.owner \
+         JOIN artifact_versions AS v \
+             ON v.owner = d.owner AND v.artifact_id = d.artifact_id AND v.version = d.version \
+         WHERE d.row_id > ",
     );
     found
         .bind(Bind::Int(after))
@@ -186,7 +198,12 @@ pub(super) fn embedded_within(
         .bind(Bind::Int(owner))
         .push(" AND ")
         .append(within("thread_id", threads));
-    select.push(" AND EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
+    select
+        .push(
+            " AND EXISTS (SELECT 1 FROM chunks \
+             WHERE chunks.row_id = entries.row_id AND chunks.set_id = ",
+        )
+        .bind(Bind::Int(set_id));
     select.push(")");
     Ok(query::<Count>(conn, &select)
         .map_err(store_error)?

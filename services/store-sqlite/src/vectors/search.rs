@@ -18,20 +18,21 @@ use crate::sql::{Bind, Fragment, query};
 
 /// When a database index shows that the filter leaves at most this many rows, only they are searched.
 const MAX_PROBED_ROWS: usize = 20_000;
-/// Up to this many of these rows are checked against the rest of the filter before the search. Of more, only those near
-/// the query are checked.
+/// Up to this many of these rows are all checked against the rest of the filter before the search. If there are more,
+/// only those near the query are checked.
 const MAX_CHECKED_FIRST: usize = 1_000;
-/// Number of entries up to which all vectors are read instead of using the vector index: with four bits per dimension
-/// in memory, and with sign bits.
+/// Maximum number of entries whose vectors are all read instead of using the vector index. The first number is for an
+/// index of four bits per dimension, the second for sign bits.
 const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
-/// Number of vectors read for each requested entry, and the minimum: in an index of sign bits the number, else the
-/// maximum. Measured: see docs/benchmarks.md.
+/// Number of vectors read for each requested entry, but at least `MIN_DEPTH` in total. An index of sign bits reads this
+/// many. An index of four bits reads at most this many. Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
 const MAX_DOUBLINGS: u32 = 3;
-/// Part of an estimate's error within which it does not decide whether an entry belongs to the ranking. The error is
-/// what an estimate hardly ever exceeds, half of it is what one in seven does.
+/// If an estimate is closer to the end of the ranking than this fraction of its error bound, the vector is read to
+/// decide whether the entry belongs to the ranking. Hardly any estimate is wrong by more than its error bound. One in
+/// seven is wrong by more than half of it.
 const UNDECIDED: f32 = 0.5;
 /// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries.
 const MAX_CHECKED: usize = 8_192;
@@ -39,9 +40,11 @@ const MAX_CHECKED: usize = 8_192;
 /// Number of distances computed between two cancellation checks, about 100 µs.
 const DISTANCES_BETWEEN_CHECKS: usize = 1024;
 
-/// The columns that are read of a chunk. The list of requested rows follows.
-const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
-                       chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector FROM json_each(";
+/// The beginning of a query for the vectors of chunks. The list of requested rows follows.
+const COLUMNS: &str = "\
+    SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
+        chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector \
+    FROM json_each(";
 
 /// An entry with its nearest chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,7 +104,7 @@ pub(super) struct Search<'s> {
     pub indexed: &'s [MetadataPath],
     /// Number of requested entries.
     pub depth: usize,
-    /// Number of first entries whose order and distances must be exact.
+    /// Number of entries at the top whose order and distances must be exact.
     pub exact: usize,
 }
 
@@ -144,8 +147,8 @@ impl Search<'_> {
         }
     }
 
-    /// The given entries, with exact distances. Entries that the index does not have are left out. Must be called
-    /// inside a transaction.
+    /// The given entries with exact distances, nearest first. Entries that are not in the index are left out. Must be
+    /// called inside a transaction.
     pub fn exact_distances(
         &self,
         conn: &mut SqliteConnection,
@@ -209,7 +212,8 @@ impl Search<'_> {
         Ok(Found { hits, notes })
     }
 
-    /// The nearest chunks by sign bits. They are more when several chunks of an entry displace other entries.
+    /// The nearest chunks by sign bits. Their number is doubled while several chunks of an entry displace other
+    /// entries.
     fn nearest_by_signs(
         &self,
         snapshot: &Snapshot,
@@ -229,9 +233,9 @@ impl Search<'_> {
         Ok(near)
     }
 
-    /// Many entries are expected to satisfy the filter: all, or of these rows, which a database index found for a part
-    /// of it. The entries near the query are checked, nearest first. If too few satisfy the filter, it is evaluated for
-    /// all.
+    /// Searches with a filter that many entries are expected to satisfy. `rows`, if given, are the only rows that can
+    /// satisfy it, found by a database index. The entries nearest to the query are checked first. If too few of them
+    /// satisfy the filter, it is evaluated for all rows.
     fn checked(
         &self,
         conn: &mut SqliteConnection,
@@ -283,7 +287,7 @@ impl Search<'_> {
         self.among(conn, snapshot, query, rows)
     }
 
-    /// Number of vectors that are read at most.
+    /// Maximum number of vectors that a search reads.
     fn max_rescored(&self) -> usize {
         self.depth.saturating_mul(DEPTH_FACTOR).max(MIN_DEPTH)
     }
@@ -334,7 +338,7 @@ impl Search<'_> {
         Ok((nearest_of_entries(hits), first.len() + open.len()))
     }
 
-    /// The rows that satisfy the filter.
+    /// Those of the rows that satisfy the filter.
     fn satisfying(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<i64>> {
         if rows.is_empty() {
             return Ok(Vec::new());
@@ -355,20 +359,23 @@ impl Search<'_> {
         if near.is_empty() {
             return Ok(Vec::new());
         }
-        // In the order in which they are stored in the file.
+        // Sorted into the order in which they are stored in the file.
         let mut chunks: Vec<i64> = near.iter().map(|near| near.chunk).collect();
         chunks.sort_unstable();
         let mut statement = Fragment::new(COLUMNS);
         statement.bind(Bind::Text(json_list(&chunks)));
-        statement
-            .push(") AS wanted CROSS JOIN vectors ON vectors.chunk_id = wanted.value CROSS JOIN chunks ON chunks.chunk_id = wanted.value");
+        statement.push(
+            ") AS wanted \
+             CROSS JOIN vectors ON vectors.chunk_id = wanted.value \
+             CROSS JOIN chunks ON chunks.chunk_id = wanted.value",
+        );
         let mut found = query::<VectorRow>(conn, &statement)?;
         if found.len() < near.len() {
             // An update was committed after the index was read: in the database the entry has other chunks.
-            let here: HashSet<i64> = found.iter().map(|row| row.chunk_id).collect();
+            let read: HashSet<i64> = found.iter().map(|row| row.chunk_id).collect();
             let mut entries: Vec<i64> = near
                 .iter()
-                .filter(|near| !here.contains(&near.chunk))
+                .filter(|near| !read.contains(&near.chunk))
                 .map(|near| near.entry)
                 .collect();
             entries.sort_unstable();
@@ -382,7 +389,12 @@ impl Search<'_> {
     fn of_entries(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<VectorRow>> {
         let mut statement = Fragment::new(COLUMNS);
         statement.bind(Bind::Text(json_list(rows)));
-        statement.push(") AS wanted CROSS JOIN chunks ON chunks.row_id = wanted.value AND chunks.set_id = ").bind(Bind::Int(self.set.id));
+        statement
+            .push(
+                ") AS wanted \
+                 CROSS JOIN chunks ON chunks.row_id = wanted.value AND chunks.set_id = ",
+            )
+            .bind(Bind::Int(self.set.id));
         statement.push(" CROSS JOIN vectors ON vectors.chunk_id = chunks.chunk_id");
         query(conn, &statement)
     }

@@ -170,7 +170,7 @@ impl Vectors {
 #[derive(Debug)]
 pub(crate) struct OpenVectors {
     pub shared: Arc<Vectors>,
-    /// What the indexes keep of each vector.
+    /// The precision of vectors in the indexes.
     pub precision: Precision,
     /// The number of the next chunk.
     pub next_chunk: i64,

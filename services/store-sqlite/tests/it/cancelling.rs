@@ -32,7 +32,7 @@ async fn store(directory: &tempfile::TempDir) -> SqliteStore {
     store
 }
 
-/// Scans all arrays a hundred times, which takes minutes.
+/// A search that scans all arrays a hundred times, which takes minutes.
 async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, StoreError> {
     let comparison = Comparison::ArrayContains {
         value: Scalar::Int(1),

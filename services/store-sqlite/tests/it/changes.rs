@@ -1,4 +1,4 @@
-//! The table of changes, which no store operation reads yet.
+//! The rows of the table `changes` that stores, updates and deletes write.
 
 use context_store::{DeleteCriteria, OwnerId, Store};
 use context_store_sqlite::{Config, SqliteStore};

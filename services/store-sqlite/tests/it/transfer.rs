@@ -125,7 +125,7 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
         "straße foo_bar",
         "decided agents remember",
     ] {
-        // Their order depends on what was deleted from an index before.
+        // The texts are sorted, because their scores depend on what was deleted from an index before.
         let (mut before, mut after) = (
             found(&from, "english", words).await,
             found(&to, "english", words).await,
@@ -282,7 +282,7 @@ async fn a_half_filled_target_takes_the_same_source_alone_and_only_as_it_was() {
     assert!(
         refused
             .to_string()
-            .contains("is half filled from sqlite://"),
+            .contains("holds an incomplete migration from sqlite://"),
         "{refused}"
     );
     let refused = moved(&to, &directory.path().join("new.db"))

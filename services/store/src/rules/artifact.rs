@@ -405,7 +405,7 @@ pub fn moves(
 /// Creates a new version from an earlier one.
 ///
 /// # Errors
-/// `ARTIFACT_VERSION_NOT_RESTORABLE` when there is no such version, `STORAGE_CORRUPT` when it is damaged.
+/// `ARTIFACT_VERSION_NOT_FOUND` when there is no such version, `STORAGE_CORRUPT` when it is damaged.
 pub fn restore(
     current: &ReadVersion,
     wanted: Option<ReadVersion>,

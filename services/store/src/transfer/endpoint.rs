@@ -48,7 +48,7 @@ pub struct Head {
     pub next_id: i64,
 }
 
-/// A database to read. All reads see the same state.
+/// A database to read. All reads see the same state of it.
 #[async_trait]
 pub trait Source: Send {
     /// The location, without a password. Constant.
@@ -75,7 +75,8 @@ pub trait Source: Send {
     /// [`TransferError`].
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError>;
 
-    /// What it had to change in the rows that were read since the last read of the first row of each table.
+    /// The values that the source changed in the rows read so far. Reading a table from its first row starts its count
+    /// again.
     fn losses(&self) -> Losses {
         Losses::default()
     }

@@ -285,20 +285,23 @@ impl Examining<'_> {
                     metadata: Some(metadata),
                     content: Some(row.text(table, "content")),
                 };
-                let without = |content, metadata| StoredVersionContent {
-                    content,
-                    metadata,
-                    ..whole
+                // Without a part, only the others are compared.
+                let is_sound = |content, metadata| {
+                    let read = StoredVersionContent {
+                        content,
+                        metadata,
+                        ..whole
+                    };
+                    seal::artifact_is_sound(&read, seal)
                 };
-                match () {
-                    () if seal::artifact_is_sound(&whole, seal) => None,
-                    () if seal::artifact_is_sound(&without(None, whole.metadata), seal) => {
-                        Some("content")
-                    }
-                    () if seal::artifact_is_sound(&without(whole.content, None), seal) => {
-                        Some("metadata")
-                    }
-                    () => Some("title or checksum"),
+                if is_sound(whole.content, whole.metadata) {
+                    None
+                } else if is_sound(None, whole.metadata) {
+                    Some("content")
+                } else if is_sound(whole.content, None) {
+                    Some("metadata")
+                } else {
+                    Some("title or checksum")
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! What an import could not take over unchanged.
+//! The values that an import had to change.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -71,7 +71,7 @@ impl Losses {
         }
     }
 
-    /// These changes and those of `other`, which are of other fields.
+    /// Adds the changed values of `other`, which must not have a field in common with these.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.fields.extend(other.fields);
         self.threads.extend(other.threads);

@@ -31,10 +31,10 @@ pub struct Predecessor<D> {
     listed: Vec<Listed>,
     /// The new number of each UUID.
     numbers: HashMap<u128, i64>,
-    /// Of the entries read since the last read of the first one.
-    of_entries: Losses,
-    /// Of the images read since the last read of the first one.
-    of_images: Losses,
+    /// The changed values of the entries read so far. Reading the first entry clears them.
+    entry_losses: Losses,
+    /// The changed values of the images read so far. Reading the first image clears them.
+    image_losses: Losses,
 }
 
 impl<D: OldDatabase> Predecessor<D> {
@@ -62,11 +62,12 @@ impl<D: OldDatabase> Predecessor<D> {
             owner,
             listed,
             numbers,
-            of_entries: Losses::default(),
-            of_images: Losses::default(),
+            entry_losses: Losses::default(),
+            image_losses: Losses::default(),
         })
     }
 
+    /// The id that the entry at this index of `listed` gets.
     fn number(&self, at: usize) -> i64 {
         match self.listed[at].id {
             OldId::Number(number) => number,
@@ -74,8 +75,8 @@ impl<D: OldDatabase> Predecessor<D> {
         }
     }
 
-    /// The index of the first entry whose number is greater than this one.
-    fn after(&self, number: i64) -> usize {
+    /// The index in `listed` of the first entry whose number is greater than this one.
+    fn index_after(&self, number: i64) -> usize {
         let (mut low, mut high) = (0, self.listed.len());
         while low < high {
             let middle = low.midpoint(high);
@@ -108,10 +109,10 @@ impl<D: OldDatabase> Predecessor<D> {
 
     async fn entries(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
         let found = self.read_batch(from).await?;
-        // Each read from the start counts again: a comparison follows the copy, which may have been interrupted.
+        // The entries are read twice, to copy and to compare them, but must be counted once.
         let mut losses = match from {
             0 => Losses::default(),
-            _ => std::mem::take(&mut self.of_entries),
+            _ => std::mem::take(&mut self.entry_losses),
         };
         let row = |(entry, at): (OldEntry, usize)| {
             let Listed { id, images, .. } = self.listed[at];
@@ -119,7 +120,7 @@ impl<D: OldDatabase> Predecessor<D> {
             convert::entry(number, id, images, entry, &self.numbers, &mut losses)
         };
         let rows = found.into_iter().zip(from..).map(row).collect();
-        self.of_entries = losses;
+        self.entry_losses = losses;
         Ok(rows)
     }
 
@@ -137,7 +138,7 @@ impl<D: OldDatabase> Predecessor<D> {
     async fn images(&mut self, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
         let (number, position) = (int(after.first()), int(after.get(1)));
         // The previous batch ended with the last image of an entry.
-        let mut at = self.after(if after.is_empty() { 0 } else { number });
+        let mut at = self.index_after(if after.is_empty() { 0 } else { number });
         if !after.is_empty()
             && at > 0
             && self.number(at - 1) == number
@@ -154,9 +155,9 @@ impl<D: OldDatabase> Predecessor<D> {
         let id = self.number(at);
         let images = self.database.images(entry.id).await?;
         if after.is_empty() {
-            self.of_images = Losses::default();
+            self.image_losses = Losses::default();
         }
-        let losses = &mut self.of_images;
+        let losses = &mut self.image_losses;
         Ok(images
             .into_iter()
             .zip(0..)
@@ -218,7 +219,7 @@ impl<D: OldDatabase> Source for Predecessor<D> {
     }
 
     fn losses(&self) -> Losses {
-        self.of_entries.clone().with(self.of_images.clone())
+        self.entry_losses.clone().with(self.image_losses.clone())
     }
 
     async fn read(
@@ -231,7 +232,7 @@ impl<D: OldDatabase> Source for Predecessor<D> {
             return Ok(Vec::new());
         }
         match table.name {
-            "entries" => self.entries(self.after(int(after.first()))).await,
+            "entries" => self.entries(self.index_after(int(after.first()))).await,
             "changes" => {
                 self.changes(
                     usize::try_from(int(after.first()))

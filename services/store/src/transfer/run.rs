@@ -20,7 +20,7 @@ pub struct Report {
     pub verified: Vec<Verified>,
     /// Tables whose rows the target cannot store, with the number of rows.
     pub left_behind: Vec<(&'static str, u64)>,
-    /// What the source had to change, because a rule of this service is stricter.
+    /// The values that the source had to change, because a rule of this service is stricter.
     pub losses: Losses,
 }
 
@@ -34,13 +34,13 @@ pub async fn migrate(
     target: &mut dyn Target,
     observer: &mut dyn Observer,
 ) -> Result<Report, TransferError> {
-    let there = target.source();
-    let (tables, lost): (Vec<&'static Table>, Vec<_>) = TABLES
+    let receiver = target.source();
+    let (tables, unsupported): (Vec<&'static Table>, Vec<_>) = TABLES
         .iter()
         .filter(|table| source.holds(table))
-        .partition(|table| there.holds(table));
+        .partition(|table| receiver.holds(table));
     let mut left_behind = Vec::new();
-    for table in lost {
+    for table in unsupported {
         let rows = source.count(table).await?;
         if rows > 0 {
             left_behind.push((table.name, rows));
@@ -62,7 +62,7 @@ pub async fn migrate(
                 done += target.source().count(table).await?;
             }
             observer.note(&format!(
-                "goes on after {done} of {total} rows, where it was interrupted"
+                "continues after {done} of {total} rows, where it was interrupted"
             ));
         }
         None if target.is_empty().await? => {
@@ -137,7 +137,7 @@ fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, T
     };
     if before.from != now.from {
         return refused(format!(
-            "the target {target} is half filled from {}; go on with that source, or name another target",
+            "the target {target} holds an incomplete migration from {}; continue with that source, or name another target",
             before.from
         ));
     }
@@ -193,7 +193,7 @@ impl Copying<'_> {
         }
     }
 
-    /// The owner at which the migration was interrupted.
+    /// Finds the source's current counters of an owner.
     async fn head(&mut self, owner: &OwnerId) -> Result<Head, TransferError> {
         let mut after: Option<OwnerId> = None;
         loop {

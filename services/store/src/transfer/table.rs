@@ -27,7 +27,7 @@ pub enum Kind {
     Copy,
 }
 
-/// The field of [`Slots`](super::Slots) that carries a value from the database to a row.
+/// The field of [`Slots`](super::Slots) that holds a value between the database driver and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     /// One of the integers.
@@ -63,7 +63,7 @@ fn slot_name(slot: Slot, index: usize) -> &'static str {
 }
 
 impl Kind {
-    /// The slot that carries its values.
+    /// The slot that holds its values.
     #[must_use]
     pub const fn slot(self) -> Slot {
         match self {

@@ -31,11 +31,11 @@ pub(super) async fn verify(
     let (mut verified, mut done) = (Vec::new(), 0);
     let mut after: Option<OwnerId> = None;
     loop {
-        let (heads, found) = (
+        let (heads, target_heads) = (
             source.owners(after.as_ref()).await?,
             target.owners(after.as_ref()).await?,
         );
-        if let Some((head, other)) = differing(&heads, &found) {
+        if let Some((head, other)) = differing(&heads, &target_heads) {
             return Err(TransferError::Differs(format!(
                 "owner {head:?} of the source is {other:?} in the target"
             )));
@@ -46,14 +46,14 @@ pub(super) async fn verify(
         after = Some(last.owner.clone());
         for head in &heads {
             for &table in tables {
-                let (here, there) = futures::join!(
+                let (in_source, in_target) = futures::join!(
                     sum(source, &head.owner, table),
                     sum(target, &head.owner, table)
                 );
-                let ((rows, checksum), (rows_there, checksum_there)) = (here?, there?);
-                if (rows, &checksum) != (rows_there, &checksum_there) {
+                let ((rows, checksum), (target_rows, target_checksum)) = (in_source?, in_target?);
+                if (rows, &checksum) != (target_rows, &target_checksum) {
                     return Err(TransferError::Differs(format!(
-                        "table {} of owner `{}` has {rows} rows with checksum {checksum} in the source, and {rows_there} rows with checksum {checksum_there} in the target",
+                        "table {} of owner `{}` has {rows} rows with checksum {checksum} in the source, and {target_rows} rows with checksum {target_checksum} in the target",
                         table.name,
                         head.owner.as_str()
                     )));
@@ -73,15 +73,17 @@ pub(super) async fn verify(
     }
 }
 
+/// The first owner that the source and the target do not have equally.
 fn differing<'h>(
-    here: &'h [Head],
-    there: &'h [Head],
+    source: &'h [Head],
+    target: &'h [Head],
 ) -> Option<(Option<&'h Head>, Option<&'h Head>)> {
-    (0..here.len().max(there.len()))
-        .map(|at| (here.get(at), there.get(at)))
-        .find(|(here, there)| here != there)
+    (0..source.len().max(target.len()))
+        .map(|at| (source.get(at), target.get(at)))
+        .find(|(in_source, in_target)| in_source != in_target)
 }
 
+/// The number of an owner's rows of a table, and the SHA-256 over them.
 async fn sum(
     source: &mut dyn Source,
     owner: &OwnerId,

@@ -598,7 +598,7 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
     let page = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(
         !doctor.status.success()
-            && page.contains("writes are refused since the database reported damage"),
+            && page.contains("writes are rejected because the database reported damage"),
         "{page}"
     );
     assert!(service.terminate().await.success());

@@ -47,8 +47,8 @@ const WORDS: [&str; 24] = [
 pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 
 /// Fills an empty store with approximately this many entries, and with artifacts, keys, denials, idempotency keys and,
-/// if the store supports them, vectors. Some entries are then changed or deleted. The first changes are no longer in the
-/// feed.
+/// if the store supports them, vectors. Some entries are then changed or deleted. The oldest changes are removed from
+/// the feed.
 ///
 /// # Panics
 /// When the store rejects a call.
@@ -86,7 +86,7 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
         .create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
         .await
         .expect("the owner is created");
-    // The first changes of the owners.
+    // Removes the oldest changes of each owner from the feed.
     let retention = Retention {
         before: Timestamp(START + 10_000_000),
         max_rows: i64::MAX,
@@ -370,7 +370,7 @@ impl Content<'_> {
                     .await
                     .expect("the use is recorded");
             }
-            // Some are equal, which is allowed.
+            // Several equal denials are allowed.
             for _ in 0..=place {
                 let reason = "SCOPE_MISSING".to_owned();
                 let denial = Denial {

@@ -1,4 +1,4 @@
-//! Converts old entries into our rows. Each value that does not stay as it was is added to the [`Losses`].
+//! Converts old entries into our rows. Each value that has to be changed is added to the [`Losses`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -58,7 +58,7 @@ pub(super) fn entry(
         changes,
         mut tags,
     } = old;
-    // In an order of its own, because each read of the source must give the same row.
+    // Sorted, because each read of the source must give the same row.
     tags.sort_unstable();
     let metadata = metadata_of(number, metadata.as_deref(), numbers, losses);
     let mut entry = Entry {
@@ -155,7 +155,7 @@ struct Entry<'l> {
 }
 
 impl Entry<'_> {
-    /// Stores an original value in the metadata, if there is room for it.
+    /// Stores an original value in the metadata, unless the metadata would break a rule.
     fn keep(&mut self, key: &'static str, value: Value) {
         if let Some(before) = self.metadata.insert(key.to_owned(), value) {
             self.losses.add(self.number, "metadata", || {
@@ -265,6 +265,7 @@ impl Entry<'_> {
     }
 }
 
+/// The creation time in microseconds. If it is unknown, the time of the last update, or else 0.
 fn moment(created: &OldTime, updated: &OldTime) -> i64 {
     created.known().or(updated.known()).unwrap_or(0)
 }
@@ -348,7 +349,7 @@ fn metadata_of(
     }
 }
 
-/// Metadata that is stored as text.
+/// An object that holds the unusable metadata as text.
 fn as_text(
     number: i64,
     field: &'static str,
@@ -380,7 +381,7 @@ fn as_text(
 /// # Errors
 /// The rule of this service that it breaks.
 fn object(json: &str) -> Result<JsonObject, String> {
-    // It also refuses the integers that serde_json would read as floats.
+    // `decode_slice` also rejects the integers that serde_json would read as floats.
     let object = decode_slice(json.as_bytes())
         .map_err(|error| error.message.replace("`body`", "`metadata`"))?;
     checked(object)

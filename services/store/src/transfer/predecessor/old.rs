@@ -1,4 +1,4 @@
-//! Reading an mcp-context-server's database.
+//! The interface for reading an mcp-context-server's database.
 
 use async_trait::async_trait;
 
@@ -49,7 +49,7 @@ pub struct Listed {
 /// A time as the old server stored it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OldTime {
-    /// None.
+    /// The old server stored no time.
     #[default]
     Missing,
     /// In microseconds since 1970-01-01T00:00:00Z.

@@ -1,7 +1,7 @@
 //! Wakes the subscriptions that wait for an owner's next change.
 //!
-//! A store announces commits here. One object serves a whole process: a store that learns of commits from elsewhere has
-//! one task that does so for all owners with subscriptions.
+//! A store announces commits to its [`ChangeNotifier`], which serves all owners of the process. A store that learns of
+//! other processes' commits has one task that reads the revisions of all owners with subscriptions.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,22 +11,23 @@ use tokio::sync::{Notify, watch};
 
 use crate::OwnerId;
 
-/// Number of threads up to which a commit says which threads it changed.
+/// A commit that changes entries of more threads than this is announced as [`Touched::Anything`].
 const MAX_THREADS: usize = 16;
-/// After this many revisions subscriptions to one thread are woken too, so that none of them falls far behind.
+/// Each time the revision passes a multiple of this number, all subscriptions are woken, also those to other threads,
+/// so that none of them falls far behind.
 const WAKE_ALL_AFTER: i64 = 1000;
 
-/// What a commit changed.
+/// Which subscriptions a commit concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Touched {
-    /// Not known.
+    /// All subscriptions of the owner. For a commit whose changed threads are unknown or too many.
     Anything,
-    /// Entries of these threads, and perhaps artifacts.
+    /// Subscriptions to all changes, and subscriptions to one of these threads. Changes of artifacts have no thread.
     Threads(BTreeSet<String>),
 }
 
 impl Touched {
-    /// What a commit without changes changed.
+    /// The start value, to which [`add`](Self::add) adds threads.
     pub const NOTHING: Self = Self::Threads(BTreeSet::new());
 
     /// Adds a change of an entry of this thread.
@@ -41,9 +42,9 @@ impl Touched {
     }
 }
 
-/// The latest known revision of each owner with a subscription.
+/// The subscriptions to changes, and the latest announced revision of each owner that has one.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct ChangeNotifier {
     owners: Mutex<HashMap<OwnerId, Topic>>,
     /// The number of owners with a subscription, so that a commit without any costs nothing.
     count: AtomicUsize,
@@ -53,7 +54,7 @@ pub struct News {
 #[derive(Debug, Default)]
 struct Topic {
     revision: Option<i64>,
-    /// By what the subscriptions wait for: changes of one thread, or all changes.
+    /// By thread. `None` is the channel of subscriptions to all changes.
     channels: HashMap<Option<String>, Channel>,
 }
 
@@ -71,15 +72,15 @@ impl Topic {
     }
 }
 
-impl News {
+impl ChangeNotifier {
     /// Subscribes to an owner's changes until the result is dropped.
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, owner: &OwnerId) -> Subscription {
         self.subscribe_to(owner, None)
     }
 
-    /// Like [`subscribe`](Self::subscribe). With `thread` it subscribes only to changes of entries of this thread, but
-    /// other changes may wake the subscription too.
+    /// Like [`subscribe`](Self::subscribe), but with `thread` only to changes of entries of this thread. Other changes
+    /// may wake the subscription too.
     #[must_use]
     pub fn subscribe_to(self: &Arc<Self>, owner: &OwnerId, thread: Option<&str>) -> Subscription {
         let thread = thread.map(str::to_owned);
@@ -92,16 +93,15 @@ impl News {
         drop(owners);
         self.subscribed.notify_one();
         Subscription {
-            news: Arc::clone(self),
+            notifier: Arc::clone(self),
             owner: owner.clone(),
             thread,
             woken,
         }
     }
 
-    /// Announces that an owner has this revision now, after the commit. If the revision differs from the announced one
-    /// before it, the owner's subscriptions to what was touched are woken. Only a store that announces every commit, in
-    /// order, may say what was touched.
+    /// Announces the owner's revision after a commit. If it differs from the last announced one, the subscriptions that
+    /// `touched` concerns are woken. A store may pass [`Touched::Threads`] only if it announces every commit, in order.
     pub fn announce(&self, owner: &OwnerId, revision: i64, touched: &Touched) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -110,13 +110,11 @@ impl News {
         let Some(topic) = owners.get_mut(owner) else {
             return;
         };
-        let Some(before) = topic
-            .revision
-            .replace(revision)
-            .map_or(Some(0), |known| (known != revision).then_some(known))
-        else {
+        let before = topic.revision.replace(revision);
+        if before == Some(revision) {
             return;
-        };
+        }
+        let before = before.unwrap_or(0);
         let is_next = revision > before && before / WAKE_ALL_AFTER == revision / WAKE_ALL_AFTER;
         match touched {
             Touched::Threads(threads) if is_next => {
@@ -154,7 +152,7 @@ impl News {
 /// A subscription to one owner's changes.
 #[derive(Debug)]
 pub struct Subscription {
-    news: Arc<News>,
+    notifier: Arc<ChangeNotifier>,
     owner: OwnerId,
     thread: Option<String>,
     woken: watch::Receiver<()>,
@@ -182,7 +180,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut owners = self.news.lock();
+        let mut owners = self.notifier.lock();
         if let Some(topic) = owners.get_mut(&self.owner) {
             if let Some(channel) = topic.channels.get_mut(&self.thread) {
                 channel.subscriptions -= 1;
@@ -194,7 +192,7 @@ impl Drop for Subscription {
                 owners.remove(&self.owner);
             }
         }
-        self.news.count.store(owners.len(), Ordering::SeqCst);
+        self.notifier.count.store(owners.len(), Ordering::SeqCst);
     }
 }
 
@@ -206,10 +204,10 @@ mod tests {
 
     #[test]
     fn a_commit_after_the_start_of_a_read_wakes_its_owner_alone() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let (mine, theirs) = (OwnerId::new("mine"), OwnerId::new("theirs"));
-        let (mut me, mut them) = (news.subscribe(&mine), news.subscribe(&theirs));
-        let announce = |revision| news.announce(&mine, revision, &Touched::NOTHING);
+        let (mut me, mut them) = (notifier.subscribe(&mine), notifier.subscribe(&theirs));
+        let announce = |revision| notifier.announce(&mine, revision, &Touched::NOTHING);
         announce(1);
         me.begin_read();
         assert!(me.changed().now_or_never().is_none(), "it was read");
@@ -230,14 +228,14 @@ mod tests {
 
     #[test]
     fn a_subscription_to_a_thread_sleeps_through_changes_of_others() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let owner = OwnerId::new("o");
-        let mut one = news.subscribe_to(&owner, Some("a"));
-        let mut all = news.subscribe(&owner);
+        let mut one = notifier.subscribe_to(&owner, Some("a"));
+        let mut all = notifier.subscribe(&owner);
         let mut woken = |revision, touched: &Touched| {
             one.begin_read();
             all.begin_read();
-            news.announce(&owner, revision, touched);
+            notifier.announce(&owner, revision, touched);
             assert!(all.changed().now_or_never().is_some());
             one.changed().now_or_never().is_some()
         };
@@ -257,16 +255,16 @@ mod tests {
 
     #[test]
     fn an_owner_is_forgotten_with_its_last_subscription() {
-        let news = Arc::new(News::default());
+        let notifier = Arc::new(ChangeNotifier::default());
         let owner = OwnerId::new("o");
-        let two = [news.subscribe(&owner), news.subscribe(&owner)];
-        assert_eq!(news.owners(), [owner]);
-        assert!(news.some_subscription().now_or_never().is_some());
+        let two = [notifier.subscribe(&owner), notifier.subscribe(&owner)];
+        assert_eq!(notifier.owners(), [owner]);
+        assert!(notifier.some_subscription().now_or_never().is_some());
         let [first, second] = two;
         drop(first);
-        assert_eq!(news.owners().len(), 1);
+        assert_eq!(notifier.owners().len(), 1);
         drop(second);
-        assert!(news.owners().is_empty());
-        assert!(news.some_subscription().now_or_never().is_none());
+        assert!(notifier.owners().is_empty());
+        assert!(notifier.some_subscription().now_or_never().is_none());
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use context_store::{News, OwnerId, Touched};
+use context_store::{ChangeNotifier, OwnerId, Touched};
 use diesel::prelude::*;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 use tokio::sync::Notify;
@@ -44,7 +44,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     /// Wakes the subscriptions that wait for an owner's changes.
-    pub news: Arc<News>,
+    pub notifier: Arc<ChangeNotifier>,
     /// Set from a commit of this service until the message to the other services is sent.
     message_due: Notify,
 }
@@ -53,7 +53,7 @@ impl Commits {
     /// Announces a commit of this service.
     pub fn announce(&self, owner: &OwnerId, revision: i64) {
         // Another service may have committed in between, so the touched threads are not known.
-        self.news.announce(owner, revision, &Touched::Anything);
+        self.notifier.announce(owner, revision, &Touched::Anything);
         self.message_due.notify_one();
     }
 }
@@ -71,7 +71,7 @@ pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
     loop {
         // No connection is needed before the first subscription or commit.
         tokio::select! {
-            () = commits.news.some_subscription() => {}
+            () = commits.notifier.some_subscription() => {}
             () = commits.message_due.notified() => commits.message_due.notify_one(),
         }
         let lost = match Session::open(server).await {
@@ -80,9 +80,11 @@ pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
         };
         tracing::debug!(error = %lost, "The connection for notifications was lost; it is opened again");
         // Subscriptions do not wait for the new connection: their owners' revisions are read on one of the pool.
-        if !commits.news.owners().is_empty()
+        if !commits.notifier.owners().is_empty()
             && let Ok(mut lease) = pool.get(None).await
-            && read_revisions(lease.conn(), &commits.news).await.is_ok()
+            && read_revisions(lease.conn(), &commits.notifier)
+                .await
+                .is_ok()
         {
             lease.give_back();
         }
@@ -151,7 +153,7 @@ impl Session {
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = async {
-                commits.news.some_subscription().await;
+                commits.notifier.some_subscription().await;
                 tokio::select! {
                     () = notified.notified() => {}
                     _ = polls.tick() => {}
@@ -159,7 +161,7 @@ impl Session {
             };
             let done = tokio::select! {
                 () = commits.message_due.notified() => notify_others(conn).await,
-                () = next => read_revisions(conn, &commits.news).await,
+                () = next => read_revisions(conn, &commits.notifier).await,
             };
             if let Err(error) = done {
                 return error;
@@ -178,9 +180,9 @@ async fn notify_others(conn: &mut AsyncPgConnection) -> Result<(), context_store
 /// Announces the revisions of all owners with a subscription.
 async fn read_revisions(
     conn: &mut AsyncPgConnection,
-    news: &News,
+    notifier: &ChangeNotifier,
 ) -> Result<(), context_store::BoxError> {
-    let subscribed = news.owners();
+    let subscribed = notifier.owners();
     let names: Vec<&str> = subscribed.iter().map(OwnerId::as_str).collect();
     let query = owners::table
         .filter(owners::owner_id.eq_any(names))
@@ -191,7 +193,7 @@ async fn read_revisions(
     for owner in &subscribed {
         // An owner that has never written, or was erased, has no row.
         let revision = found.get(owner.as_str()).copied().unwrap_or(0);
-        news.announce(owner, revision, &Touched::Anything);
+        notifier.announce(owner, revision, &Touched::Anything);
     }
     Ok(())
 }
