@@ -387,7 +387,8 @@ pub struct MoveArtifactsRequest {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/plans")]
     pub path: String,
-    /// What replaces it. It must not be `path` or lie below it.
+    /// What replaces it. It must not be `path` or lie below it, and no artifact that is not moved may have this path, a
+    /// path below it, or one above it: `PATH_TAKEN`.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/archive/plans")]
     pub to: String,

@@ -13,8 +13,8 @@ impl Artifacts {
     /// Gives the artifact with a path, and those below it, another path. All are moved or none.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when none is there; `PATH_TAKEN`; `SCOPE_MISSING` without `write`; the
-    /// store's errors.
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when none is there; `PATH_TAKEN` when another artifact is in the way;
+    /// `SCOPE_MISSING` without `write`; the store's errors.
     pub async fn move_artifacts(
         &self,
         caller: &Caller,
