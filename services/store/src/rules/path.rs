@@ -68,8 +68,8 @@ pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
 /// directory: `in_the_way` is the path of an artifact that is not moved, and that is at `to`, below it or above it.
 ///
 /// # Errors
-/// `ARTIFACT_NOT_FOUND` without any; `PATH_TAKEN` when one is in the way; `INVALID_ARGUMENT` for too many, or for a path
-/// that gets too long.
+/// `ARTIFACT_NOT_FOUND` without any; `PATH_TAKEN` when one is in the way; `INVALID_ARGUMENT` for too many, or for a
+/// path that gets too long.
 pub fn moves(
     found: Vec<Placed>,
     in_the_way: Option<&str>,
