@@ -103,7 +103,7 @@ fn not_free(to: &ArtifactPath, other: &str) -> Error {
         "`to` lies in a file"
     };
     let mut error = Error::path_taken(Some(other));
-    error.message = format!("{why}: {}", error.message);
+    error.message = format!("{why}. {}", error.message);
     error
 }
 
