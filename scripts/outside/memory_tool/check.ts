@@ -183,7 +183,7 @@ async function race(): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, (_, number) => agent(number)));
-  assert(Object.values(done).every((count) => count > 10), `the agents were not in each other's way: ${JSON.stringify(done)}`);
+  assert(Object.values(done).every((count) => count > 4), `the agents were not in each other's way: ${JSON.stringify(done)}`);
   const listed = await client.GET("/v1/artifacts", { params: { query: { path_prefix: "/", limit: 50 } } });
   const left = listed.data?.result.map((file) => file.path ?? "") ?? [];
   assert(left.length > 0 && left.every((path) => path.startsWith("/memories/")), left.join());
