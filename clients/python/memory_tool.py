@@ -10,6 +10,7 @@ Needs memory_text.py, the packages anthropic, httpx and attrs, and the client ge
 import asyncio
 import random
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -63,15 +64,16 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
 
     def create(self, command: Create) -> str:
         path, taken = checked(command.path), f"File {command.path} already exists"
-        body = {"path": path, **stored(command.file_text, {}, command.path)}
-        self._require_no_clash(path, taken)
-        reply = create_artifact.sync(client=self._client, body=CreateArtifactRequest.from_dict(body))
-        created = _done(reply, PATH_TAKEN=taken)
-        try:
-            self._require_no_clash(path, taken)  # Another caller may have made a directory of this name by now.
-        except ToolError:
+        # A create checks only the path itself. A move also refuses a directory's path, and one that lies in a file.
+        elsewhere = f"/creating/{uuid.uuid4()}"
+        body = {"path": elsewhere, **stored(command.file_text, {}, command.path)}
+        self._require_free(path, taken)
+        created = _done(create_artifact.sync(client=self._client, body=CreateArtifactRequest.from_dict(body)))
+        reply = move_artifacts.sync(client=self._client, body=MoveArtifactsRequest(path=elsewhere, to=path))
+        if isinstance(reply, Problem):
             delete_artifact.sync(created.id, client=self._client)
-            raise
+            self._require_free(path, taken)
+        _done(reply, PATH_TAKEN=taken)
         return f"File created successfully at: {command.path}"
 
     def str_replace(self, command: StrReplace) -> str:
@@ -94,14 +96,15 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
             raise ToolError("Cannot rename the /memories directory itself")
         taken = f"The destination {command.new_path} already exists"
         missing = f"The path {command.old_path} does not exist"
-        if self._file(new) or self._is_directory(new):
+        if old.startswith(f"{new}/") and self._exists(new):
             raise ToolError(taken)
-        if not self._file(old) and not self._is_directory(old):
-            raise ToolError(missing)
-        self._require_no_clash(new, taken)
-        if new.startswith(f"{old}/"):
-            raise ToolError(f"Cannot rename {command.old_path} to {command.new_path}, which lies in it")
         reply = move_artifacts.sync(client=self._client, body=MoveArtifactsRequest(path=old, to=new))
+        if isinstance(reply, Problem):  # What the SDK's tool says, which looks at the destination first.
+            if not self._exists(new) and not self._exists(old):
+                raise ToolError(missing)
+            self._require_free(new, taken)
+            if new.startswith(f"{old}/"):
+                raise ToolError(f"Cannot rename {command.old_path} to {command.new_path}, which lies in it")
         _done(reply, PATH_TAKEN=taken, ARTIFACT_NOT_FOUND=missing)
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
@@ -161,13 +164,16 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
         reply = delete_artifacts.sync(client=self._client, body=DeleteArtifactsRequest(path=path))
         return _done(reply).deleted_count
 
-    def _require_no_clash(self, path: str, taken: str) -> None:
-        """Refuses a path that is a directory, or lies in a file."""
+    def _exists(self, path: str) -> bool:
+        return self._file(path) is not None or self._is_directory(path)
+
+    def _require_free(self, path: str, taken: str) -> None:
+        """Refuses a path that exists, or lies in a file."""
         parts = path.split("/")
         for parent in ("/".join(parts[:end]) for end in range(3, len(parts))):
             if self._file(parent):
                 raise ToolError(f"The path {parent} is not a directory.")
-        if self._is_directory(path):
+        if self._exists(path):
             raise ToolError(taken)
 
 

@@ -6,6 +6,7 @@
 //
 // Needs memoryText.ts, the packages @anthropic-ai/sdk and openapi-fetch, and the types from OpenAPI (docs/agents.md).
 
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { MemoryToolHandlers } from "@anthropic-ai/sdk/helpers/beta/memory";
@@ -41,15 +42,17 @@ export class ContextMemoryTool implements MemoryToolHandlers {
 
   async create(command: Command<"create">): Promise<string> {
     const [path, taken] = [checked(command.path), `File ${command.path} already exists`];
-    const body = { path, ...stored(command.file_text, {}, command.path) };
-    await this.#requireNoClash(path, taken);
-    const created = done(await this.#client.POST("/v1/artifacts", { body }), { PATH_TAKEN: taken });
-    try {
-      await this.#requireNoClash(path, taken); // Another caller may have made a directory of this name by now.
-    } catch (clash) {
+    // A create checks only the path itself. A move also refuses a directory's path, and one that lies in a file.
+    const elsewhere = `/creating/${randomUUID()}`;
+    const body = { path: elsewhere, ...stored(command.file_text, {}, command.path) };
+    await this.#requireFree(path, taken);
+    const created = done(await this.#client.POST("/v1/artifacts", { body }));
+    const reply = await this.#client.POST("/v1/artifacts/move", { body: { path: elsewhere, to: path } });
+    if (reply.error) {
       await this.#client.DELETE("/v1/artifacts/{artifact_id}", { params: { path: { artifact_id: created.id } } });
-      throw clash;
+      await this.#requireFree(path, taken);
     }
+    done(reply, { PATH_TAKEN: taken });
     return `File created successfully at: ${command.path}`;
   }
 
@@ -74,13 +77,16 @@ export class ContextMemoryTool implements MemoryToolHandlers {
     if (from === ROOT) throw new Error("Cannot rename the /memories directory itself");
     const taken = `The destination ${command.new_path} already exists`;
     const absent = `The path ${command.old_path} does not exist`;
-    if ((await this.#file(to)) || (await this.#isDirectory(to))) throw new Error(taken);
-    if (!(await this.#file(from)) && !(await this.#isDirectory(from))) throw new Error(absent);
-    await this.#requireNoClash(to, taken);
-    if (to.startsWith(`${from}/`)) {
-      throw new Error(`Cannot rename ${command.old_path} to ${command.new_path}, which lies in it`);
-    }
+    if (from.startsWith(`${to}/`) && (await this.#exists(to))) throw new Error(taken);
     const reply = await this.#client.POST("/v1/artifacts/move", { body: { path: from, to } });
+    if (reply.error) {
+      // What the SDK's tool says, which looks at the destination first.
+      if (!(await this.#exists(to)) && !(await this.#exists(from))) throw new Error(absent);
+      await this.#requireFree(to, taken);
+      if (to.startsWith(`${from}/`)) {
+        throw new Error(`Cannot rename ${command.old_path} to ${command.new_path}, which lies in it`);
+      }
+    }
     done(reply, { PATH_TAKEN: taken, ARTIFACT_NOT_FOUND: absent });
     return `Successfully renamed ${command.old_path} to ${command.new_path}`;
   }
@@ -134,14 +140,18 @@ export class ContextMemoryTool implements MemoryToolHandlers {
     return read ? Buffer.byteLength(textOf(read)) : 0;
   }
 
-  /** Refuses a path that is a directory, or lies in a file. */
-  async #requireNoClash(path: string, taken: string): Promise<void> {
+  async #exists(path: string): Promise<boolean> {
+    return Boolean(await this.#file(path)) || this.#isDirectory(path);
+  }
+
+  /** Refuses a path that exists, or lies in a file. */
+  async #requireFree(path: string, taken: string): Promise<void> {
     const parts = path.split("/");
     for (let end = 3; end < parts.length; end++) {
       const parent = parts.slice(0, end).join("/");
       if (await this.#file(parent)) throw new Error(`The path ${parent} is not a directory.`);
     }
-    if (await this.#isDirectory(path)) throw new Error(taken);
+    if (await this.#exists(path)) throw new Error(taken);
   }
 }
 

@@ -22,6 +22,9 @@ def story():
 
 
 class Claude:
+    # How its requests name the day.
+    day = "Today's date is %Y-%m-%d."
+
     def configure(self, home):
         pass
 
@@ -52,6 +55,10 @@ class Claude:
 
 
 class Codex:
+    # Its program is static, so it keeps the machine's clock when tomorrow.c is preloaded.
+    # The hooks that it runs do not.
+    day = None
+
     def configure(self, home):
         # The address of the model is an argument, so that the file is always the same.
         write(
@@ -97,6 +104,8 @@ class Codex:
 
 
 class Gemini:
+    day = "Today's date is %A, %B %-d, %Y"
+
     def trust_hooks(self, program, home):
         pass
 
@@ -117,7 +126,7 @@ class Gemini:
         return [program, "--skip-trust", "--approval-mode", "yolo", "-p", prompt]
 
     def environment(self, port):
-        return {"GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{port}", "GEMINI_API_KEY": "scripted"}
+        return {"GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{port}", "GEMINI_API_KEY": "scripted", "LC_ALL": "C"}
 
     def asks(self, path, _body):
         return ":streamGenerateContent" in path
@@ -138,12 +147,13 @@ def project(directory):
     write(os.path.join(directory, ".git", "HEAD"), "ref: refs/heads/main\n")
 
 
-def session(name, program, directory, prompt, answer, log_path):
-    """Runs one session and returns the bodies of the requests with the prompt."""
+def session(name, program, directory, prompt, answer, log_path, more):
+    """Runs one session with `more` in its environment, and returns the bodies of the
+    requests with the prompt."""
     agent = AGENTS[name]
     with open(log_path, "w") as log:
         api = agent.serve(answer, log)
-        environment = {**os.environ, **agent.environment(api.server_port)}
+        environment = {**os.environ, **agent.environment(api.server_port), **more}
         environment.pop("CLAUDECODE", None)
         command = agent.command(program, prompt, api.server_port)
         run = subprocess.run(command, env=environment, cwd=directory, timeout=TIMEOUT_S, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 """Runs two sessions of an agent with the installed hooks. In the first one a person
-says a fact. Then the service ends, as it would overnight. In the second session a
-question about the fact is asked: the model's first request must contain the fact,
-although no tool was called.
+says a fact. Then the service ends, as it would overnight. In the second session, for
+which it is the next day, a question about the fact is asked: the model's first request
+must contain the fact with its date, although no tool was called.
 
     remembers.py AGENT PROGRAM GATEWAY SCRATCH
 
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta
 
 import agent_clients
 
@@ -24,15 +25,23 @@ FIRST_ANSWER = "Understood: port 6543."
 SECOND_ANSWER = "It listens on port 6543."
 
 
+def tomorrow(scratch):
+    """The environment of programs for which it is the next day."""
+    library = os.path.join(scratch, "tomorrow.so")
+    source = os.path.join(os.path.dirname(__file__), "tomorrow.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, source], check=True)
+    return {"LD_PRELOAD": library}
+
+
 def sessions(name, program, scratch, log, between=lambda: None):
-    """Runs the sessions in a project, and returns the requests of the second one with
-    the prompt. The log files begin with `log`."""
+    """Runs the sessions in a project, the second one on the next day, and returns its
+    requests with the prompt. The log files begin with `log`."""
     directory = os.path.join(scratch, "remembered")
     agent_clients.project(directory)
     os.chdir(directory)
-    agent_clients.session(name, program, directory, FACT, FIRST_ANSWER, os.path.join(scratch, f"{log}-1.log"))
+    agent_clients.session(name, program, directory, FACT, FIRST_ANSWER, os.path.join(scratch, f"{log}-1.log"), {})
     between()
-    return agent_clients.session(name, program, directory, QUESTION, SECOND_ANSWER, os.path.join(scratch, f"{log}-2.log"))
+    return agent_clients.session(name, program, directory, QUESTION, SECOND_ANSWER, os.path.join(scratch, f"{log}-2.log"), tomorrow(scratch))
 
 
 def check(name, program, gateway, scratch):
@@ -45,7 +54,9 @@ def check(name, program, gateway, scratch):
         assert "sent     2 messages" in status, "the prompt and the answer of the first session"
         end_service(gateway)
 
+    days = [time.localtime(time.time() + 24 * 60 * 60)]
     requests = sessions(name, program, scratch, name, overnight)
+    days.append(time.localtime(time.time() + 24 * 60 * 60))
     assert requests, "the second session asked the model nothing"
     # Gemini CLI replaces the angle brackets of what a hook adds.
     first = json.dumps(requests[0], ensure_ascii=False).replace("&lt;", "<").replace("&gt;", ">")
@@ -54,10 +65,23 @@ def check(name, program, gateway, scratch):
     assert first.count("<remembered>") == 1 and first.count(FACT) == 1, "the fact is shown twice"
     status = status_of(gateway)
     assert "sent     4 messages" in status, f"the prompt and the answer of the second session: {status}"
-    entries = subprocess.run([gateway, "list", "--json"], capture_output=True, text=True, check=True).stdout
-    said = sorted(entry["text_content"] for entry in json.loads(entries)["results"])
+    listed = subprocess.run([gateway, "list", "--json"], capture_output=True, text=True, check=True).stdout
+    results = json.loads(listed)["results"]
+    said = sorted(entry["text_content"] for entry in results)
     assert said == sorted([FACT, FIRST_ANSWER, QUESTION, SECOND_ANSWER]), said
-    print(f"{name}: the first request of the second session has the fact of the first one, without a tool call")
+    entries = {entry["text_content"]: entry for entry in results}
+    # The clock of the service, and that of the hooks.
+    for clock in (lambda entry: entry["created_at"], lambda entry: entry["metadata"]["said_at"]):
+        times = [datetime.fromisoformat(clock(entries[text]).replace("Z", "+00:00")) for text in (FACT, FIRST_ANSWER, QUESTION, SECOND_ANSWER)]
+        assert times[2] - times[1] >= timedelta(days=1) and times == sorted(times), f"the sessions are not on two days: {times}"
+    fact = entries[FACT]
+    assert f"[id {fact['id']}, {fact['created_at'][:10]}, user]" in first, f"the fact is not dated {fact['created_at']}: {first}"
+    day = agent_clients.AGENTS[name].day
+    assert day is None or any(time.strftime(day, at) in first for at in days), f"the client lives on another day: {first}"
+    print(
+        f"{name}: the first request of the second session, on the next day ({entries[QUESTION]['created_at']}), "
+        f"has the fact of the first one ({fact['created_at']}), without a tool call"
+    )
     return first
 
 

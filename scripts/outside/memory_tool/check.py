@@ -7,6 +7,7 @@ With seeds, only the comparison with the SDK's file system tool runs, once for e
 """
 
 import asyncio
+import collections
 import json
 import os
 import pathlib
@@ -21,13 +22,14 @@ import anthropic
 import httpx2
 from anthropic.lib.tools import ToolError
 from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
-from context_service_client.api.artifacts import get_artifact_by_path, get_artifact_version, update_artifact
+from context_service_client.api.artifacts import get_artifact_by_path, get_artifact_version, list_artifacts, update_artifact
 from context_service_client.models import UpdateArtifactBody
 from memory_tool import AsyncContextMemoryTool, ContextMemoryTool, connect
 
 SCENARIO = pathlib.Path(__file__).with_name("scenario.json")
 SEEDS = range(40)
 AT_ONCE = 64
+ROUNDS = 3
 
 
 class Script:
@@ -209,11 +211,46 @@ def concurrent(tool, client):
     results = converse(tool, [{"command": "view", "path": f"/memories/to/{winner}"}, {"command": "view", "path": "/memories/d"}])
     assert results[0][0].count("\n") == 1 + AT_ONCE and results[1][1], results
 
-    # A name is never both a file and a directory.
+    # Of a file and a directory of one name, at most one is created.
     for number in range(24):
         file = f"/memories/clash-{number}"
         results = at_once(lambda path: tool_call(tool, {"command": "create", "path": path, "file_text": "x"}), [file, f"{file}/below"])
-        assert [error for _, error in results].count(False) < 2, results
+        assert [error for _, error in results].count(False) == 1, results
+
+
+RACES = ["/memories/r", "/memories/r/s", "/memories/r/s/t", "/memories/u", "/memories/u/s", "/memories/v/r/s"]
+
+
+def race(tool, client):
+    """Agents create, rename and delete the same few names. No name may become both a file and a directory, and no file
+    may be lost."""
+    tool.clear_all_memory()
+
+    def agent(number):
+        choose, done = random.Random(number), []
+        for turn in range(12):
+            old, new = choose.sample(RACES, 2)
+            command = choose.choice(
+                [
+                    {"command": "create", "path": new, "file_text": f"{number} {turn}"},
+                    {"command": "rename", "old_path": old, "new_path": new},
+                    {"command": "rename", "old_path": old, "new_path": new},
+                    {"command": "delete", "path": old},
+                ]
+            )
+            done += [] if tool_call(tool, command)[1] else [command["command"]]
+        return done
+
+    done = collections.Counter(name for commands in at_once(agent, range(AT_ONCE)) for name in commands)
+    assert min(done[name] for name in ("create", "rename", "delete")) > 10, f"the agents were not in each other's way: {done}"
+    files = list_artifacts.sync(client=client, path_prefix="/memories/", limit=50)
+    paths = [file.path for file in files.result]
+    assert paths and not files.next_cursor, files
+    both = [path for path in paths if any(other.startswith(f"{path}/") for other in paths)]
+    assert not both, f"files and directories at once: {both} of {paths}"
+    left = list_artifacts.sync(client=client, path_prefix="/creating/").result
+    assert not left, left
+    return done
 
 
 def tool_call(tool, command):
@@ -297,6 +334,9 @@ def main():
             limits(tool)
             versions(tool, client)
             concurrent(tool, client)
+            for round in range(ROUNDS):
+                done = race(tool, client)
+                print(f"python: {AT_ONCE} agents in a race, {dict(done)}; no name is both a file and a directory")
             print(f"python: {cases} commands through both runners, and {AT_ONCE} concurrent agents that lose no edit")
         tool.clear_all_memory()
         # For check.ts.

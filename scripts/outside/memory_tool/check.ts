@@ -163,6 +163,34 @@ async function concurrent(): Promise<void> {
   assert.equal(String(listing).split("\n").length, 2 + AT_ONCE);
 }
 
+/** Agents create, rename and delete the same few names. No name may become both a file and a directory. */
+async function race(): Promise<void> {
+  await clear();
+  const names = ["r", "r/s", "r/s/t", "u", "u/s", "v/r/s"].map((name) => `/memories/${name}`);
+  const done: Record<string, number> = { create: 0, rename: 0, delete: 0 };
+  const agent = async (number: number) => {
+    for (let turn = 0; turn < 12; turn++) {
+      const [old_path, new_path] = [names[(number * 5 + turn) % 6], names[(number + turn * turn + 1) % 6]];
+      const commands: Input[] = [
+        { command: "create", path: new_path, file_text: `${number} ${turn}` },
+        { command: "rename", old_path, new_path },
+        { command: "rename", old_path, new_path },
+        { command: "delete", path: old_path },
+      ];
+      const input = commands[(number + turn * 7) % 4] ?? {};
+      const [[, isError] = ["", true]] = await converse([input]);
+      if (!isError) done[String(input.command)]!++;
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, (_, number) => agent(number)));
+  assert(Object.values(done).every((count) => count > 4), `the agents were not in each other's way: ${JSON.stringify(done)}`);
+  const listed = await client.GET("/v1/artifacts", { params: { query: { path_prefix: "/", limit: 50 } } });
+  const left = listed.data?.result.map((file) => file.path ?? "") ?? [];
+  assert(left.length > 0 && left.every((path) => path.startsWith("/memories/")), left.join());
+  assert.deepEqual(left.filter((path) => left.some((other) => other.startsWith(`${path}/`))), [], left.join());
+  console.log(`typescript: ${AT_ONCE} agents in a race, ${JSON.stringify(done)}; no name is both a file and a directory`);
+}
+
 const NAMES = ["a", "b.md", "c d", "é🦀", ".hidden", "node_modules", "a.b", "Z"];
 // No line has one of the pieces twice, because the SDK's tool counts lines, and no piece spans lines.
 const TEXTS = ["", "\n", "x", "x\n", "one\ntwo\nthree\n", "one\ntwo\nx\n\n", " \t\n ", "ab\r\ncd\r\n", "🦀\nü\nx🦀", "\n\nx", "y".repeat(1500), "q\n".repeat(300)];
@@ -242,6 +270,7 @@ if (seeds.length === 0) {
   await limits();
   await versions();
   await concurrent();
+  await race();
   console.log(`typescript: ${cases} commands through the runner, and ${AT_ONCE} concurrent agents that lose no edit`);
 }
 const compared = seeds.length > 0 ? seeds.map(Number) : Array.from({ length: 40 }, (_, seed) => seed);

@@ -387,7 +387,8 @@ pub struct MoveArtifactsRequest {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/plans")]
     pub path: String,
-    /// The path that replaces `path` at the start of each moved path. It must not equal `path` or lie below it.
+    /// The path that replaces `path` at the start of each moved path. It must not equal `path` or lie below it. If an
+    /// artifact that is not moved has this path, a path below it, or one above it, the error is `PATH_TAKEN`.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 1024, example = "/archive/plans")]
     pub to: String,

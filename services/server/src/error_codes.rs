@@ -63,7 +63,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::ArtifactNotFound => "No such artifact",
         Reason::ArtifactVersionNotFound => "No such version",
         Reason::ApiKeyNotFound => "No such API key",
-        Reason::PathTaken => "Another artifact has this path",
+        Reason::PathTaken => "Another artifact has this path, or is in the way of a move to it",
         Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
         Reason::CursorInvalid => "The cursor is not one of this owner",

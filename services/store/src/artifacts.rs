@@ -270,8 +270,8 @@ pub trait ArtifactStore: Send + Sync {
     /// Moves the artifact with the path `from`, and those below it, to `to`. All are moved or none. Returns how many.
     ///
     /// # Errors
-    /// `ARTIFACT_NOT_FOUND` when there is none; `PATH_TAKEN`; `INVALID_ARGUMENT` for too many artifacts or too long a
-    /// path. Nothing is changed then.
+    /// `ARTIFACT_NOT_FOUND` when there is none; `PATH_TAKEN` when an artifact that is not moved is at `to`, below it or
+    /// above it; `INVALID_ARGUMENT` for too many artifacts or too long a path. Nothing is changed then.
     async fn move_artifacts(
         &self,
         owner: &OwnerId,

@@ -6,6 +6,7 @@ pub mod counts;
 pub mod entry;
 pub mod ids;
 pub mod key;
+pub mod path;
 pub mod retransmit;
 pub mod text_range;
 pub mod thread;

@@ -248,10 +248,10 @@ async fn a_move_takes_what_is_at_and_below_a_path(store: &dyn Store) {
     let found = store.artifacts().get_artifact(&me(), id(2), now()).await;
     assert_eq!(found.expect("read").value.expect("it exists").version, 1);
     // An artifact may get the path that another one, which is moved too, had.
-    let moved = move_all(store, "/x/y/b", "/x/y/b/a").await;
+    let moved = move_all(store, "/x/y", "/x/y/b").await;
     moved.expect("the operation, not the store, refuses a path below itself");
-    let moved = move_all(store, "/x/y/b/a", "/x/y/b").await.expect("moved");
-    assert_eq!(moved.outcome, 2);
+    let moved = move_all(store, "/x/y/b", "/x/y").await.expect("moved");
+    assert_eq!(moved.outcome, 4);
     assert_eq!(
         paths(store, 5).await,
         expected.map(|path| Some(path.to_owned()))
@@ -279,6 +279,83 @@ async fn a_move_changes_all_or_nothing(store: &dyn Store) {
     assert_eq!(revision.expect("read").revision, 3);
 }
 behaviour!(a_move_changes_all_or_nothing(store));
+
+async fn a_move_makes_no_path_a_file_and_a_directory(store: &dyn Store) {
+    for (number, at) in (1..).zip(["/a/1", "/b/c/d", "/file"]) {
+        create(store, number, Some(at)).await;
+    }
+    let other = OwnerId::new("other");
+    create_for(store, &other, 9, Some("/free/below"))
+        .await
+        .expect("created");
+    for (to, why, in_the_way) in [
+        ("/file", "taken", "/file"),
+        ("/b", "a directory", "/b/c/d"),
+        ("/b/c/", "a directory", "/b/c/d"),
+        ("/file/x", "in a file", "/file"),
+        ("/file/x/y", "in a file", "/file"),
+    ] {
+        let Err(StoreError::Rejected(error)) = move_all(store, "/a", to).await else {
+            panic!("moved to {to}");
+        };
+        assert_eq!(error.reason, Reason::PathTaken, "{to}");
+        for part in ["`to`", why, &format!("`{in_the_way}`")] {
+            assert!(error.message.contains(part), "{to}: {}", error.message);
+        }
+        assert_eq!(
+            reason(move_all(store, "/nothing", to).await),
+            Reason::ArtifactNotFound
+        );
+    }
+    // What is moved itself is not in the way, and neither is a path that only begins with the same characters.
+    for (from, to) in [("/b/c", "/b"), ("/a", "/fil"), ("/fil", "/free")] {
+        move_all(store, from, to).await.expect("moved");
+    }
+    let expected = ["/free/1", "/b/d", "/file"];
+    assert_eq!(
+        paths(store, 3).await,
+        expected.map(|path| Some(path.to_owned()))
+    );
+}
+behaviour!(a_move_makes_no_path_a_file_and_a_directory(store));
+
+/// A create checks only its own path. It may therefore come after a move, but not before it.
+async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store) {
+    let me = me();
+    for round in 0..20 {
+        let number = 10 * round + 1;
+        let at = |name: &str| format!("/{round}/{name}");
+        create(store, number, Some(&at("a"))).await;
+        create(store, number + 1, Some(&at("b"))).await;
+        create(store, number + 2, Some(&at("c"))).await;
+        let (to, below, deep) = (at("to"), at("to/x"), at("to/x/y"));
+        let (a, b, c) = (at("a"), at("b"), at("c"));
+        let (created, first, second, third) = futures::join!(
+            create_for(store, &me, number + 3, Some(&deep)),
+            move_all(store, &a, &to),
+            move_all(store, &b, &below),
+            move_all(store, &c, &to),
+        );
+        let created = created.expect("created").revision;
+        let moves: Vec<_> = [first, second, third]
+            .into_iter()
+            .filter_map(|moved| match moved {
+                Ok(moved) => Some(moved.revision),
+                Err(StoreError::Rejected(error)) => {
+                    assert_eq!(error.reason, Reason::PathTaken);
+                    None
+                }
+                Err(error) => panic!("{error}"),
+            })
+            .collect();
+        assert!(moves.len() < 2, "round {round}: {moves:?} all succeeded");
+        assert!(
+            moves.iter().all(|moved| *moved < created),
+            "round {round}: a move at {moves:?} over the artifact created at {created}"
+        );
+    }
+}
+behaviour!(concurrent_moves_make_no_path_a_file_and_a_directory(store));
 
 async fn a_delete_by_path_takes_what_is_at_and_below_it(store: &dyn Store) {
     ready(store).await;

@@ -14,7 +14,8 @@ impl Artifacts {
     /// move creates no new version.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN`;
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN` when
+    /// another artifact is at `to`, below it or above it;
     /// `SCOPE_MISSING` without `write`; the store's errors.
     pub async fn move_artifacts(
         &self,

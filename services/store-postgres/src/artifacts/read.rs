@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
-use context_store::rules::artifact::{self, Placed, ReadVersion};
+use context_store::rules::artifact::ReadVersion;
+use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, DocumentKind, ListedArtifact,
     ListedVersion, OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
 };
+use diesel::dsl::not;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::RunQueryDsl;
@@ -162,7 +164,7 @@ pub(crate) async fn lock_placed(
     owner: &OwnerId,
     path: &ArtifactPath,
 ) -> Result<Vec<Placed>, Failure> {
-    let (first, end) = artifact::below(path);
+    let (first, end) = rules::below(path);
     // `a.and(b)` is ambiguous: diesel has it for network addresses, too.
     let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
     let rows: Vec<(String, Option<String>, i64)> = artifacts::table
@@ -171,14 +173,37 @@ pub(crate) async fn lock_placed(
         .select((artifacts::artifact_id, artifacts::path, artifacts::version))
         // Every write locks artifacts in this order, so that writes cannot deadlock.
         .order(artifacts::artifact_id)
-        .limit(artifact::MAX_AT_PATH as i64 + 1)
+        .limit(rules::MAX_AT_PATH as i64 + 1)
         .for_update()
         .load(conn)
         .await?;
     let placed = rows
         .into_iter()
-        .map(|(id, path, version)| artifact::placed(&id, path, version));
+        .map(|(id, path, version)| rules::placed(&id, path, version));
     Ok(placed.collect::<Result<_, _>>()?)
+}
+
+/// The path of an artifact that a move from `from` to `to` does not reach, and that is at `to`, below it or above it.
+pub(crate) async fn in_the_way(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    from: &ArtifactPath,
+    to: &ArtifactPath,
+) -> Result<Option<String>, Failure> {
+    let (first, end) = rules::below(from);
+    let moved = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let (first, end) = rules::below(to);
+    let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let found: Option<Option<String>> = artifacts::table
+        .filter(artifacts::owner_id.eq(owner.as_str()))
+        .filter(artifacts::path.eq_any(rules::at_and_above(to)).or(below))
+        .filter(not(artifacts::path.eq(from.as_str()).or(moved)))
+        .select(artifacts::path)
+        .order(artifacts::path)
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(found.flatten())
 }
 
 /// Finds the artifact with a path. `None` when no artifact has it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
+use context_store::rules::path;
 use context_store::{ArtifactRestore, ChangeKind};
 use diesel::prelude::*;
 
@@ -12,6 +13,7 @@ use crate::columns::JsonText;
 use crate::fts::Language;
 use crate::pg::dsl::{PipelineDsl as _, fixed};
 use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::schema::{artifact_texts, artifact_versions, artifacts};
 use crate::transaction::{Transaction, Writing};
 
@@ -27,6 +29,9 @@ impl Writing for Create {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
         let first = NewVersion::first(self.id, self.new.clone(), transaction.now);
+        if first.path.is_some() {
+            lock_paths(transaction, PathLock::Sets).await?;
+        }
         require_free(transaction, first.path.as_deref(), &self.id).await?;
         let (owner, key) = (transaction.owner.as_str(), self.id.to_string());
         diesel::insert_into(artifacts::table)
@@ -66,6 +71,9 @@ impl Writing for Update {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
         let Self { update, language } = self;
+        if update.path.is_some() {
+            lock_paths(transaction, PathLock::Sets).await?;
+        }
         let current = current(transaction, &update.id, update.expected_version).await?;
         let (version, path_before) = (current.version, current.path.clone());
         let path = artifact::path_after(&current, update);
@@ -146,14 +154,15 @@ impl Writing for MoveAll {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let Self { from, to } = self;
+        lock_paths(transaction, PathLock::Moves).await?;
         let found = read::lock_placed(transaction.conn, transaction.owner, from).await?;
-        let moves = artifact::moves(found, from, to)?;
+        let in_the_way = read::in_the_way(transaction.conn, transaction.owner, from, to).await?;
+        let moves = path::moves(found, in_the_way.as_deref(), from, to)?;
         // All paths are removed first, because an artifact may get the path that another one has now.
         for (artifact, _) in &moves {
             write_path(transaction, &artifact.id.to_string(), None).await?;
         }
         for (artifact, path) in &moves {
-            require_free(transaction, Some(path.as_str()), &artifact.id).await?;
             let key = artifact.id.to_string();
             write_path(transaction, &key, Some(path.as_str())).await?;
             transaction.changed_artifact(ChangeKind::Update, key, artifact.version);
@@ -170,7 +179,7 @@ impl Writing for DeleteAll {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let found = read::lock_placed(transaction.conn, transaction.owner, &self.0).await?;
-        let found = artifact::not_too_many(found)?;
+        let found = path::not_too_many(found)?;
         for artifact in &found {
             delete(transaction, &artifact.id, artifact.version).await?;
         }
@@ -198,6 +207,30 @@ async fn delete(
         .await?;
     documents::remove(transaction, id).await?;
     transaction.changed_artifact(ChangeKind::Delete, key, version);
+    Ok(())
+}
+
+/// What a write does with paths.
+enum PathLock {
+    /// It sets one, as others may do at the same time.
+    Sets,
+    /// It moves some. What is in the way of the move must not change until it ends.
+    Moves,
+}
+
+/// Makes the owner's moves wait for each other and for the writes that set a path. The unique index cannot: two moves
+/// that make a path a file and a directory write two different paths. A write takes this lock before it locks a row.
+async fn lock_paths(transaction: &mut Transaction<'_>, lock: PathLock) -> Result<(), Failure> {
+    let owner = vec![Bind::text(transaction.owner.as_str())];
+    let lock = match lock {
+        PathLock::Sets => {
+            "SELECT pg_advisory_xact_lock_shared(hashtextextended('artifact paths of ' || ?, 0))"
+        }
+        PathLock::Moves => {
+            "SELECT pg_advisory_xact_lock(hashtextextended('artifact paths of ' || ?, 0))"
+        }
+    };
+    sql::send(transaction.conn, Fragment::prepared(lock, owner)).await?;
     Ok(())
 }
 

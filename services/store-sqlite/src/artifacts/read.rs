@@ -1,12 +1,14 @@
 //! Reading artifacts, their lists and their versions.
 
 use context_model::{ArtifactId, ArtifactPath, Error, Filter, Reason, Timestamp, fold};
-use context_store::rules::artifact::{self, Placed, ReadVersion};
+use context_store::rules::artifact::ReadVersion;
+use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactSelection, ArtifactsPage, ListedArtifact, ListedVersion,
     PageStart, StoreError,
 };
+use diesel::dsl::not;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
@@ -153,7 +155,7 @@ pub(crate) fn placed(
     owner: i64,
     path: &ArtifactPath,
 ) -> Result<Vec<Placed>, StoreError> {
-    let (first, end) = artifact::below(path);
+    let (first, end) = rules::below(path);
     // `a.and(b)` is ambiguous: diesel has it for network addresses, too.
     let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
     let rows: Vec<(String, Option<String>, i64)> = artifacts::table
@@ -161,12 +163,34 @@ pub(crate) fn placed(
         .filter(artifacts::path.eq(path.as_str()).or(below))
         .select((artifacts::artifact_id, artifacts::path, artifacts::version))
         .order(artifacts::path)
-        .limit(artifact::MAX_AT_PATH as i64 + 1)
+        .limit(rules::MAX_AT_PATH as i64 + 1)
         .load(conn)
         .map_err(store_error)?;
     rows.into_iter()
-        .map(|(id, path, version)| artifact::placed(&id, path, version))
+        .map(|(id, path, version)| rules::placed(&id, path, version))
         .collect()
+}
+
+/// The path of an artifact that a move from `from` to `to` does not reach, and that is at `to`, below it or above it.
+pub(crate) fn in_the_way(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    from: &ArtifactPath,
+    to: &ArtifactPath,
+) -> QueryResult<Option<String>> {
+    let (first, end) = rules::below(from);
+    let moved = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let (first, end) = rules::below(to);
+    let below = BoolExpressionMethods::and(artifacts::path.ge(first), artifacts::path.lt(end));
+    let found: Option<Option<String>> = artifacts::table
+        .filter(artifacts::owner.eq(owner))
+        .filter(artifacts::path.eq_any(rules::at_and_above(to)).or(below))
+        .filter(not(artifacts::path.eq(from.as_str()).or(moved)))
+        .select(artifacts::path)
+        .order(artifacts::path)
+        .first(conn)
+        .optional()?;
+    Ok(found.flatten())
 }
 
 #[derive(QueryableByName)]

@@ -2,6 +2,7 @@
 
 use context_model::{ArtifactId, ArtifactPath, ArtifactUpdate, Error, NewArtifact, fold};
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
+use context_store::rules::path;
 use context_store::{ArtifactRestore, ChangeKind, Changed, Embedding};
 use diesel::prelude::*;
 
@@ -132,13 +133,13 @@ pub(crate) fn move_all(
 ) -> Result<u64, Failure> {
     let owner = transaction.owner.owner;
     let found = read::placed(transaction.conn, owner, from)?;
-    let moves = artifact::moves(found, from, to)?;
+    let in_the_way = read::in_the_way(transaction.conn, owner, from, to)?;
+    let moves = path::moves(found, in_the_way.as_deref(), from, to)?;
     // All paths are removed first, because an artifact may get the path that another one still has.
     for (artifact, _) in &moves {
         write_path(transaction, owner, &artifact.id.to_string(), None)?;
     }
     for (artifact, path) in &moves {
-        require_free(transaction, Some(path.as_str()), &artifact.id)?;
         let key = artifact.id.to_string();
         write_path(transaction, owner, &key, Some(path.as_str()))?;
         changed(transaction, ChangeKind::Update, &key, artifact.version)?;
@@ -152,7 +153,7 @@ pub(crate) fn delete_all(
     path: &ArtifactPath,
 ) -> Result<u64, Failure> {
     let found = read::placed(transaction.conn, transaction.owner.owner, path)?;
-    let found = artifact::not_too_many(found)?;
+    let found = path::not_too_many(found)?;
     for artifact in &found {
         delete(transaction, artifact.id)?;
     }
