@@ -5,7 +5,8 @@
 //! part of the text's length, and searches the whole index to determine how rare the scope is.
 //!
 //! `match_score` is the score of the current row. To know how rare a word is, it reads all rows with the word. If only
-//! some rows are wanted, that same read can find them: `match_scores` scores all of them, and no row is matched again.
+//! some rows are wanted, that same read can find them: `match_counts` says how often each of them has the word, and no
+//! row is matched again.
 #![expect(
     unsafe_code,
     reason = "FTS5 takes auxiliary functions as C functions only"
@@ -33,11 +34,10 @@ type Row = *mut ffi::Fts5Context;
 /// Registers on a connection:
 ///
 /// - `match_score(table, words, weight)`: the score of the row, higher for better matches.
-/// - `match_scores(table, words, weight, rows)`: the scores of those of these rows that have any of the words, as
-///   [`scored_rows`] reads them. The current row does not matter. `rows` is made by [`wanted_rows`].
-///
-/// Only the first `words` phrases of the expression count. A match in the text counts 1, a match among the context
-/// keywords `weight`, or less in a long text.
+///   Only the first `words` phrases of the expression count. A match in the text counts 1, a match among the context
+///   keywords `weight`, or less in a long text.
+/// - `match_counts(table, rows)`: in which of these rows the expression's first phrase occurs, and how often, as
+///   [`Counted::read`] reads it. The current row does not matter. `rows` is [`packed`], in ascending order.
 ///
 /// # Safety
 /// `api` must be the FTS5 API of an open connection.
@@ -61,52 +61,77 @@ pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
         }
         create_function(
             api,
-            c"match_scores".as_ptr(),
+            c"match_counts".as_ptr(),
             ptr::null_mut(),
-            Some(match_scores),
+            Some(match_counts),
             None,
         )
     }
 }
 
-/// The argument `rows` of `match_scores`.
-pub(crate) fn wanted_rows(mut rows: Vec<i64>) -> Vec<u8> {
-    rows.sort_unstable();
-    rows.dedup();
-    rows.into_iter().flat_map(i64::to_le_bytes).collect()
+/// Numbers as bytes, such as the argument `rows` of `match_counts`.
+pub(crate) fn packed(numbers: &[i64]) -> Vec<u8> {
+    numbers.iter().copied().flat_map(i64::to_le_bytes).collect()
 }
 
-/// The rows and scores in a result of `match_scores`, by row.
-pub(crate) fn scored_rows(result: &[u8]) -> impl Iterator<Item = (i64, f64)> {
-    let (numbers, _) = result.as_chunks::<8>();
-    let (pairs, _) = numbers.as_chunks::<2>();
-    pairs
+fn numbers(bytes: &[u8]) -> Vec<i64> {
+    let (numbers, _) = bytes.as_chunks::<8>();
+    numbers
         .iter()
-        .map(|[row, score]| (i64::from_le_bytes(*row), f64::from_le_bytes(*score)))
+        .map(|number| i64::from_le_bytes(*number))
+        .collect()
 }
 
-/// The rows in the argument of `match_scores`.
-fn rows_of(argument: &[u8]) -> Vec<i64> {
-    let (rows, _) = argument.as_chunks::<8>();
-    rows.iter().map(|row| i64::from_le_bytes(*row)).collect()
+/// A result of `match_counts`.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// The size of the table.
+    pub size: Size,
+    /// Number of rows with the phrase, wanted or not.
+    pub matching: i64,
+    /// The places of the wanted rows with the phrase among the wanted rows, and how often it occurs there.
+    pub found: Vec<(usize, Count)>,
+}
+
+impl Counted {
+    pub fn read(result: &[u8]) -> Self {
+        let numbers = numbers(result);
+        let (header, found) = numbers.split_at(numbers.len().min(3));
+        let [rows, words, matching] = *header else {
+            return Self {
+                size: Size::new(0, 0),
+                matching: 0,
+                found: Vec::new(),
+            };
+        };
+        let (found, _) = found.as_chunks::<3>();
+        Self {
+            size: Size::new(rows, words),
+            matching,
+            found: found
+                .iter()
+                .map(|&[place, text, context]| (place as usize, Count { text, context }))
+                .collect(),
+        }
+    }
 }
 
 /// The score that a phrase adds to that of a row. `frequency` is how often it occurs there.
-fn share(idf: f64, frequency: f64, norm: f64) -> f64 {
+pub(crate) fn share(idf: f64, frequency: f64, norm: f64) -> f64 {
     idf * frequency * (K1 + 1.0) / (frequency + norm)
 }
 
 /// The inverse document frequency of a phrase.
-fn idf(rows: f64, matching: i64) -> f64 {
-    let matching = matching as f64;
+pub(crate) fn idf(size: Size, matching: i64) -> f64 {
+    let (rows, matching) = (size.rows, matching as f64);
     ((rows - matching + 0.5) / (matching + 0.5))
         .ln()
         .max(LEAST_IDF)
 }
 
 /// The size of a full-text table.
-#[derive(Debug, Clone, Copy)]
-struct Size {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Size {
     /// Number of entries.
     rows: f64,
     /// Average length of a text, in words.
@@ -114,9 +139,19 @@ struct Size {
 }
 
 impl Size {
+    fn new(rows: i64, words: i64) -> Self {
+        let rows = (rows as f64).max(1.0);
+        Self {
+            rows,
+            average: words as f64 / rows,
+        }
+    }
+
+    /// Number of entries, and of the words of all texts.
+    ///
     /// # Safety
     /// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.
-    unsafe fn of(api: &Api, row: Row) -> Result<Self, c_int> {
+    unsafe fn of(api: &Api, row: Row) -> Result<(i64, i64), c_int> {
         let (row_count, total_size) = (known(api.xRowCount)?, known(api.xColumnTotalSize)?);
         let (mut rows, mut total) = (0, 0);
         // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
@@ -124,69 +159,73 @@ impl Size {
             done(row_count(row, &raw mut rows))?;
             done(total_size(row, TEXT, &raw mut total))?;
         }
-        let rows = (rows as f64).max(1.0);
-        Ok(Self {
-            rows,
-            average: total as f64 / rows,
-        })
+        Ok((rows, total))
     }
 }
 
 /// The terms of a score that depend on the length of a row's text.
 #[derive(Debug, Clone, Copy)]
-struct Length {
-    norm: f64,
+pub(crate) struct Length {
+    pub norm: f64,
     /// The weight of a match among the context keywords.
     context: f64,
 }
 
 impl Length {
-    /// # Safety
-    /// As for [`Size::of`].
-    unsafe fn of(api: &Api, row: Row, size: Size, weight: f64) -> Result<Self, c_int> {
-        let column_size = known(api.xColumnSize)?;
-        let mut length = 0;
-        // SAFETY: guaranteed by the caller. The pointer refers to a local variable that outlives the call.
-        unsafe { done(column_size(row, TEXT, &raw mut length))? };
-        let length = f64::from(length);
-        Ok(Self {
-            norm: K1 * (1.0 - B + B * (length + PADDING) / (size.average + PADDING)),
-            context: context_weight(weight, length),
-        })
+    pub fn new(words: f64, size: Size, weight: f64) -> Self {
+        Self {
+            norm: K1 * (1.0 - B + B * (words + PADDING) / (size.average + PADDING)),
+            context: context_weight(weight, words),
+        }
     }
 }
 
-/// How often a phrase occurs in the current row.
-///
-/// # Safety
-/// As for [`Size::of`].
-unsafe fn frequency(api: &Api, row: Row, phrase: c_int, context: f64) -> Result<f64, c_int> {
-    let (phrase_first, phrase_next) = (known(api.xPhraseFirst)?, known(api.xPhraseNext)?);
-    let mut positions = ffi::Fts5PhraseIter {
-        a: ptr::null(),
-        b: ptr::null(),
-    };
-    let (mut column, mut position) = (0, 0);
-    let mut frequency = 0.0;
-    // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
-    unsafe {
-        done(phrase_first(
-            row,
-            phrase,
-            &raw mut positions,
-            &raw mut column,
-            &raw mut position,
-        ))?;
-        while column >= 0 {
-            frequency += match column {
-                TEXT => 1.0,
-                CONTEXT => context,
-                _ => 0.0,
-            };
-            phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);
+/// How often a phrase occurs in a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub text: i64,
+    /// Among the context keywords.
+    pub context: i64,
+}
+
+impl Count {
+    /// Counts a phrase in the current row.
+    ///
+    /// # Safety
+    /// As for [`Size::of`].
+    unsafe fn of(api: &Api, row: Row, phrase: c_int) -> Result<Self, c_int> {
+        let (phrase_first, phrase_next) = (known(api.xPhraseFirst)?, known(api.xPhraseNext)?);
+        let mut positions = ffi::Fts5PhraseIter {
+            a: ptr::null(),
+            b: ptr::null(),
+        };
+        let (mut column, mut position) = (0, 0);
+        let mut count = Self::default();
+        // SAFETY: guaranteed by the caller. The pointers refer to local variables that outlive each call.
+        unsafe {
+            done(phrase_first(
+                row,
+                phrase,
+                &raw mut positions,
+                &raw mut column,
+                &raw mut position,
+            ))?;
+            while column >= 0 {
+                match column {
+                    TEXT => count.text += 1,
+                    CONTEXT => count.context += 1,
+                    _ => {}
+                }
+                phrase_next(row, &raw mut positions, &raw mut column, &raw mut position);
+            }
         }
+        Ok(count)
     }
-    Ok(frequency)
+
+    /// The frequency of the phrase in a row of this length.
+    pub fn frequency(self, length: Length) -> f64 {
+        self.text as f64 + self.context as f64 * length.context
+    }
 }
 
 /// The values that are the same for every row of a query.
@@ -223,10 +262,13 @@ unsafe fn score(api: &Api, row: Row, words: c_int, weight: f64) -> Result<f64, c
     // SAFETY: guaranteed by the caller.
     unsafe {
         let query = query(api, row, words)?;
-        let length = Length::of(api, row, query.size, weight)?;
+        let column_size = known(api.xColumnSize)?;
+        let mut words = 0;
+        done(column_size(row, TEXT, &raw mut words))?;
+        let length = Length::new(f64::from(words), query.size, weight);
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
-            let frequency = frequency(api, row, phrase, length.context)?;
+            let frequency = Count::of(api, row, phrase)?.frequency(length);
             score += share(*idf, frequency, length.norm);
         }
         Ok(score)
@@ -245,7 +287,8 @@ unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_in
         if let Some(known) = get(row, 0).cast::<Query>().as_ref() {
             return Ok(known);
         }
-        let size = Size::of(api, row)?;
+        let (rows, words_of_all) = Size::of(api, row)?;
+        let size = Size::new(rows, words_of_all);
         let mut idfs = Vec::new();
         for phrase in 0..words.min(phrase_count(row)) {
             let mut matching = 0_i64;
@@ -255,7 +298,7 @@ unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_in
                 (&raw mut matching).cast::<c_void>(),
                 Some(count_row),
             ))?;
-            idfs.push(idf(size.rows, matching));
+            idfs.push(idf(size, matching));
         }
         let boxed = Box::into_raw(Box::new(Query { idf: idfs, size }));
         // `set` takes ownership of the box even when it fails.
@@ -286,7 +329,7 @@ unsafe extern "C" fn forget(query: *mut c_void) {
     drop(unsafe { Box::from_raw(query.cast::<Query>()) });
 }
 
-unsafe extern "C" fn match_scores(
+unsafe extern "C" fn match_counts(
     api: *const Api,
     row: Row,
     result: *mut ffi::sqlite3_context,
@@ -296,101 +339,73 @@ unsafe extern "C" fn match_scores(
     // SAFETY: FTS5 passes its interface, the current row and `count` values. The bytes of a value are valid during the
     // call, and SQLite copies those of the result.
     unsafe {
-        if count != 3 {
+        if count != 1 {
             return ffi::sqlite3_result_error_code(result, ffi::SQLITE_MISUSE);
         }
-        let words = ffi::sqlite3_value_int(*arguments);
-        let weight = ffi::sqlite3_value_double(*arguments.add(1));
-        let rows = *arguments.add(2);
-        let bytes = ffi::sqlite3_value_blob(rows).cast::<u8>();
-        let length = usize::try_from(ffi::sqlite3_value_bytes(rows)).unwrap_or(0);
-        let rows = if bytes.is_null() {
+        let given = ffi::sqlite3_value_blob(*arguments).cast::<u8>();
+        let length = usize::try_from(ffi::sqlite3_value_bytes(*arguments)).unwrap_or(0);
+        let rows = if given.is_null() {
             Vec::new()
         } else {
-            rows_of(std::slice::from_raw_parts(bytes, length))
+            numbers(std::slice::from_raw_parts(given, length))
         };
-        match scores(&*api, row, words, weight, &rows) {
-            Ok(scores) => ffi::sqlite3_result_blob64(
-                result,
-                scores.as_ptr().cast(),
-                scores.len() as u64,
-                ffi::SQLITE_TRANSIENT(),
-            ),
+        match counts(&*api, row, &rows) {
+            Ok(counts) => {
+                let counts = packed(&counts);
+                ffi::sqlite3_result_blob64(
+                    result,
+                    counts.as_ptr().cast(),
+                    counts.len() as u64,
+                    ffi::SQLITE_TRANSIENT(),
+                );
+            }
             Err(code) => ffi::sqlite3_result_error_code(result, code),
         }
     }
 }
 
-/// Scores the rows, which ascend. Adds up the same numbers in the same order as [`score`].
+/// Counts the first phrase in the rows, which ascend.
 ///
 /// # Safety
 /// As for [`score`].
-unsafe fn scores(
-    api: &Api,
-    row: Row,
-    words: c_int,
-    weight: f64,
-    rows: &[i64],
-) -> Result<Vec<u8>, c_int> {
-    let (phrase_count, query_phrase) = (known(api.xPhraseCount)?, known(api.xQueryPhrase)?);
-    // SAFETY: guaranteed by the caller.
-    let (size, phrases) = unsafe { (Size::of(api, row)?, phrase_count(row)) };
-    let mut lengths: Vec<Option<Length>> = vec![None; rows.len()];
-    let mut scores = vec![0.0; rows.len()];
-    for phrase in 0..words.min(phrases) {
-        let mut pass = Pass {
-            rows,
-            next: 0,
-            lengths: &mut lengths,
-            size,
-            weight,
-            matching: 0,
-            found: Vec::new(),
-        };
-        // SAFETY: guaranteed by the caller. Nothing else uses `pass` during the call.
-        unsafe {
-            done(query_phrase(
-                row,
-                phrase,
-                (&raw mut pass).cast::<c_void>(),
-                Some(visit_row),
-            ))?;
-        }
-        let Pass {
-            matching, found, ..
-        } = pass;
-        let idf = idf(size.rows, matching);
-        for (place, frequency) in found {
-            let norm = lengths[place].map_or(0.0, |length| length.norm);
-            scores[place] += share(idf, frequency, norm);
-        }
-    }
-    let scored = rows.iter().zip(&lengths).zip(&scores);
-    let scored = scored.filter(|((_, length), _)| length.is_some());
-    Ok(scored
-        .flat_map(|((row, _), score): ((&i64, _), &f64)| [row.to_le_bytes(), score.to_le_bytes()])
-        .flatten()
-        .collect())
+unsafe fn counts(api: &Api, row: Row, rows: &[i64]) -> Result<Vec<i64>, c_int> {
+    let query_phrase = known(api.xQueryPhrase)?;
+    let mut pass = Pass {
+        rows,
+        next: 0,
+        matching: 0,
+        found: Vec::new(),
+    };
+    // SAFETY: guaranteed by the caller. Nothing else uses `pass` during the call.
+    let (all, words) = unsafe {
+        done(query_phrase(
+            row,
+            0,
+            (&raw mut pass).cast::<c_void>(),
+            Some(visit_row),
+        ))?;
+        Size::of(api, row)?
+    };
+    let mut counts = vec![all, words, pass.matching];
+    counts.extend(pass.found.into_iter().flatten());
+    Ok(counts)
 }
 
 /// One pass over all rows with a phrase, in ascending order.
 struct Pass<'p> {
     /// The wanted rows, in ascending order.
     rows: &'p [i64],
-    /// Index of the first of them that the pass has not reached.
+    /// The place of the first of them that the pass has not reached.
     next: usize,
-    /// For each of them, its length, if a phrase was found in it.
-    lengths: &'p mut [Option<Length>],
-    size: Size,
-    weight: f64,
     /// Number of rows with the phrase, wanted or not.
     matching: i64,
-    /// Index of each wanted row with the phrase, and how often the phrase occurs there.
-    found: Vec<(usize, f64)>,
+    /// The place of each wanted row with the phrase, and how often the phrase occurs there, in the text and among the
+    /// context keywords.
+    found: Vec<[i64; 3]>,
 }
 
 unsafe extern "C" fn visit_row(api: *const Api, row: Row, pass: *mut c_void) -> c_int {
-    // SAFETY: `scores` passes its `Pass`, which nothing else uses during the call, and FTS5 its interface and the row.
+    // SAFETY: `counts` passes its `Pass`, which nothing else uses during the call, and FTS5 its interface and the row.
     unsafe {
         let (api, pass) = (&*api, &mut *pass.cast::<Pass<'_>>());
         match pass.visit(api, row) {
@@ -410,18 +425,11 @@ impl Pass<'_> {
         while self.rows.get(self.next).is_some_and(|next| *next < row_id) {
             self.next += 1;
         }
-        if self.rows.get(self.next) != Some(&row_id) {
-            return Ok(());
+        if self.rows.get(self.next) == Some(&row_id) {
+            // SAFETY: guaranteed by the caller. The only phrase of this row's expression is the phrase of the pass.
+            let Count { text, context } = unsafe { Count::of(api, row, 0)? };
+            self.found.push([self.next as i64, text, context]);
         }
-        let length = match self.lengths[self.next] {
-            Some(length) => length,
-            // SAFETY: guaranteed by the caller.
-            None => unsafe { Length::of(api, row, self.size, self.weight)? },
-        };
-        self.lengths[self.next] = Some(length);
-        // SAFETY: guaranteed by the caller. The only phrase of this row's expression is the phrase of the pass.
-        let frequency = unsafe { frequency(api, row, 0, length.context)? };
-        self.found.push((self.next, frequency));
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 
+mod among;
 mod expression;
 mod frequencies;
 mod scope;

@@ -3,18 +3,19 @@
 //! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
 //! case only the newest matches up to a cap are ranked, and the result says so.
 //!
-//! If an index shows that the filter leaves few rows, a search for any of some words scores these rows while it counts
-//! how rare the words are (`bm25.rs`). It reads the rows of each word once, and looks up none that the filter excludes.
+//! If an index shows that the filter leaves few rows, a search for any of some words finds these rows while it counts
+//! how rare the words are (`bm25.rs`). It reads the rows of each word once, looks up none that the filter excludes, and
+//! scores only those that can be on the page (`among.rs`).
 
 use context_model::{Filter, MetadataPath};
 use context_store::{DocumentKind, FtsSearch, Page};
 use context_text::Query;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Binary, Double};
+use diesel::sql_types::{BigInt, Double};
 use diesel::sqlite::SqliteConnection;
 
+use super::among::Among;
 use super::{expression, scope};
-use crate::bm25::{scored_rows, wanted_rows};
 use crate::cancel;
 use crate::collection::Collection;
 use crate::filter::{Candidates, candidates, compile, index_decides, json_list};
@@ -37,18 +38,12 @@ pub(crate) struct Found {
     pub statement: Fragment,
 }
 
-#[derive(QueryableByName)]
+#[derive(Clone, Copy, QueryableByName)]
 struct Match {
     #[diesel(sql_type = BigInt)]
     row_id: i64,
     #[diesel(sql_type = Double)]
     score: f64,
-}
-
-#[derive(QueryableByName)]
-struct Scores {
-    #[diesel(sql_type = Binary)]
-    scores: Vec<u8>,
 }
 
 #[derive(QueryableByName)]
@@ -104,6 +99,7 @@ pub(crate) fn search(
         is_beyond_scope: beyond_scope.count() > 0,
         is_decided,
         reached,
+        page,
     };
     let mut found = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;
@@ -132,11 +128,12 @@ struct Ranking<'s> {
     /// Whether the candidates, if there are few, are the rows that satisfy this part.
     is_decided: bool,
     reached: Candidates,
+    page: Page,
 }
 
 /// The newest matches with their scores, up to the cap.
 struct Matches {
-    /// Best first.
+    /// Best first. If they are checked, those after the page may be missing.
     matches: Vec<Match>,
     /// Whether there are more.
     capped: bool,
@@ -150,9 +147,9 @@ impl Ranking<'_> {
         let scope = scope::expression(self.filter);
         if let Candidates::All(rows) = &self.reached
             && scope.is_empty()
-            && is_any(query_tree)
+            && let Some(phrases) = any_of(query_tree)
         {
-            return self.among(conn, query_tree, rows);
+            return self.among(conn, &phrases, rows);
         }
         let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
         // If every candidate can be ranked, only those of the page are read and checked.
@@ -160,8 +157,13 @@ impl Ranking<'_> {
             matches!(&self.reached, Candidates::All(rows) if self.is_decided || rows.len() <= cap);
         let joined = self.is_beyond_scope && !few;
         let fts = self.collection.fts_table();
-        let mut statement = self.scored(query_tree, "match_score");
-        statement.push(&format!(") AS score, {fts}.rowid AS row_id FROM {fts}"));
+        let phrases = i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX);
+        let mut statement = Fragment::new(format!("SELECT match_score({fts}, "));
+        statement
+            .bind(Bind::Int(phrases))
+            .push(", ")
+            .bind(Bind::Float(self.context_weight))
+            .push(&format!(") AS score, {fts}.rowid AS row_id FROM {fts}"));
         if joined {
             statement.push(&format!(
                 " CROSS JOIN {} ON entries.row_id = {fts}.rowid",
@@ -204,69 +206,43 @@ impl Ranking<'_> {
         })
     }
 
-    /// The matches among the candidates of a filter without a scope, for a query that any of its phrases satisfies.
+    /// The matches among the candidates of a filter without a scope, for a query that any of these phrases satisfies.
     fn among(
         &self,
         conn: &mut SqliteConnection,
-        query_tree: &Query,
+        phrases: &[&Query],
         rows: &[i64],
     ) -> QueryResult<Matches> {
-        let fts = self.collection.fts_table();
-        let expression = expression::expression(query_tree, self.context_weight > 0.0);
-        let mut statement = self.scored(query_tree, "match_scores");
-        statement
-            .push(", ")
-            .bind(Bind::Blob(wanted_rows(rows.to_vec())));
-        statement
-            .push(&format!(") AS scores FROM {fts} WHERE {fts} MATCH "))
-            .bind(Bind::Text(expression))
-            .push(" LIMIT 1");
-        let found = match rows {
-            [] => Vec::new(),
-            _ => query::<Scores>(conn, &statement)?,
-        };
-        let scores = found.first().map_or(&[][..], |found| &found.scores);
-        let mut newest_first: Vec<Match> = scored_rows(scores)
-            .map(|(row_id, score)| Match { row_id, score })
-            .collect();
-        newest_first.reverse();
-        let mut found = Matches {
-            matches: newest_first,
-            capped: false,
-            are_checked: self.is_decided,
-            statement,
-        };
+        let expressions = phrases
+            .iter()
+            .map(|phrase| expression::expression(phrase, self.context_weight > 0.0));
+        let (among, statement) = Among::count(conn, self.collection, rows, expressions)?;
+        let mut newest_first = among.matching();
         let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
-        if found.matches.len() > cap {
-            // The newest that satisfy the filter are ranked.
-            let newest = Page {
-                limit: self.cap.saturating_add(1),
-                offset: 0,
-            };
-            let satisfying = self.page(conn, &found, newest)?.into_iter();
-            found.matches = satisfying
-                .map(|(row_id, score)| Match { row_id, score })
-                .collect();
-            found.are_checked = true;
-            found.capped = found.matches.len() > cap;
-            found.matches.truncate(cap);
+        let mut are_checked = self.is_decided;
+        if newest_first.len() > cap && !are_checked {
+            let row_id = |place: &usize| among.row_id(*place);
+            newest_first = self.satisfying(conn, &newest_first, row_id, cap.saturating_add(1))?;
+            are_checked = true;
         }
-        found.matches = best_first(found.matches);
-        Ok(found)
-    }
-
-    /// The beginning of a statement that scores matches.
-    fn scored(&self, query_tree: &Query, function: &str) -> Fragment {
-        let phrases = i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX);
-        let mut statement = Fragment::new(format!(
-            "SELECT {function}({}, ",
-            self.collection.fts_table()
-        ));
-        statement
-            .bind(Bind::Int(phrases))
-            .push(", ")
-            .bind(Bind::Float(self.context_weight));
-        statement
+        let capped = newest_first.len() > cap;
+        newest_first.truncate(cap);
+        let count = if are_checked {
+            let end = self.page.offset.saturating_add(self.page.limit.into());
+            usize::try_from(end).unwrap_or(usize::MAX)
+        } else {
+            usize::MAX
+        };
+        let best = among.best(conn, newest_first, count, self.context_weight)?;
+        let matches = best
+            .into_iter()
+            .map(|(row_id, score)| Match { row_id, score });
+        Ok(Matches {
+            matches: best_first(matches.collect()),
+            capped,
+            are_checked,
+            statement,
+        })
     }
 
     /// Whether any of the matches satisfies the filter.
@@ -288,27 +264,35 @@ impl Ranking<'_> {
     ) -> QueryResult<Vec<(i64, f64)>> {
         let skip = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let scored = |found: &Match| (found.row_id, found.score);
-        if found.are_checked {
-            return Ok(found
-                .matches
-                .iter()
-                .skip(skip)
-                .take(take)
-                .map(scored)
-                .collect());
-        }
-        let wanted = skip.saturating_add(take);
-        let mut checked: Vec<(i64, f64)> = Vec::new();
-        let mut rest = found.matches.as_slice();
+        let checked;
+        let matches = if found.are_checked {
+            &found.matches
+        } else {
+            let row_id = |found: &Match| found.row_id;
+            checked = self.satisfying(conn, &found.matches, row_id, skip.saturating_add(take))?;
+            &checked
+        };
+        let page = matches.iter().skip(skip).take(take);
+        Ok(page.map(|found| (found.row_id, found.score)).collect())
+    }
+
+    /// The first of these rows that satisfy the filter, at least `wanted` if there are so many.
+    fn satisfying<R: Copy>(
+        &self,
+        conn: &mut SqliteConnection,
+        mut rest: &[R],
+        row_id: impl Fn(&R) -> i64,
+        wanted: usize,
+    ) -> QueryResult<Vec<R>> {
+        let mut found = Vec::new();
         let mut at_once = 0;
-        while checked.len() < wanted && !rest.is_empty() {
+        while found.len() < wanted && !rest.is_empty() {
             cancel::check()?;
             // More each time: with a filter that few matches satisfy, there are few statements.
-            at_once = (wanted - checked.len()).max(2 * at_once);
+            at_once = (wanted - found.len()).max(2 * at_once);
             let (chunk, later) = rest.split_at(rest.len().min(at_once));
             rest = later;
-            let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();
+            let ids: Vec<i64> = chunk.iter().map(&row_id).collect();
             let mut statement = Fragment::new(
                 "SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (",
             );
@@ -322,23 +306,22 @@ impl Ranking<'_> {
                 .map(|row| row.row_id)
                 .collect();
             true_ids.sort_unstable();
-            checked.extend(
-                chunk
-                    .iter()
-                    .filter(|found| true_ids.binary_search(&found.row_id).is_ok())
-                    .map(scored),
-            );
+            let is_true = |row: &&R| true_ids.binary_search(&row_id(row)).is_ok();
+            found.extend(chunk.iter().filter(is_true).copied());
         }
-        Ok(checked.into_iter().skip(skip).take(take).collect())
+        Ok(found)
     }
 }
 
-/// Whether a text with any of the query's phrases matches it.
-fn is_any(query_tree: &Query) -> bool {
+/// The phrases of a query, if a text with any of them matches it.
+fn any_of(query_tree: &Query) -> Option<Vec<&Query>> {
     match query_tree {
-        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => true,
-        Query::Or(queries) => queries.iter().all(is_any),
-        Query::And(_) | Query::Not { .. } => false,
+        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => Some(vec![query_tree]),
+        Query::Or(queries) => {
+            let phrases: Option<Vec<_>> = queries.iter().map(any_of).collect();
+            phrases.map(|phrases| phrases.concat())
+        }
+        Query::And(_) | Query::Not { .. } => None,
     }
 }
 
