@@ -72,7 +72,7 @@ impl Process {
     /// Terminates the process and waits for its end.
     ///
     /// # Errors
-    /// The process does not stop within half a minute, or not with success.
+    /// The process does not stop within half a minute, or its exit status is not success.
     pub fn stop(mut self) -> Result<()> {
         self.terminate();
         let deadline = Instant::now() + TIMEOUT;
@@ -113,7 +113,7 @@ impl Drop for Process {
     }
 }
 
-/// Clears the environment except for what programs need to run.
+/// Clears the inherited environment except for PATH, HOME and TMPDIR. Variables set on the command stay.
 pub fn isolate(command: &mut Command) {
     let given: Vec<_> = command
         .get_envs()

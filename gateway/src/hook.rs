@@ -148,7 +148,7 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
         return Ok(());
     }
     let place = Place::of(Path::new(&input.cwd), &args.settings);
-    if place.ignored.is_whole_project() {
+    if place.ignored.excludes_directory() {
         return Ok(());
     }
     let state = State::open(&args.settings.state)?;

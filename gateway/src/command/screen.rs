@@ -12,7 +12,7 @@ use crate::clock::now_micros;
 
 /// Longest cell of a table on a terminal, in characters, except in the last column.
 const MAX_CELL: usize = 32;
-/// Longest cell of the last column, in characters, when the output has no width.
+/// Longest cell of the last column, in characters. A narrow terminal shortens it further.
 const MAX_TEXT: usize = 300;
 /// Fewest characters that the last column has, however narrow the terminal is.
 const MIN_TEXT: usize = 20;
@@ -40,7 +40,7 @@ pub enum Side {
 }
 
 impl Screen {
-    /// Stdout as it is.
+    /// A screen for stdout. Finds out whether it is a terminal, and how wide it is.
     #[must_use]
     pub fn new(json: bool) -> Self {
         let stdout = io::stdout();

@@ -12,7 +12,7 @@ pub const FILE: &str = ".contextignore";
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,
-    is_whole_project: bool,
+    is_directory_excluded: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -23,8 +23,9 @@ struct Rule {
 }
 
 impl Ignored {
-    /// The rules of a project's `.contextignore` and of the setting. An item of the setting that begins with `/` or `~`
-    /// is a directory; any other one is a project, with `*` for any characters but `/`.
+    /// The rules of a project's `.contextignore`, and whether they or the setting exclude `directory`, in which the
+    /// agent works. An item of the setting that begins with `/` or `~` is a directory; any other one is a project, with
+    /// `*` for any characters but `/`.
     #[must_use]
     pub fn of(project: &Project, directory: &Path, setting: &[String]) -> Self {
         let text = fs::read_to_string(project.root.join(FILE)).unwrap_or_default();
@@ -45,20 +46,21 @@ impl Ignored {
         };
         let mut ignored = Self {
             rules,
-            is_whole_project: setting.iter().any(is_excluded),
+            is_directory_excluded: setting.iter().any(is_excluded),
         };
         let inside = directory
             .strip_prefix(&project.root)
             .map(|path| path.to_string_lossy().into_owned())
             .unwrap_or_default();
-        ignored.is_whole_project |= ignored.has_everything() || ignored.has_path(&inside);
+        ignored.is_directory_excluded |=
+            ignored.excludes_everything() || ignored.excludes_path(&inside);
         ignored
     }
 
-    /// Whether the whole project is excluded, so that nothing is captured or recalled.
+    /// Whether the directory in which the agent works is excluded, so that nothing is captured or recalled.
     #[must_use]
-    pub const fn is_whole_project(&self) -> bool {
-        self.is_whole_project
+    pub const fn excludes_directory(&self) -> bool {
+        self.is_directory_excluded
     }
 
     /// The first path in the text that a rule excludes. Such a text is not captured.
@@ -79,12 +81,12 @@ impl Ignored {
             .find(|word| {
                 let path = word.strip_prefix(&*root).unwrap_or(word);
                 let path = path.trim_start_matches("./").trim_start_matches('/');
-                !path.is_empty() && self.has_path(path)
+                !path.is_empty() && self.excludes_path(path)
             })
     }
 
-    /// A rule such as `*` or `/` excludes the project.
-    fn has_everything(&self) -> bool {
+    /// Whether a rule such as `*` or `/` excludes the whole project. False if any rule begins with `!`.
+    fn excludes_everything(&self) -> bool {
         let everything = |rule: &Rule| {
             !rule.is_exception
                 && matches!(rule.segments.as_slice(), [one] if one == "*" || one == "**")
@@ -92,7 +94,7 @@ impl Ignored {
         self.rules.iter().any(everything) && !self.rules.iter().any(|rule| rule.is_exception)
     }
 
-    fn has_path(&self, path: &str) -> bool {
+    fn excludes_path(&self, path: &str) -> bool {
         let last = self.rules.iter().rev().find(|rule| rule.matches(path));
         last.is_some_and(|rule| !rule.is_exception)
     }
@@ -197,9 +199,9 @@ mod tests {
             "# mine\n/private/\n*.pem\nconf/**/prod.toml\n!public.pem\n",
         );
         let of = |path: &str| Ignored::of(&project, &dir.path().join(path), &[]);
-        assert!(of("private/deep").is_whole_project());
+        assert!(of("private/deep").excludes_directory());
         let here = of("");
-        assert!(!here.is_whole_project());
+        assert!(!here.excludes_directory());
         for text in [
             "look at private/notes.md",
             "look at @private/notes.md, please",
@@ -223,11 +225,12 @@ mod tests {
     fn a_star_and_the_setting_exclude_the_whole_project() {
         let dir = tempfile::tempdir().unwrap();
         let mut found = project(dir.path(), "*\n");
-        assert!(Ignored::of(&found, dir.path(), &[]).is_whole_project());
+        assert!(Ignored::of(&found, dir.path(), &[]).excludes_directory());
         fs::remove_file(dir.path().join(FILE)).unwrap();
         found.name = "github.com/acme/app".into();
         let excluded = |item: &str| {
-            Ignored::of(&found, &dir.path().join("private"), &[item.to_owned()]).is_whole_project()
+            Ignored::of(&found, &dir.path().join("private"), &[item.to_owned()])
+                .excludes_directory()
         };
         assert!(
             excluded("github.com/acme/*")

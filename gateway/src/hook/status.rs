@@ -26,13 +26,13 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
     let sent = state.sent();
     let capture = match (
         captures(args.settings.capture, &target),
-        place.ignored.is_whole_project(),
+        place.ignored.excludes_directory(),
     ) {
         (_, true) => "off: this directory is excluded".to_owned(),
         (Ok(()), false) => "on".to_owned(),
         (Err(reason), false) => format!("off: {reason}"),
     };
-    let recall = if args.settings.recall && !place.ignored.is_whole_project() {
+    let recall = if args.settings.recall && !place.ignored.excludes_directory() {
         "on"
     } else {
         "off"

@@ -535,13 +535,13 @@ async function searchEachWay(base) {
   await act(wanted.fill("checkout rose"));
   await act(page.keyboard.press("Enter"));
   await act(page.getByRole("button", { name: `#${results[0].id}` }).click());
-  await page.getByText("It does not have the words, read as “phrase”.").waitFor();
+  await page.getByText("It does not match the words in the mode “phrase”.").waitFor();
   await wanted.fill("no such words anywhere zyxw");
   await page.keyboard.press("Enter");
   await page.getByText("No entry has these words.").or(page.getByText("Which one is it?")).waitFor();
   await wanted.fill(String(results[0].id));
   await page.getByRole("button", { name: "Find out why" }).click();
-  await page.getByText("It does not have the words, read as “phrase”.").waitFor();
+  await page.getByText("It does not match the words in the mode “phrase”.").waitFor();
   await accessible(page, "why an entry is missing");
   await page.screenshot({ path: join(pictures, "missing-light.png"), fullPage: true });
   step(`find out why a search did not find something: ${steps} steps`);

@@ -23,7 +23,7 @@ pub(crate) async fn add(
     if tags.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: one text for any number of tags.
+    // Raw SQL for `unnest`: one statement for any number of tags.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)";
     let tags = Bind::Texts(tags.iter().map(|tag| tag.as_str().into()).collect());
     sql::execute(
@@ -46,7 +46,7 @@ pub(crate) async fn remove(
     if pairs.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: one text for any number of pairs.
+    // Raw SQL for `unnest`: one statement for any number of pairs.
     let delete = "DELETE FROM context.entry_tags AS t USING unnest(?, ?) AS gone(id, tag) \
                   WHERE t.owner_id = ? AND t.tag = gone.tag AND t.id = gone.id";
     let ids = Bind::ints(pairs.iter().map(|(id, _)| *id));
@@ -95,8 +95,8 @@ impl Reading for List {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, TagsPage)>, Failure> {
-        // Raw SQL for the CTE and LATERAL: the tags are counted once, and the owner has a row even where the page has
-        // none.
+        // Raw SQL for the CTE and LATERAL: the tags are counted once, and an owner gets a row even when the page has no
+        // tags.
         let select = fragment!(
             "WITH counted AS ({counted}) SELECT o.revision, (SELECT count(*) FROM counted) AS total, t.tag, t.entry_count \
              FROM context.owners AS o LEFT JOIN LATERAL \

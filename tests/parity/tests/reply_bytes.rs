@@ -95,10 +95,14 @@ async fn typical_replies_are_short() {
             query.clone(),
         )
         .await;
-    let mut marked = query;
-    marked["highlight"] = json!(true);
+    let mut highlighted = query;
+    highlighted["highlight"] = json!(true);
     measured
-        .row("4 hits of long texts, marked", "fts_search_context", marked)
+        .row(
+            "4 hits of long texts, with `highlight`",
+            "fts_search_context",
+            highlighted,
+        )
         .await;
     let newest = json!({"thread_id": "notes", "limit": 5});
     measured

@@ -1,4 +1,4 @@
-//! Filters on a few entries. The property test of each database checks that it agrees with the oracle.
+//! Filters on a few entries. A property test compares both databases with `oracle::matches` for random filters.
 
 use context_model::{
     Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId, ThreadSet,
@@ -123,7 +123,7 @@ async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
 behaviour!(every_part_of_a_filter_must_hold(store));
 
 /// Tags are lower-cased by Unicode rules and compared as a whole.
-async fn tags_match_any_of_them_in_any_script(store: &dyn Store) {
+async fn a_tag_filter_matches_any_of_its_tags_in_any_script(store: &dyn Store) {
     entry("a").tags(&["ÄRGER", "x"]).store(store, 0).await;
     entry("b").tags(&["重要"]).store(store, 1).await;
     entry("c").tags(&["xy", "важно"]).store(store, 2).await;
@@ -149,7 +149,7 @@ async fn tags_match_any_of_them_in_any_script(store: &dyn Store) {
         );
     }
 }
-behaviour!(tags_match_any_of_them_in_any_script(store));
+behaviour!(a_tag_filter_matches_any_of_its_tags_in_any_script(store));
 
 /// Both ends are inclusive to the microsecond.
 async fn dates_are_inclusive(store: &dyn Store) {

@@ -183,7 +183,7 @@ async fn artifacts_are_listed_by_the_beginning_of_their_path(store: &dyn Store) 
 }
 behaviour!(artifacts_are_listed_by_the_beginning_of_their_path(store));
 
-/// Such a path has 4 096 bytes that cannot be compressed, more than PostgreSQL accepts in an index.
+/// A path of 1 024 characters can have 4 096 bytes that cannot be compressed, more than PostgreSQL accepts in an index.
 async fn the_longest_path_is_accepted(store: &dyn Store) {
     let longest = |last: char| -> String {
         let mut random = Random::new(7);
@@ -319,7 +319,8 @@ async fn a_move_makes_no_path_a_file_and_a_directory(store: &dyn Store) {
 }
 behaviour!(a_move_makes_no_path_a_file_and_a_directory(store));
 
-/// A create checks only its own path. It may therefore come after a move, but not before it.
+/// A create checks only its own path, so it can succeed below a file that a move made. After the create such a move is
+/// refused.
 async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store) {
     let me = me();
     for round in 0..20 {

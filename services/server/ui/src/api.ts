@@ -61,7 +61,7 @@ export function useKey(given: string | undefined): void {
   key = given;
 }
 
-/** The session of a page that `context-gateway open` opened. Its port serves only the page; clients use the socket. */
+/** The session of a page that `context-gateway open` opened. The page has a port of its own; clients use the socket. */
 export interface Session {
   token: string;
   socket: string;
@@ -86,7 +86,7 @@ export async function begin(): Promise<void> {
 /** The URL at which the issuer of tokens signs people in; null when only a key can be used. */
 export const issuer = async (): Promise<string | null> => (await call<{ url: string | null }>("GET", "ui/sign-in")).url;
 
-/** The token for a code of the issuer. */
+/** Exchanges an authorization code of the issuer for a token. */
 export const exchange = async (code: string, verifier: string): Promise<string> =>
   (await call<{ token: string }>("POST", "ui/sign-in", { body: { code, verifier } })).token;
 
@@ -156,8 +156,8 @@ async function replyOf<T>(response: Response): Promise<T> {
   throw error;
 }
 
-/** Signs out, as after a refused request. */
-export function refuse(): void {
+/** Signs out, as after a response with status 401. */
+export function signOut(): void {
   whenRefused("UNAUTHENTICATED");
 }
 
@@ -289,7 +289,7 @@ export const api = {
     return response.text();
   },
 
-  /** Calls that change nothing, because required parameters are missing. Their errors show what a key may do. */
+  /** Calls that change nothing: a required parameter is missing, or the id is of no artifact. Their errors show what a key may do. */
   probes: {
     storeContext: () => call("POST", "v1/contexts", { body: {} }),
     deleteContext: () => call("POST", "v1/contexts/delete", { body: {} }),

@@ -85,7 +85,7 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
             any.push(")");
             Some(any)
         }
-        // For numbers, the second index decides the condition exactly.
+        // A comparison with a number gets no term here: `rest` compares the key of the field's second index.
         Comparison::Gt(_)
         | Comparison::Gte(_)
         | Comparison::Lt(_)
@@ -217,7 +217,8 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
                 format!("[{}]", json(&wanted.folded())),
             ));
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
-                // The folded value shows that it is a list. One item of the original list must equal this exact string.
+                // The folded value shows that the field is a list with such an item. One item of the original list must
+                // equal this exact string.
                 rest.push(" AND EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN ")
                     .push(&field.is("array"));
                 rest.push(&format!(
@@ -271,7 +272,7 @@ fn member<'v>(field: &Field, values: &'v [Scalar], case_sensitive: bool) -> Frag
 
 fn ordered<'v>(field: &Field, operator: &str, bound: &'v Scalar) -> Fragment<'v> {
     if let Scalar::Text(text) = bound {
-        // Byte order applies to the original string: folding does not keep it.
+        // Compares the original strings in byte order, because folding changes the order.
         let mut rest = Fragment::new(format!(
             "{} AND {} COLLATE \"C\" {operator} ",
             is_string(field),

@@ -18,8 +18,8 @@ use crate::sql::{Bind, Fragment, query};
 
 /// When a database index shows that the filter leaves at most this many rows, only they are searched.
 const MAX_PROBED_ROWS: usize = 20_000;
-/// Up to this many of these rows are all checked against the rest of the filter before the search. If there are more,
-/// only those near the query are checked.
+/// If a database index leaves at most this many rows, all of them are checked against the rest of the filter before the
+/// search. If it leaves more, only the rows near the query are checked.
 const MAX_CHECKED_FIRST: usize = 1_000;
 /// Maximum number of entries whose vectors are all read instead of using the vector index. The first number is for an
 /// index of four bits per dimension, the second for sign bits.
@@ -40,8 +40,8 @@ const MAX_CHECKED: usize = 8_192;
 /// Number of distances computed between two cancellation checks, about 100 µs.
 const DISTANCES_BETWEEN_CHECKS: usize = 1024;
 
-/// The beginning of a query for the vectors of chunks. The list of requested rows follows.
-const COLUMNS: &str = "\
+/// The beginning of a query for the vectors of chunks. The list of requested ids follows.
+const SELECT_VECTORS: &str = "\
     SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
         chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector \
     FROM json_each(";
@@ -362,7 +362,7 @@ impl Search<'_> {
         // Sorted into the order in which they are stored in the file.
         let mut chunks: Vec<i64> = near.iter().map(|near| near.chunk).collect();
         chunks.sort_unstable();
-        let mut statement = Fragment::new(COLUMNS);
+        let mut statement = Fragment::new(SELECT_VECTORS);
         statement.bind(Bind::Text(json_list(&chunks)));
         statement.push(
             ") AS wanted \
@@ -387,7 +387,7 @@ impl Search<'_> {
 
     /// All vectors of these entries.
     fn of_entries(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Vec<VectorRow>> {
-        let mut statement = Fragment::new(COLUMNS);
+        let mut statement = Fragment::new(SELECT_VECTORS);
         statement.bind(Bind::Text(json_list(rows)));
         statement
             .push(
@@ -461,7 +461,7 @@ fn distinct_entries(near: &[Near]) -> usize {
     entries.len()
 }
 
-/// Number of first chunks that have this many entries. All chunks if they have fewer.
+/// Length of the longest prefix of these chunks that belongs to at most this many entries.
 fn prefix_of_entries(near: &[Near], entries: usize) -> usize {
     let mut seen = HashSet::with_capacity(entries.min(near.len()));
     near.iter()

@@ -1,4 +1,4 @@
-// Why an entry is not among the results: the same search, limited to this one entry.
+// Explains why an entry is not among the results: searches again with filters that select little more than this entry.
 
 import { useState } from "preact/hooks";
 
@@ -97,7 +97,7 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
   );
 }
 
-/** Searches again among the entries of one thread and one time, which is usually this entry alone. */
+/** Searches again among the entries that have this entry's thread and creation time, which is usually this entry alone. */
 async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]> {
   const index = hits.findIndex((hit) => hit.id === id);
   if (index >= 0) return [[true, `It is result ${index + 1} on this page.`]];
@@ -137,7 +137,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   const mode = query.kind === "fts" ? query.mode : "match";
   if (query.kind !== "semantic") {
     const hit = await find("fts", { query: query.text, mode, ...narrow });
-    list.push(hit ? [true, "It has the words."] : [false, mode === "match" ? "It has none of the words." : `It does not have the words, read as “${mode}”.`]);
+    list.push(hit ? [true, "It has the words."] : [false, mode === "match" ? "It has none of the words." : `It does not match the words in the mode “${mode}”.`]);
     const text = entry.text_content.toLowerCase();
     const words = [...new Set(query.text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])];
     const absent = words.filter((word) => !text.includes(word));
