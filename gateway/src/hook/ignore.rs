@@ -83,7 +83,7 @@ impl Ignored {
             })
     }
 
-    /// A rule such as `*` or `/` excludes the project.
+    /// Whether a rule such as `*` or `/` excludes everything, and no rule with `!` makes an exception.
     fn has_everything(&self) -> bool {
         let everything = |rule: &Rule| {
             !rule.is_exception

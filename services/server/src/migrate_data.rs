@@ -36,11 +36,11 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
     // The source is opened first: if it cannot be read, no target is created.
     let mut source = from.source(config, owner).await?;
     let mut target = to.target(config).await?;
-    let mut shown = Progress::new();
-    let outcome = migrate(source.as_mut(), target.as_mut(), &mut shown).await;
-    shown.end_line();
+    let mut progress = Progress::new();
+    let outcome = migrate(source.as_mut(), target.as_mut(), &mut progress).await;
+    progress.end_line();
     let report = outcome.map_err(|error| error.to_string())?;
-    Ok(page(&report, source.shown(), target.source().shown()))
+    Ok(summary(&report, source.shown(), target.source().shown()))
 }
 
 /// The owner of this name.
@@ -99,7 +99,8 @@ impl Endpoint {
         let opened = match self {
             Self::Sqlite(path) => SqliteSource::open(path, owner).await,
             Self::Postgres(settings) => {
-                PostgresSource::open(&settings.target, config_timeout(config), owner).await
+                PostgresSource::open(&settings.target, postgres_connect_timeout(config), owner)
+                    .await
             }
         };
         opened.map_err(|error| error.to_string())
@@ -125,7 +126,7 @@ impl Endpoint {
     }
 }
 
-pub(crate) const fn config_timeout(config: &Config) -> std::time::Duration {
+pub(crate) const fn postgres_connect_timeout(config: &Config) -> std::time::Duration {
     std::time::Duration::from_millis(config.postgres.postgresql_connect_timeout_ms)
 }
 
@@ -189,19 +190,19 @@ impl Observer for Progress {
 }
 
 /// A table of what both databases contain, with a line for each owner and table.
-fn page(report: &Report, from: &str, to: &str) -> String {
+fn summary(report: &Report, from: &str, to: &str) -> String {
     let Report {
         copied,
         verified,
         left_behind,
         losses,
     } = report;
-    let mut page = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
+    let mut text = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
     for found in verified {
         // Escaped, because a name could contain control sequences for the terminal.
         let owner = found.owner.as_str().escape_debug().to_string();
         let _ = writeln!(
-            page,
+            text,
             "{owner:<20} {:<18} {:>10}  {}",
             found.table,
             found.rows,
@@ -210,11 +211,11 @@ fn page(report: &Report, from: &str, to: &str) -> String {
     }
     for (table, rows) in left_behind {
         let _ = writeln!(
-            page,
+            text,
             "not copied: {rows} rows of {table}, which the target does not store; a service rebuilds them"
         );
     }
-    page.push_str(&changed(losses));
+    text.push_str(&changed(losses));
     let rows: u64 = verified.iter().map(|found| found.rows).sum();
     let except = match losses.total() {
         0 => String::new(),
@@ -222,32 +223,32 @@ fn page(report: &Report, from: &str, to: &str) -> String {
         total => format!(", except for the {total} changed values above"),
     };
     let _ = writeln!(
-        page,
+        text,
         "{to} and {from} have the same content{except}: {rows} rows with equal checksums, {copied} of them copied by this run"
     );
-    page
+    text
 }
 
 /// The values that an import changed: their numbers, and the first ones of each field.
 fn changed(losses: &Losses) -> String {
-    let mut page = String::new();
+    let mut text = String::new();
     for (name, field) in losses.fields() {
-        let _ = write!(page, "changed values of {name}: {}", field.total);
+        let _ = write!(text, "changed values of {name}: {}", field.total);
         // A thread is listed once for all its entries.
         let listable = if name == Losses::THREAD {
-            let _ = write!(page, ", in threads: {}", losses.renamed_threads());
+            let _ = write!(text, ", in threads: {}", losses.renamed_threads());
             losses.renamed_threads()
         } else {
             field.total
         };
-        page.push('\n');
+        text.push('\n');
         for loss in &field.listed {
-            let _ = writeln!(page, "  entry {}: {}", loss.id, loss.what);
+            let _ = writeln!(text, "  entry {}: {}", loss.id, loss.what);
         }
         let more = listable.saturating_sub(field.listed.len() as u64);
         if more > 0 {
-            let _ = writeln!(page, "  and {more} more");
+            let _ = writeln!(text, "  and {more} more");
         }
     }
-    page
+    text
 }

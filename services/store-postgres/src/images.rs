@@ -58,7 +58,7 @@ pub(crate) async fn insert(
     if given.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: one text for any number of images.
+    // Raw SQL for `unnest`: the same statement for any number of images.
     let insert = "INSERT INTO context.images (owner_id, id, position, mime_type, metadata, data, seal) \
                   SELECT ?, ?, i.place - 1, i.mime_type, i.metadata::json, i.data, i.seal \
                   FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS i(mime_type, metadata, data, seal, place)";

@@ -23,7 +23,7 @@ pub(crate) async fn add(
     if tags.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: one text for any number of tags.
+    // Raw SQL for `unnest`: the same statement for any number of tags.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)";
     let tags = Bind::Texts(tags.iter().map(|tag| tag.as_str().into()).collect());
     sql::execute(
@@ -46,7 +46,7 @@ pub(crate) async fn remove(
     if pairs.is_empty() {
         return Ok(());
     }
-    // Raw SQL for `unnest`: one text for any number of pairs.
+    // Raw SQL for `unnest`: the same statement for any number of pairs.
     let delete = "DELETE FROM context.entry_tags AS t USING unnest(?, ?) AS gone(id, tag) \
                   WHERE t.owner_id = ? AND t.tag = gone.tag AND t.id = gone.id";
     let ids = Bind::ints(pairs.iter().map(|(id, _)| *id));

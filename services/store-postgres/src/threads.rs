@@ -151,7 +151,7 @@ pub(crate) async fn write(
     } else if !remaining.is_empty() {
         let ints =
             |value: fn(&ThreadState) -> i64| Bind::ints(remaining.iter().map(|row| value(row)));
-        // Raw SQL for `unnest`: one text for any number of rows.
+        // Raw SQL for `unnest`: the same statement for any number of rows.
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
                       multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \
                       last_source = n.last_source, last_hash = n.last_hash \

@@ -406,7 +406,7 @@ impl<'c> Transaction<'c> {
     async fn log(&mut self, later: &[Change], revision: i64) -> Result<(), Failure> {
         let mut before = revision - i64::try_from(later.len()).unwrap_or(i64::MAX);
         for chunk in later.chunks(CHANGES_AT_ONCE) {
-            // Raw SQL for `unnest`: one text for any number of changes.
+            // Raw SQL for `unnest`: the same statement for any number of changes.
             let statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, key_id, \
                  commit_end) SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.source, c.version, ?, \

@@ -1,5 +1,5 @@
-//! An issuer for the walk through the page: `context-test-issuer CLIENT SECRET REDIRECT` prints its URL and runs
-//! until its standard input ends.
+//! An issuer for the browser test of the page (`scripts/outside/page/walk.mjs`): `context-test-issuer CLIENT SECRET
+//! REDIRECT` prints its URL and runs until its standard input ends.
 
 #![expect(clippy::print_stdout, reason = "it prints its URL")]
 

@@ -1,4 +1,4 @@
-//! Filters on a few entries. The property test of each database checks that it agrees with the oracle.
+//! Filters on a few entries. A property test of each database compares random filters with `context_store::oracle`.
 
 use context_model::{
     Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId, ThreadSet,

@@ -183,7 +183,8 @@ async fn artifacts_are_listed_by_the_beginning_of_their_path(store: &dyn Store) 
 }
 behaviour!(artifacts_are_listed_by_the_beginning_of_their_path(store));
 
-/// Such a path has 4 096 bytes that cannot be compressed, more than PostgreSQL accepts in an index.
+/// The longest path has 4 096 bytes. They are random, so PostgreSQL cannot compress them, and an index entry may not be
+/// that long.
 async fn the_longest_path_is_accepted(store: &dyn Store) {
     let longest = |last: char| -> String {
         let mut random = Random::new(7);
@@ -275,8 +276,8 @@ async fn a_move_changes_all_or_nothing(store: &dyn Store) {
         Reason::InvalidArgument
     );
     assert_eq!(paths(store, 3).await, before);
-    let revision = store.artifacts().get_artifact(&me(), id(1), now()).await;
-    assert_eq!(revision.expect("read").revision, 3);
+    let unchanged = store.artifacts().get_artifact(&me(), id(1), now()).await;
+    assert_eq!(unchanged.expect("read").revision, 3);
 }
 behaviour!(a_move_changes_all_or_nothing(store));
 
@@ -319,7 +320,8 @@ async fn a_move_makes_no_path_a_file_and_a_directory(store: &dyn Store) {
 }
 behaviour!(a_move_makes_no_path_a_file_and_a_directory(store));
 
-/// A create checks only its own path. It may therefore come after a move, but not before it.
+/// Of several moves that exclude each other, one succeeds at most. A create checks only its own path, so it may succeed
+/// after such a move. A move after the create must be refused.
 async fn concurrent_moves_make_no_path_a_file_and_a_directory(store: &dyn Store) {
     let me = me();
     for round in 0..20 {

@@ -11,7 +11,7 @@ use crate::access::{Caller, WriteContext, stored_bytes};
 use crate::ids::artifact_id;
 
 impl Artifacts {
-    /// Creates an artifact. Without a title, it is derived from the content.
+    /// Creates an artifact and returns it. If the request has no title, the title is derived from the content.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.

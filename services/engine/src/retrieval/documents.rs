@@ -62,7 +62,7 @@ fn is_sound(document: &ArtifactDocument) -> bool {
     !document.damaged
 }
 
-/// The document as an entry, with at most this many characters of its text.
+/// The document as an entry. Its text has the title, and at most this many characters of the content.
 fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry {
     let ArtifactDocument {
         document,
@@ -104,7 +104,8 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
     }
 }
 
-/// The part of the text that a result shows: of a document the content, of an entry all of it.
+/// Takes the text out of the entry. Returns the part that a result shows: the content of a document, or the whole text
+/// of an entry.
 pub(super) fn shown_text(entry: &mut StoredEntry) -> String {
     let mut text = std::mem::take(&mut entry.text);
     if entry.id < 0 {

@@ -57,7 +57,8 @@ export const PAGE_CLOSED = "PAGE_CLOSED";
 let key: string | undefined;
 let whenRefused: (reason: string) => void = () => {};
 
-export function useKey(given: string | undefined): void {
+/** Sets the key, or a token in its place, that every further call sends. */
+export function setKey(given: string | undefined): void {
   key = given;
 }
 
@@ -86,7 +87,7 @@ export async function begin(): Promise<void> {
 /** The URL at which the issuer of tokens signs people in; null when only a key can be used. */
 export const issuer = async (): Promise<string | null> => (await call<{ url: string | null }>("GET", "ui/sign-in")).url;
 
-/** The token for a code of the issuer. */
+/** Exchanges a sign-in code of the issuer for a token. */
 export const exchange = async (code: string, verifier: string): Promise<string> =>
   (await call<{ token: string }>("POST", "ui/sign-in", { body: { code, verifier } })).token;
 
@@ -157,7 +158,7 @@ async function replyOf<T>(response: Response): Promise<T> {
 }
 
 /** Signs out, as after a refused request. */
-export function refuse(): void {
+export function signOut(): void {
   whenRefused("UNAUTHENTICATED");
 }
 
@@ -225,7 +226,7 @@ export const api = {
 
   tags: (signal?: AbortSignal) => call<Schemas["ListTagsReply"]>("GET", "v1/tags", { query: { limit: 500 }, signal }),
 
-  /** The entries by day, from this day on. */
+  /** The number of entries on each day from this one on, newest day first. */
   days: (from: string, thread_id?: string, signal?: AbortSignal) =>
     call<Schemas["ListDaysReply"]>("GET", "v1/days", { query: { start_date: from, limit: 366, thread_id }, signal }),
 

@@ -4,7 +4,7 @@
 // When the cursor is no longer valid, or is far behind, the next stream starts with new changes, and the views load
 // their lists again.
 
-import { api, ApiError, type Hit, refuse, type ServiceChange, type StreamEvent } from "./api";
+import { api, ApiError, type Hit, type ServiceChange, signOut, type StreamEvent } from "./api";
 import { asApiError } from "./hooks";
 
 /** One change of an entry or an artifact. */
@@ -132,7 +132,7 @@ export function follow(listener: Listener): Feed {
     } else if (name === "resync") {
       if (frame.reason !== "SLOW_CONSUMER") cursor = undefined;
     } else if (name === "end") {
-      if (frame.reason === "KEY_REVOKED") refuse();
+      if (frame.reason === "KEY_REVOKED") signOut();
       if (frame.reason === "OWNER_ERASED") cursor = undefined;
       if (frame.reason === "DRAINING") throw STOPPING;
     }

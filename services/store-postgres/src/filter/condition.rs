@@ -85,7 +85,7 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
             any.push(")");
             Some(any)
         }
-        // For numbers, the second index decides the condition exactly.
+        // Only a string bound needs a term here: for a number the comparison in `rest` already uses the second index.
         Comparison::Gt(_)
         | Comparison::Gte(_)
         | Comparison::Lt(_)

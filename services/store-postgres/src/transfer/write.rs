@@ -224,7 +224,7 @@ async fn tags(
             ids.push(row.int(table, "id"));
         }
     }
-    // Raw SQL for `unnest`: one text for any number of tags.
+    // Raw SQL for `unnest`: the same statement for any number of tags.
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, n.tag, n.id FROM unnest(?, ?) AS n(tag, id)";
     let binds = vec![
         Bind::text(owner.as_str()),

@@ -97,7 +97,10 @@ export function Missing({ query, hits }: { query: Query; hits: Hit[] }) {
   );
 }
 
-/** Searches again among the entries of one thread and one time, which is usually this entry alone. */
+/**
+ * Says why the entry is not among the hits, with a finding for each filter and retriever. It repeats the search among
+ * the entries with the same thread and time of creation, which is usually this entry alone.
+ */
 async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]> {
   const index = hits.findIndex((hit) => hit.id === id);
   if (index >= 0) return [[true, `It is result ${index + 1} on this page.`]];
