@@ -32,8 +32,8 @@ def follow(changes, copy, credentials):
         if kind in ("resync", "end"):
             return content.reason
         if kind in ("entry", "change") and content.HasField("context"):
-            now = content.context
-            row = (now.id, now.version, now.text_content, json.dumps(list(now.tags)), json.dumps(values.from_object(now.metadata)))
+            entry = content.context
+            row = (entry.id, entry.version, entry.text_content, json.dumps(list(entry.tags)), json.dumps(values.from_object(entry.metadata)))
             copy.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", row)
         elif kind in ("change", "left"):
             copy.execute("DELETE FROM entries WHERE id = ?", (int(content.id),))

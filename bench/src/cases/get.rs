@@ -79,7 +79,7 @@ pub async fn run(
         Rc::new(Mutex::new(Http1::connect(hop.address).await?)),
     );
     let echo_id = echo.id();
-    /// A contender that repeats one call, one after the other.
+    /// A contender that makes the same call again and again, each after the response to the one before.
     macro_rules! repeat {
         ($name:literal, $service:expr, $gateway:expr, $client:ident, $payload:ident, $send:expr) => {
             Contender::new($name, move |count| {

@@ -108,7 +108,8 @@ impl Screen {
         self.print(&inert_json(&value.to_string()))
     }
 
-    /// The time since a moment of a reply, in its largest unit; the date if it is long ago.
+    /// The time since a timestamp of a reply, in one unit: seconds, minutes, hours (below 2 days) or days (below 60
+    /// days). For an older timestamp, its date.
     #[must_use]
     pub fn age(&self, moment: &Value) -> String {
         let text = moment.as_str().unwrap_or_default();
@@ -135,8 +136,8 @@ impl Screen {
         }
     }
 
-    /// A table. Cells may hold any text: they are shown on one line. On a terminal the last column is cut so that each
-    /// row is one line.
+    /// A table. Cells may hold any text: they are shown on one line. The last column is cut to 300 characters, and on a
+    /// terminal also so that each row is one line there.
     #[must_use]
     pub fn table(&self, columns: &[(&str, Side)], rows: Vec<Vec<String>>) -> String {
         let last = columns.len().saturating_sub(1);
@@ -163,7 +164,7 @@ impl Screen {
             })
             .collect();
         let before: usize = widths.iter().take(last).map(|width| width + 2).sum();
-        let left = self
+        let last_width = self
             .width
             .map(|width| width.saturating_sub(before).max(MIN_TEXT));
         let line = |cells: &[String]| {
@@ -172,7 +173,9 @@ impl Screen {
                 let width = widths[index];
                 let _ = match (columns[index].1, index == last) {
                     (Side::Right, _) => write!(line, "{cell:>width$}"),
-                    (Side::Left, true) => write!(line, "{}", cut(cell, left.unwrap_or(MAX_TEXT))),
+                    (Side::Left, true) => {
+                        write!(line, "{}", cut(cell, last_width.unwrap_or(MAX_TEXT)))
+                    }
                     (Side::Left, false) => write!(line, "{cell:width$}"),
                 };
                 if index < last {
@@ -200,7 +203,7 @@ pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// A moment of a reply, to the second.
+/// A timestamp of a reply, to the second.
 #[must_use]
 pub fn moment(value: &Value) -> String {
     let text = value.as_str().unwrap_or_default();

@@ -36,9 +36,9 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
     // The source is opened first: if it cannot be read, no target is created.
     let mut source = from.source(config, owner).await?;
     let mut target = to.target(config).await?;
-    let mut shown = Progress::new();
-    let outcome = migrate(source.as_mut(), target.as_mut(), &mut shown).await;
-    shown.end_line();
+    let mut progress = Progress::new();
+    let outcome = migrate(source.as_mut(), target.as_mut(), &mut progress).await;
+    progress.end_line();
     let report = outcome.map_err(|error| error.to_string())?;
     Ok(report_text(
         &report,
@@ -103,7 +103,8 @@ impl Endpoint {
         let opened = match self {
             Self::Sqlite(path) => SqliteSource::open(path, owner).await,
             Self::Postgres(settings) => {
-                PostgresSource::open(&settings.target, config_timeout(config), owner).await
+                PostgresSource::open(&settings.target, postgres_connect_timeout(config), owner)
+                    .await
             }
         };
         opened.map_err(|error| error.to_string())
@@ -129,7 +130,7 @@ impl Endpoint {
     }
 }
 
-pub(crate) const fn config_timeout(config: &Config) -> std::time::Duration {
+pub(crate) const fn postgres_connect_timeout(config: &Config) -> std::time::Duration {
     std::time::Duration::from_millis(config.postgres.postgresql_connect_timeout_ms)
 }
 

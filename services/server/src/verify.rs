@@ -9,7 +9,7 @@ use context_store_postgres::PostgresSource;
 use context_store_sqlite::{OpenError, SqliteSource};
 
 use crate::config::{Backend, Config};
-use crate::migrate_data::{Progress, config_timeout};
+use crate::migrate_data::{Progress, postgres_connect_timeout};
 
 /// Exit codes: damage was found; the check failed.
 const DAMAGED: u8 = 1;
@@ -82,7 +82,8 @@ async fn open(config: &Config) -> Result<Box<dyn Examined>, Refusal> {
                 .postgres()
                 .map_err(|error| Refusal::Other(error.to_string()))?;
             let opened =
-                PostgresSource::open_to_examine(&settings.target, config_timeout(config)).await;
+                PostgresSource::open_to_examine(&settings.target, postgres_connect_timeout(config))
+                    .await;
             opened
                 .map(|source| Box::new(source) as Box<dyn Examined>)
                 .map_err(|error| Refusal::Other(error.to_string()))

@@ -6,7 +6,7 @@ use context_model::Entry;
 
 use crate::content::Content;
 
-/// An acknowledged entry.
+/// An entry as it was acknowledged, or as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acknowledged {
     /// The content.
@@ -102,16 +102,17 @@ impl Ledger {
                 }
             }
         }
-        for (id, known) in &self.entries {
+        for (id, expected) in &self.entries {
             match stored.remove(id) {
                 None => wrong.push(format!(
                     "acknowledged entry {id} (`{}`, version {}) is missing",
-                    known.content.word(),
-                    known.version
+                    expected.content.word(),
+                    expected.version
                 )),
-                Some(found) if found != *known => {
-                    wrong.push(format!("entry {id} differs: {}", difference(known, &found)))
-                }
+                Some(found) if found != *expected => wrong.push(format!(
+                    "entry {id} differs: {}",
+                    difference(expected, &found)
+                )),
                 Some(_) => {}
             }
         }
@@ -135,8 +136,8 @@ impl Ledger {
         let total = contents.len();
         let mut found = Vec::new();
         for content in contents {
-            let same = stored.iter().find(|(id, known)| {
-                !self.entries.contains_key(id) && known.content.text == content.text
+            let same = stored.iter().find(|(id, entry)| {
+                !self.entries.contains_key(id) && entry.content.text == content.text
             });
             found.extend(same.map(|(id, _)| {
                 (
@@ -167,14 +168,14 @@ impl Ledger {
         let total = updates.len();
         let mut done = 0;
         for (id, content) in updates {
-            if let Some(known) = self.entries.get_mut(&id)
+            if let Some(acknowledged) = self.entries.get_mut(&id)
                 && stored
                     .get(&id)
-                    .is_some_and(|found| found.version == known.version + 1)
+                    .is_some_and(|found| found.version == acknowledged.version + 1)
             {
-                *known = Acknowledged {
+                *acknowledged = Acknowledged {
                     content,
-                    version: known.version + 1,
+                    version: acknowledged.version + 1,
                 };
                 done += 1;
             }

@@ -275,8 +275,8 @@ async fn a_move_changes_all_or_nothing(store: &dyn Store) {
         Reason::InvalidArgument
     );
     assert_eq!(paths(store, 3).await, before);
-    let revision = store.artifacts().get_artifact(&me(), id(1), now()).await;
-    assert_eq!(revision.expect("read").revision, 3);
+    let unchanged = store.artifacts().get_artifact(&me(), id(1), now()).await;
+    assert_eq!(unchanged.expect("read").revision, 3);
 }
 behaviour!(a_move_changes_all_or_nothing(store));
 

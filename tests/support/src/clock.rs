@@ -17,11 +17,11 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_micros()).expect("a time that fits into 64 bits"))
 }
 
-/// The time at the end of this duration.
+/// The current time plus this duration.
 ///
 /// # Panics
 /// When the time is out of range.
 #[must_use]
-pub fn from_now(time: Duration) -> Timestamp {
-    Timestamp(now().micros() + i64::try_from(time.as_micros()).expect("a short time"))
+pub fn from_now(duration: Duration) -> Timestamp {
+    Timestamp(now().micros() + i64::try_from(duration.as_micros()).expect("a short duration"))
 }

@@ -57,7 +57,8 @@ export const PAGE_CLOSED = "PAGE_CLOSED";
 let key: string | undefined;
 let whenRefused: (reason: string) => void = () => {};
 
-export function useKey(given: string | undefined): void {
+/** Sets the key, or a token in its place, that every further call sends. */
+export function setKey(given: string | undefined): void {
   key = given;
 }
 
@@ -225,7 +226,7 @@ export const api = {
 
   tags: (signal?: AbortSignal) => call<Schemas["ListTagsReply"]>("GET", "v1/tags", { query: { limit: 500 }, signal }),
 
-  /** The entries by day, from this day on. */
+  /** The number of entries on each day from this one on, newest day first. */
   days: (from: string, thread_id?: string, signal?: AbortSignal) =>
     call<Schemas["ListDaysReply"]>("GET", "v1/days", { query: { start_date: from, limit: 366, thread_id }, signal }),
 

@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { ApiError, begin, hasKey, onRefused, PAGE_CLOSED, session as opened, UNREACHABLE, useKey } from "./api";
+import { ApiError, begin, hasKey, onRefused, PAGE_CLOSED, session as opened, setKey, UNREACHABLE } from "./api";
 import { type App, AppContext } from "./context";
 import { takeAllBack, takeBack, usePending } from "./deletes";
 import { type Change, follow } from "./feed";
@@ -48,7 +48,7 @@ export function Page() {
       await begin();
       try {
         const token = await finishSignIn();
-        if (token !== undefined) useKey(token);
+        if (token !== undefined) setKey(token);
       } catch (error) {
         return setSession({ state: "key", busy: false, why: asApiError(error).message });
       }
@@ -61,7 +61,7 @@ export function Page() {
   useEffect(() => {
     onRefused((reason) => {
       const had = hasKey();
-      useKey(undefined);
+      setKey(undefined);
       takeAllBack();
       if (reason === PAGE_CLOSED) return setSession({ state: "closed" });
       setSession({ state: "key", busy: false, ...(had ? { why: "This key is not accepted: it is wrong, expired or deactivated." } : {}) });
@@ -88,14 +88,14 @@ export function Page() {
   if (session.state === "closed") return <Closed />;
   if (session.state === "key") {
     const enter = (key: string) => {
-      useKey(key);
+      setKey(key);
       setSession({ state: "key", busy: true });
       void open();
     };
     return <SignIn key={session.why ?? ""} why={session.why} busy={session.busy} onKey={enter} />;
   }
   const leave = () => {
-    useKey(undefined);
+    setKey(undefined);
     takeAllBack();
     setSession({ state: "key", busy: false });
   };

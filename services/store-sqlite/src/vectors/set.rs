@@ -119,8 +119,8 @@ impl Vectors {
             .cloned()
     }
 
-    /// The id of this model's set, which may still be in the building state.
-    pub fn number_of(&self, model: &EmbeddingModel) -> Option<i64> {
+    /// The id of this model's set: the one in use, or the one being built.
+    pub fn id_of(&self, model: &EmbeddingModel) -> Option<i64> {
         let sets = self.read();
         sets.current
             .iter()
@@ -166,7 +166,7 @@ impl Vectors {
     }
 }
 
-/// The writer's vector state of the open transaction.
+/// The vector sets as the writer's open transaction sees them, with the changes that it has made.
 #[derive(Debug)]
 pub(crate) struct OpenVectors {
     pub shared: Arc<Vectors>,

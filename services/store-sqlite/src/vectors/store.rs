@@ -68,7 +68,7 @@ impl VectorStore for SqliteStore {
         after: Option<&ScanCursor>,
         limit: u32,
     ) -> Result<UnembeddedPage> {
-        let Some(set_id) = self.vectors.number_of(model) else {
+        let Some(set_id) = self.vectors.id_of(model) else {
             return Ok(UnembeddedPage {
                 entries: Vec::new(),
                 next: None,
