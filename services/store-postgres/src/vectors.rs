@@ -5,16 +5,24 @@
 //! current. While the operator moves to another model, a second set is filled. A large set has an HNSW index. Without
 //! pgvector there is no table `chunks`, and everything except semantic search works.
 //!
-//! | subject | modules |
+//! | module | contents |
 //! |---|---|
-//! | a write | `write`: the chunks of stored, changed and deleted entries |
-//! | a search | `rank`: both retrievers on one state of the database; `search`: the nearest entries; `estimates`: the number of entries that satisfy a filter; `index`: the HNSW index |
-//! | an entry without vectors | `pending`: one service claims it, embeds it and adds the vectors |
-//! | a model | `sets`: the rows; `use_model`: the selection at startup; `moving`: the change to another model; `sweep`: deletes old sets and expired claims |
-//! | the trait that the engine calls | `store` |
-//! | a read of the number of embedded entries, and of token vectors | `count`, `tokens` |
-//! | the tables, and pgvector's type | `tables`, `types` |
-//! | the state in memory | `state` |
+//! | `store` | the trait that the engine calls |
+//! | `write` | the chunks of stored, changed and deleted entries |
+//! | `rank` | a search with both retrievers on one state of the database |
+//! | `search` | semantic search: the nearest entries |
+//! | `estimates` | the estimated number of entries that satisfy a filter |
+//! | `index` | the HNSW index |
+//! | `pending` | entries without vectors: one service claims them, embeds them and adds the vectors |
+//! | `count` | the number of entries with vectors |
+//! | `tokens` | reads token vectors |
+//! | `sets` | the rows of `embedding_sets` |
+//! | `use_model` | selects the model at startup |
+//! | `moving` | the change to another model |
+//! | `sweep` | deletes old sets and expired claims |
+//! | `tables` | creates the tables |
+//! | `types` | pgvector's type |
+//! | `state` | the state in memory |
 
 mod count;
 mod estimates;

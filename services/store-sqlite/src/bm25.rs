@@ -1,12 +1,15 @@
-//! The BM25 score of an entry as an FTS5 auxiliary function
+//! BM25 scores of entries, as FTS5 auxiliary functions
 //! (<https://sqlite.org/fts5.html#custom_auxiliary_functions>).
 //!
-//! It replaces FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the scope as
+//! They replace FTS5's own `bm25`, which has fixed constants (ours are in [`context_store::bm25`]), counts the scope as
 //! part of the text's length, and searches the whole index to determine how rare the scope is.
 //!
-//! `match_score` is the score of the current row. To know how rare a word is, it reads all rows with the word. If only
-//! some rows are wanted, that same read can find them: `match_counts` says how often each of them has the word, and no
-//! row is matched again.
+//! A score depends on how rare each word is, so all rows with the word must be read once to count them.
+//!
+//! - `match_score` returns the score of the current row. It counts first, and FTS5 then reads the rows of each word a
+//!   second time to match them.
+//! - `match_counts` returns how often a word occurs in each row of a given list, and counts in the same read. The
+//!   caller computes the scores from the result (`fts/phrase_counts.rs`). FTS5 matches no row a second time.
 #![expect(
     unsafe_code,
     reason = "FTS5 takes auxiliary functions as C functions only"
@@ -33,11 +36,11 @@ type Row = *mut ffi::Fts5Context;
 
 /// Registers on a connection:
 ///
-/// - `match_score(table, words, weight)`: the score of the row, higher for better matches.
-///   Only the first `words` phrases of the expression count. A match in the text counts 1, a match among the context
-///   keywords `weight`, or less in a long text.
-/// - `match_counts(table, rows)`: in which of these rows the expression's first phrase occurs, and how often, as
-///   [`Counted::read`] reads it. The current row does not matter. `rows` is [`packed`], in ascending order.
+/// - `match_score(table, phrases, weight)`: the score of the row, higher for better matches.
+///   Only the first `phrases` phrases of the expression count. The others belong to the scope. A match in the text
+///   counts 1, a match among the context keywords `weight`, or less in a long text.
+/// - `match_counts(table, rows)`: in which of these rows the expression's first phrase occurs, and how often, in the
+///   form that [`Counted::read`] decodes. The current row does not matter. `rows` is [`packed`], in ascending order.
 ///
 /// # Safety
 /// `api` must be the FTS5 API of an open connection.
@@ -74,6 +77,7 @@ pub(crate) fn packed(numbers: &[i64]) -> Vec<u8> {
     numbers.iter().copied().flat_map(i64::to_le_bytes).collect()
 }
 
+/// The numbers of [`packed`] bytes.
 fn numbers(bytes: &[u8]) -> Vec<i64> {
     let (numbers, _) = bytes.as_chunks::<8>();
     numbers
@@ -82,18 +86,19 @@ fn numbers(bytes: &[u8]) -> Vec<i64> {
         .collect()
 }
 
-/// A result of `match_counts`.
+/// The result of `match_counts`: a phrase, counted in the wanted rows.
 #[derive(Debug)]
 pub(crate) struct Counted {
     /// The size of the table.
     pub size: Size,
     /// Number of rows with the phrase, wanted or not.
     pub matching: i64,
-    /// The places of the wanted rows with the phrase among the wanted rows, and how often it occurs there.
+    /// For each wanted row with the phrase: its place in the list of wanted rows, and how often it has the phrase.
     pub found: Vec<(usize, Count)>,
 }
 
 impl Counted {
+    /// Decodes a result.
     pub fn read(result: &[u8]) -> Self {
         let numbers = numbers(result);
         let (header, found) = numbers.split_at(numbers.len().min(3));
@@ -116,8 +121,9 @@ impl Counted {
     }
 }
 
-/// The score that a phrase adds to that of a row. `frequency` is how often it occurs there.
-pub(crate) fn share(idf: f64, frequency: f64, norm: f64) -> f64 {
+/// The score that a phrase adds to that of a row. `frequency` is how often it occurs there ([`Count::frequency`]), and
+/// `norm` is that of the row's [`Length`].
+pub(crate) fn phrase_score(idf: f64, frequency: f64, norm: f64) -> f64 {
     idf * frequency * (K1 + 1.0) / (frequency + norm)
 }
 
@@ -222,7 +228,7 @@ impl Count {
         Ok(count)
     }
 
-    /// The frequency of the phrase in a row of this length.
+    /// The frequency of the phrase in a row of this length, with the weight of the context keywords.
     pub fn frequency(self, length: Length) -> f64 {
         self.text as f64 + self.context as f64 * length.context
     }
@@ -247,21 +253,23 @@ unsafe extern "C" fn match_score(
         if count != 2 {
             return ffi::sqlite3_result_error_code(result, ffi::SQLITE_MISUSE);
         }
-        let words = ffi::sqlite3_value_int(*arguments);
+        let phrases = ffi::sqlite3_value_int(*arguments);
         let weight = ffi::sqlite3_value_double(*arguments.add(1));
-        match score(&*api, row, words, weight) {
+        match score(&*api, row, phrases, weight) {
             Ok(score) => ffi::sqlite3_result_double(result, score),
             Err(code) => ffi::sqlite3_result_error_code(result, code),
         }
     }
 }
 
+/// The score of the current row.
+///
 /// # Safety
 /// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.
-unsafe fn score(api: &Api, row: Row, words: c_int, weight: f64) -> Result<f64, c_int> {
+unsafe fn score(api: &Api, row: Row, phrases: c_int, weight: f64) -> Result<f64, c_int> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let query = query(api, row, words)?;
+        let query = query(api, row, phrases)?;
         let column_size = known(api.xColumnSize)?;
         let mut words = 0;
         done(column_size(row, TEXT, &raw mut words))?;
@@ -269,7 +277,7 @@ unsafe fn score(api: &Api, row: Row, words: c_int, weight: f64) -> Result<f64, c
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
             let frequency = Count::of(api, row, phrase)?.frequency(length);
-            score += share(*idf, frequency, length.norm);
+            score += phrase_score(*idf, frequency, length.norm);
         }
         Ok(score)
     }
@@ -279,7 +287,7 @@ unsafe fn score(api: &Api, row: Row, words: c_int, weight: f64) -> Result<f64, c
 ///
 /// # Safety
 /// As for [`score`]. The reference is valid until FTS5 calls again.
-unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_int> {
+unsafe fn query<'q>(api: &Api, row: Row, phrases: c_int) -> Result<&'q Query, c_int> {
     let (get, set) = (known(api.xGetAuxdata)?, known(api.xSetAuxdata)?);
     let (phrase_count, query_phrase) = (known(api.xPhraseCount)?, known(api.xQueryPhrase)?);
     // SAFETY: guaranteed by the caller. `set` stores a box of ours, which `forget` frees when the query ends.
@@ -290,7 +298,7 @@ unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_in
         let (rows, words_of_all) = Size::of(api, row)?;
         let size = Size::new(rows, words_of_all);
         let mut idfs = Vec::new();
-        for phrase in 0..words.min(phrase_count(row)) {
+        for phrase in 0..phrases.min(phrase_count(row)) {
             let mut matching = 0_i64;
             done(query_phrase(
                 row,
@@ -310,11 +318,11 @@ unsafe fn query<'q>(api: &Api, row: Row, words: c_int) -> Result<&'q Query, c_in
 unsafe extern "C" fn count_row(_: *const Api, _: Row, count: *mut c_void) -> c_int {
     // SAFETY: `query` passes its counter, which nothing else uses during the call.
     let count = unsafe { &mut *count.cast::<i64>() };
-    counted(count)
+    count_or_cancel(count)
 }
 
-/// Counts a row.
-fn counted(count: &mut i64) -> c_int {
+/// Counts a row. The returned code stops FTS5 if the search was cancelled.
+fn count_or_cancel(count: &mut i64) -> c_int {
     *count += 1;
     // SQLite does not call the progress handler while FTS5 iterates over the rows of a word.
     if *count % ROWS_BETWEEN_CHECKS == 0 {
@@ -349,7 +357,7 @@ unsafe extern "C" fn match_counts(
         } else {
             numbers(std::slice::from_raw_parts(given, length))
         };
-        match counts(&*api, row, &rows) {
+        match count_phrase(&*api, row, &rows) {
             Ok(counts) => {
                 let counts = packed(&counts);
                 ffi::sqlite3_result_blob64(
@@ -364,11 +372,12 @@ unsafe extern "C" fn match_counts(
     }
 }
 
-/// Counts the first phrase in the rows, which ascend.
+/// Counts the first phrase in these rows, which must be in ascending order. Returns the numbers that [`Counted::read`]
+/// decodes.
 ///
 /// # Safety
 /// As for [`score`].
-unsafe fn counts(api: &Api, row: Row, rows: &[i64]) -> Result<Vec<i64>, c_int> {
+unsafe fn count_phrase(api: &Api, row: Row, rows: &[i64]) -> Result<Vec<i64>, c_int> {
     let query_phrase = known(api.xQueryPhrase)?;
     let mut pass = Pass {
         rows,
@@ -395,7 +404,7 @@ unsafe fn counts(api: &Api, row: Row, rows: &[i64]) -> Result<Vec<i64>, c_int> {
 struct Pass<'p> {
     /// The wanted rows, in ascending order.
     rows: &'p [i64],
-    /// The place of the first of them that the pass has not reached.
+    /// The place of the first wanted row that the pass has not reached.
     next: usize,
     /// Number of rows with the phrase, wanted or not.
     matching: i64,
@@ -405,17 +414,20 @@ struct Pass<'p> {
 }
 
 unsafe extern "C" fn visit_row(api: *const Api, row: Row, pass: *mut c_void) -> c_int {
-    // SAFETY: `counts` passes its `Pass`, which nothing else uses during the call, and FTS5 its interface and the row.
+    // SAFETY: `count_phrase` passes its `Pass`, which nothing else uses during the call. FTS5 passes its interface and
+    // the row.
     unsafe {
         let (api, pass) = (&*api, &mut *pass.cast::<Pass<'_>>());
         match pass.visit(api, row) {
-            Ok(()) => counted(&mut pass.matching),
+            Ok(()) => count_or_cancel(&mut pass.matching),
             Err(code) => code,
         }
     }
 }
 
 impl Pass<'_> {
+    /// Counts the phrase in the current row if the row is wanted.
+    ///
     /// # Safety
     /// As for [`score`].
     unsafe fn visit(&mut self, api: &Api, row: Row) -> Result<(), c_int> {

@@ -8,11 +8,20 @@
 //!
 //! `fts_artifacts_<owner>` holds the documents of artifacts in the same way, without scope and context.
 //!
+//! | module | contents |
+//! |---|---|
+//! | `table` | creates and fills the tables |
+//! | `scope` | the tokens of the scope column |
+//! | `expression` | compiles a query to FTS5's query language |
+//! | `search` | ranked search |
+//! | `phrase_counts` | the best of a few candidate rows |
+//! | `frequencies` | the number of entries that match a query |
+//!
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 
-mod among;
 mod expression;
 mod frequencies;
+mod phrase_counts;
 mod scope;
 mod search;
 mod table;

@@ -40,6 +40,7 @@ mod keys;
 mod lock;
 mod open;
 mod overview;
+mod ownerless_write;
 mod owners;
 mod queue;
 mod read_entries;

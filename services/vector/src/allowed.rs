@@ -1,6 +1,6 @@
 //! The entries that pass a filter.
 
-/// Low bits of an entry number, which distinguish the entries of one owner. The high bits identify the owner.
+/// Number of low bits of an entry number that distinguish the entries of one owner. The high bits identify the owner.
 const ENTRY_BITS: u32 = 40;
 
 /// Maximum number of bitmap words that are checked to skip a block of codes.

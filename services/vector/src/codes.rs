@@ -71,7 +71,7 @@ impl From<Signs> for Code {
     }
 }
 
-/// The code of a vector in an index that rotates vectors.
+/// The code of a vector in an index of four bits, which rotates vectors.
 pub(crate) fn quantise(rotation: &Rotation, vector: &[f32]) -> Code {
     #[cfg(target_arch = "x86_64")]
     {

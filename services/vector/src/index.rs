@@ -51,9 +51,12 @@ pub struct Index {
     owners: RwLock<HashMap<i64, Arc<Codes>>>,
 }
 
+/// The codes of one owner.
 #[derive(Debug, Clone, Default)]
 struct Codes {
+    /// Ordered by their chunk numbers.
     segments: Vec<Arc<Segment>>,
+    /// Number of codes that were not removed.
     live: usize,
 }
 
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_lose_most_of_their_codes_are_made_again() {
+    fn segments_that_lose_most_of_their_codes_are_compacted() {
         for precision in PRECISIONS {
             let index = filled(64, precision, 10_000);
             index.apply((1..=9_900).map(|chunk| Change::Remove { owner: 1, chunk }));
@@ -413,7 +416,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn of_sign_bits_the_nearest_are_those_that_an_exact_count_gives(
+        fn sign_bits_find_the_nearest_by_an_exact_count(
             chunks in 1i64..6000, removed in 1i64..7, depth in 1usize..300, dimensions in 1usize..200,
             // A filter that allows many codes of a block, few of them, or none in most blocks.
             every in prop::option::of(prop::sample::select(vec![1i64, 3, 20, 700])),
@@ -442,7 +445,7 @@ mod tests {
         }
 
         #[test]
-        fn of_codes_nothing_is_left_out_that_the_bounds_do_not_exclude(
+        fn four_bits_find_every_chunk_that_the_error_bounds_allow(
             chunks in 1i64..3000, removed in 1i64..7, depth in 1usize..200, dimensions in 2usize..200,
             every in prop::option::of(prop::sample::select(vec![1i64, 3, 20, 700])),
         ) {

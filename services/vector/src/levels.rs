@@ -9,8 +9,8 @@ use crate::exact;
 
 /// The middle of the 16 levels, which stands for zero.
 pub(crate) const MIDDLE: f32 = 7.5;
-/// Distance of two levels in standard deviations. It is optimal for normally distributed values (Max, Quantizing for
-/// minimum distortion, 1960), and the values of a rotated vector are about normally distributed.
+/// Distance of two adjacent levels in standard deviations. It is optimal for normally distributed values (Max,
+/// Quantizing for minimum distortion, 1960), and the values of a rotated vector are about normally distributed.
 const STEP: f32 = 0.335;
 /// Assumed maximum error of an estimate, in standard deviations. 1.6 % of normally distributed errors exceed it.
 const TRUSTED_DEVIATIONS: f32 = 2.15;
@@ -18,7 +18,8 @@ const TRUSTED_DEVIATIONS: f32 = 2.15;
 const QUERY_RANGE: f32 = 127.0;
 /// Number of bytes of a code that are compared at once.
 const LANES: usize = 32;
-/// Number of blocks whose products can be added in 16 bits: each block adds two products of at most 15 times 127.
+/// Number of blocks of [`LANES`] bytes whose products can be added in 16 bits: each block adds two products of at most
+/// 15 times 127 to a lane.
 const BLOCKS: usize = 8;
 
 /// The levels of a vector.
@@ -105,6 +106,7 @@ pub(crate) struct LevelQuery {
 }
 
 impl LevelQuery {
+    /// The query for a rotated vector.
     pub fn new(rotated: &[f32]) -> Self {
         let greatest = rotated
             .iter()
@@ -138,7 +140,7 @@ impl LevelQuery {
     }
 }
 
-/// The sum of products of levels and integers.
+/// Computes the inner product of a code's levels and a query's integers.
 type DotKernel = fn(bytes: &[u8], low: &[i16], high: &[i16]) -> i32;
 
 /// The fastest kernel that this processor supports.

@@ -21,6 +21,15 @@
 //! assert_eq!(nearest[0].entry, 7);
 //! ```
 
+// How the modules work together:
+//
+// - Store: `rotation` spreads the values of a vector evenly over its dimensions. `codes` makes the code of the rotated
+//   vector, whose levels of four bits are in `levels`. `segment` holds up to 1024 codes, and `index` the segments of
+//   each owner.
+// - Search: `query` prepares the query vector. `nearest` scans the segments: `kernel` compares sign bits, `levels`
+//   estimates the similarity of those that may be near, and `allowed` skips entries that do not pass the filter.
+// - `exact` computes with full vectors, for the caller and for `levels`.
+
 mod allowed;
 mod codes;
 mod exact;

@@ -1,4 +1,4 @@
-//! The scan over the codes of a segment.
+//! The search for the nearest chunks: scans the codes of one segment after the other.
 
 use crate::allowed::Allowed;
 use crate::kernel::{BLOCK, Kernel, count_one};
@@ -41,7 +41,7 @@ impl Near {
 /// cache lines as it has words, a block eight times as many.
 const MAX_COUNTED_INDIVIDUALLY: u32 = 4;
 
-/// The nearest chunks so far.
+/// A search: the nearest chunks of the segments scanned so far, and the bounds that later chunks must reach.
 pub(crate) struct Best<'q> {
     query: &'q Query,
     kernel: Kernel,
@@ -83,6 +83,7 @@ impl<'q> Best<'q> {
         }
     }
 
+    /// Adds the chunks of a segment that may be among the nearest. `allowed`, if given, are the only entries to find.
     pub fn scan(&mut self, segment: &Segment, allowed: Option<&Allowed>) {
         let mut counts = [0; BLOCK];
         let block_words = self.words * BLOCK;
@@ -115,6 +116,7 @@ impl<'q> Best<'q> {
         self.candidates = candidates;
     }
 
+    /// Estimates the similarity of a candidate, and adds it if it may be among the nearest.
     fn consider(&mut self, segment: &Segment, place: usize, count: u64) {
         let (similarity, error) = match (&self.query.levels, segment.corrections.get(place)) {
             (Some(query), Some(correction)) => {
@@ -136,6 +138,7 @@ impl<'q> Best<'q> {
         }
     }
 
+    /// Drops chunks that cannot be among the nearest, and tightens the bounds for later chunks.
     fn cut(&mut self) {
         if self.query.levels.is_some() {
             self.cut_by_entries();
@@ -178,6 +181,7 @@ impl<'q> Best<'q> {
         self.found.retain(|near| near.greatest() >= self.floor);
     }
 
+    /// Keeps the `depth` nearest chunks.
     fn cut_by_chunks(&mut self) {
         if self.found.len() <= self.depth {
             return;
@@ -185,10 +189,12 @@ impl<'q> Best<'q> {
         let (_, last, _) = self
             .found
             .select_nth_unstable_by(self.depth - 1, nearest_first);
+        // A later chunk with the same count ranks lower, because its number is greater.
         self.below = self.query.signs.count_of(last.similarity);
         self.found.truncate(self.depth);
     }
 
+    /// The chunks that may be among the nearest, in the order of their similarity.
     pub fn finish(mut self) -> Vec<Near> {
         self.cut();
         self.found.sort_unstable_by(nearest_first);

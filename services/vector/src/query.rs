@@ -6,6 +6,13 @@ use crate::codes::Signs;
 use crate::kernel::{PLANES, QueryWord};
 use crate::levels::{LevelQuery, MIDDLE, levels_of};
 
+/// Number of standard deviations by which sign bits may underestimate a similarity before a chunk is missed. 2 % of
+/// random directions exactly at the floor are missed, and fewer above it. Each further 0.1 makes a search 5 % slower.
+const DEVIATIONS: f32 = 1.8;
+/// Variance of the estimate from sign bits, times the dimensions: π/2 - 1 for the signs, and a hundredth of π/2 for the
+/// levels of the query.
+const SIGN_VARIANCE: f32 = FRAC_PI_2 * 1.0115 - 1.0;
+
 /// A query vector. [`Index::query`](crate::Index::query) creates it.
 #[derive(Debug, Clone)]
 pub struct Query {
@@ -79,10 +86,3 @@ impl SignQuery {
         }
     }
 }
-
-/// Number of standard deviations by which sign bits may underestimate a similarity before a chunk is missed. 2 % of
-/// random directions exactly at the floor are missed, and fewer above it. Each further 0.1 makes a search 5 % slower.
-const DEVIATIONS: f32 = 1.8;
-/// Variance of the estimate from sign bits, times the dimensions: π/2 - 1 for the signs, and a hundredth of π/2 for the
-/// levels of the query.
-const SIGN_VARIANCE: f32 = FRAC_PI_2 * 1.0115 - 1.0;

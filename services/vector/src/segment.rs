@@ -19,10 +19,12 @@ pub struct Item {
     pub code: Code,
 }
 
+/// Up to [`CAPACITY`] codes of one owner. The place of a code is its index in `chunks`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segment {
     /// Chunk numbers, ascending.
     pub chunks: Vec<i64>,
+    /// The entry of each chunk.
     pub entries: Vec<i64>,
     /// Sign bits in blocks of 64 codes, each in the layout described in `kernel`.
     pub signs: Vec<u64>,
@@ -43,10 +45,12 @@ impl Segment {
         self.chunks.len() >= CAPACITY
     }
 
+    /// The smallest chunk number, or the maximum for an empty segment.
     pub fn first_chunk(&self) -> i64 {
         self.chunks.first().copied().unwrap_or(i64::MAX)
     }
 
+    /// Adds a code of `words` words of sign bits.
     pub fn push(&mut self, words: usize, item: &Item) {
         let Code { signs, levels } = &item.code;
         self.put(
@@ -60,6 +64,7 @@ impl Segment {
         }
     }
 
+    /// Adds the sign bits of a code. The caller adds its levels.
     fn put(&mut self, words: usize, (chunk, entry): (i64, i64), signs: impl Iterator<Item = u64>) {
         let (block, slot) = (self.chunks.len() / BLOCK, self.chunks.len() % BLOCK);
         if slot == 0 {
@@ -110,7 +115,7 @@ impl Segment {
         mask & self.alive[block]
     }
 
-    /// Whether most of the segment's codes were removed.
+    /// Whether the segment is full and most of its codes were removed.
     pub fn is_sparse(&self) -> bool {
         self.is_full() && self.live * 2 < self.chunks.len()
     }

@@ -40,12 +40,14 @@ impl Reading for CountEmbedded {
         if begun {
             commit(conn).await?;
         }
+        // The revision is 0, because no call of this read requires one.
         Ok(Some((0, count)))
     }
 }
 
 impl CountEmbedded {
-    // `position = 0` must be in the text: the planner does not use the partial index of first chunks for a bound value.
+    // The ids of artifacts' documents are negative. `position = 0` must be in the text: the planner does not use the
+    // partial index of first chunks for a bound value.
     fn all<'a>(&'a self, owner: &'a OwnerId) -> Fragment<'a> {
         let count = "SELECT count(*) FROM context.chunks WHERE owner_id = ? AND id > 0 AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";

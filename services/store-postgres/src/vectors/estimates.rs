@@ -26,7 +26,7 @@ pub(crate) struct Estimates {
     recent: Mutex<VecDeque<Estimate>>,
 }
 
-/// The hash of an owner and a filter.
+/// The hash of an owner, a kind and a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 

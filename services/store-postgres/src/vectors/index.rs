@@ -35,16 +35,22 @@ pub(super) fn expression(dimensions: u32) -> String {
     format!("embedding::halfvec({dimensions})")
 }
 
+/// The state that decides whether an index must be built.
 #[derive(QueryableByName)]
 struct State {
+    /// Whether the index exists, even if its build was interrupted.
     #[diesel(sql_type = Bool)]
     exists: bool,
+    /// Whether searches can use it.
     #[diesel(sql_type = Bool)]
     valid: bool,
+    /// Whether any index of `chunks` is being built.
     #[diesel(sql_type = Bool)]
     is_being_built: bool,
+    /// The size of `chunks`.
     #[diesel(sql_type = BigInt)]
     bytes: i64,
+    /// Whether `maintenance_work_mem` is at least [`BUILD_MEMORY`].
     #[diesel(sql_type = Bool)]
     has_memory: bool,
 }

@@ -1,5 +1,5 @@
-//! Entries that have no vectors of a model yet. A service claims some of them for two minutes, embeds their texts and
-//! adds the vectors.
+//! Entries and artifacts that have no vectors of a model yet. A service claims some of them for two minutes, embeds
+//! their texts and adds the vectors.
 
 use context_store::rules::artifact::document_text;
 use context_store::{
@@ -199,7 +199,7 @@ impl Claim {
     }
 }
 
-/// Counts the entries of all owners that have no vectors of the model.
+/// Counts the entries and artifacts of all owners that have no vectors of the model.
 pub(super) struct CountWaiting(pub EmbeddingModel);
 
 impl Writing for CountWaiting {
@@ -296,6 +296,7 @@ async fn lock_artifacts(transaction: &mut Transaction<'_>, ids: Vec<i64>) -> Res
     Ok(())
 }
 
+/// An entry or an artifact, and its version.
 #[derive(QueryableByName)]
 struct Version {
     #[diesel(sql_type = BigInt)]
@@ -332,6 +333,7 @@ impl Add {
     }
 }
 
+/// A set, and the time at which it was read.
 #[derive(QueryableByName)]
 struct Set {
     #[diesel(sql_type = BigInt)]

@@ -21,7 +21,7 @@ use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::{Rows, ranked};
 use crate::store::Inner;
 
-/// Ranks entries.
+/// Ranks entries, or the documents of artifacts.
 pub(super) struct Rank {
     pub search: RankSearch,
     pub filter: Filter,
@@ -118,13 +118,13 @@ impl Rank {
         state: &State,
         expected: Option<f64>,
     ) -> Option<Search<'s>> {
-        let documents = match self.search.kind {
+        let owner_entries = match self.search.kind {
             DocumentKind::Context => state.entries,
             DocumentKind::Artifact => expected.unwrap_or(0.0) as i64,
         };
         Some(Search {
             owner,
-            owner_entries: documents,
+            owner_entries,
             set: VectorSet {
                 id: state.set_id?,
                 dimensions: semantic.model.dimensions,

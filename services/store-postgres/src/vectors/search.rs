@@ -18,8 +18,8 @@ use crate::pg::sql::{self, Bind, Fragment, fragment};
 
 /// For up to this many entries, all vectors are compared, even if there is an index.
 const ALWAYS_COMPARED: f64 = 2_000.0;
-/// For up to this many entries, a cached plan is used. Such a plan is made for few entries, and a new plan would take
-/// longer than it can save.
+/// For up to this many entries, the comparison of all vectors uses a cached plan. Such a plan is made for few entries,
+/// and planning again would take longer than a better plan can save.
 const FEW: f64 = 500.0;
 /// Cost of one vector that the index visits, in comparisons. Measured: see docs/benchmarks.md.
 const COMPARED_PER_VISITED: f64 = 7.0;

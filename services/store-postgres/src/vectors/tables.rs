@@ -29,6 +29,7 @@ pub(crate) async fn create(
         has_chunks: bool,
         #[diesel(sql_type = Bool)]
         has_tokens: bool,
+        /// Whether the search_path has the schema of pgvector.
         #[diesel(sql_type = Bool)]
         visible: bool,
         #[diesel(sql_type = Nullable<Text>)]
@@ -73,6 +74,7 @@ pub(crate) async fn create(
     Ok(Ok(()))
 }
 
+/// The first two numbers of a version.
 fn parts(version: &str) -> (u32, u32) {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))

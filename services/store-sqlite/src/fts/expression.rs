@@ -12,7 +12,8 @@ pub(super) fn expression(query: &Query, with_context: bool) -> String {
     } else if may_match_scope(query) {
         "{text ctx} : ("
     } else {
-        // FTS5 copies the positions of every row that a filter of columns is applied to.
+        // No column is named, because the scope column has none of these tokens. With a filter of columns, FTS5 copies
+        // the positions of every row.
         "("
     });
     write(query, &mut expression);

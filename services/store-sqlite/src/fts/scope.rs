@@ -49,7 +49,8 @@ pub(super) const fn is_like_token(word: &str) -> bool {
     matches!(word.len(), SHORT_TOKEN | HASHED_TOKEN)
 }
 
-/// The part of a filter that the `scope` column serves, as an FTS5 expression. Empty when it serves nothing.
+/// The part of a filter that the `scope` column serves, as text to append to an FTS5 expression. Empty when it serves
+/// nothing.
 pub(super) fn expression(filter: &Filter) -> String {
     let mut all = String::new();
     let mut and = |tokens: String| {

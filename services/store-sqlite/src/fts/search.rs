@@ -3,9 +3,13 @@
 //! FTS5 scores a match in 1 to 7 µs, so ranking every match of a common word in a large store takes seconds. In that
 //! case only the newest matches up to a cap are ranked, and the result says so.
 //!
-//! If an index shows that the filter leaves few rows, a search for any of some words finds these rows while it counts
-//! how rare the words are (`bm25.rs`). It reads the rows of each word once, looks up none that the filter excludes, and
-//! scores only those that can be on the page (`among.rs`).
+//! If a database index shows that only few rows can satisfy the filter, these are the candidates, and only they are
+//! ranked. How they are searched depends on the query:
+//!
+//! - If any one of its phrases is enough for a match, and the filter has no part for the scope column, one pass over
+//!   the rows of each phrase counts how rare the phrase is and also finds the candidates that have it (`match_counts`
+//!   in `bm25.rs`). Then only candidates that can be on the page are scored (`phrase_counts.rs`).
+//! - Otherwise FTS5 matches the whole expression, and each match that is a candidate is scored.
 
 use context_model::{Filter, MetadataPath};
 use context_store::{DocumentKind, FtsSearch, Page};
@@ -14,16 +18,16 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double};
 use diesel::sqlite::SqliteConnection;
 
-use super::among::Among;
+use super::phrase_counts::PhraseCounts;
 use super::{expression, scope};
 use crate::cancel;
 use crate::collection::Collection;
 use crate::filter::{Candidates, candidates, compile, index_decides, json_list};
 use crate::sql::{Bind, Fragment, query};
 
-/// When an index shows that the filter leaves at most this many rows, matches are looked up among them before they are
-/// scored. With more rows, checking each match's row until the cap is reached is not more expensive.
-const CANDIDATES: usize = 20_000;
+/// When a database index shows that the filter leaves at most this many rows, only matches among them are scored. With
+/// more rows, checking each match's row until the cap is reached is not more expensive.
+const MAX_CANDIDATES: usize = 20_000;
 
 /// One page of a ranked search.
 #[derive(Debug)]
@@ -85,10 +89,16 @@ pub(crate) fn search(
     };
     // Only entries have indexes of metadata.
     let has_indexes = collection.kind == DocumentKind::Context;
-    let reached = if !has_indexes || (conditions.is_empty() && within.is_none()) {
+    let candidates = if !has_indexes || (conditions.is_empty() && within.is_none()) {
         Candidates::Many { rarest: None }
     } else {
-        candidates(conn, &beyond_scope, collection.owner, indexed, CANDIDATES)?
+        candidates(
+            conn,
+            &beyond_scope,
+            collection.owner,
+            indexed,
+            MAX_CANDIDATES,
+        )?
     };
     let is_decided = has_indexes && index_decides(&beyond_scope, indexed);
     let ranking = Ranking {
@@ -98,7 +108,7 @@ pub(crate) fn search(
         context_weight: search.context_weight,
         is_beyond_scope: beyond_scope.count() > 0,
         is_decided,
-        reached,
+        candidates,
         page,
     };
     let mut found = ranking.matches(conn, &search.query.query)?;
@@ -125,17 +135,18 @@ struct Ranking<'s> {
     context_weight: f64,
     /// Whether the filter has a part that the scope column does not serve.
     is_beyond_scope: bool,
-    /// Whether the candidates, if there are few, are the rows that satisfy this part.
+    /// Whether [`Candidates::All`] are exactly the rows that satisfy this part.
     is_decided: bool,
-    reached: Candidates,
+    /// The only rows that can satisfy the filter, if a database index shows that they are few.
+    candidates: Candidates,
     page: Page,
 }
 
 /// The newest matches with their scores, up to the cap.
 struct Matches {
-    /// Best first. If they are checked, those after the page may be missing.
+    /// Best first. If `are_checked`, matches after the requested page may be missing.
     matches: Vec<Match>,
-    /// Whether there are more.
+    /// Whether more rows match.
     capped: bool,
     /// Whether all of them satisfy the filter. Otherwise the page checks them.
     are_checked: bool,
@@ -143,19 +154,23 @@ struct Matches {
 }
 
 impl Ranking<'_> {
+    /// The matches of a query.
     fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<Matches> {
         let scope = scope::expression(self.filter);
-        if let Candidates::All(rows) = &self.reached
+        if let Candidates::All(rows) = &self.candidates
             && scope.is_empty()
             && let Some(phrases) = any_of(query_tree)
         {
-            return self.among(conn, &phrases, rows);
+            return self.matches_of_any(conn, &phrases, rows);
         }
         let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
-        // If every candidate can be ranked, only those of the page are read and checked.
-        let few =
-            matches!(&self.reached, Candidates::All(rows) if self.is_decided || rows.len() <= cap);
-        let joined = self.is_beyond_scope && !few;
+        // Rows that the filter excludes must not use up the cap. They cannot if there are not more candidates than the
+        // cap allows, or if all candidates satisfy this part of the filter. Then only rows of the page are checked.
+        let is_cap_safe = match &self.candidates {
+            Candidates::All(rows) => self.is_decided || rows.len() <= cap,
+            Candidates::Many { .. } => false,
+        };
+        let joined = self.is_beyond_scope && !is_cap_safe;
         let fts = self.collection.fts_table();
         let phrases = i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX);
         let mut statement = Fragment::new(format!("SELECT match_score({fts}, "));
@@ -175,7 +190,7 @@ impl Ranking<'_> {
         statement
             .push(&format!(" WHERE {fts} MATCH "))
             .bind(Bind::Text(expression));
-        if let Candidates::All(rows) = &self.reached {
+        if let Candidates::All(rows) = &self.candidates {
             // The plus prevents SQLite from running the whole match once for each row.
             statement
                 .push(&format!(
@@ -192,7 +207,7 @@ impl Ranking<'_> {
         statement
             .push(&format!(" ORDER BY {fts}.rowid DESC LIMIT "))
             .bind(Bind::Int(i64::from(self.cap) + 1));
-        let mut matches = match &self.reached {
+        let mut matches = match &self.candidates {
             Candidates::All(rows) if rows.is_empty() => Vec::new(),
             _ => query::<Match>(conn, &statement)?,
         };
@@ -206,8 +221,8 @@ impl Ranking<'_> {
         })
     }
 
-    /// The matches among the candidates of a filter without a scope, for a query that any of these phrases satisfies.
-    fn among(
+    /// The candidates with any of these phrases. The filter must have no part for the scope column.
+    fn matches_of_any(
         &self,
         conn: &mut SqliteConnection,
         phrases: &[&Query],
@@ -216,24 +231,25 @@ impl Ranking<'_> {
         let expressions = phrases
             .iter()
             .map(|phrase| expression::expression(phrase, self.context_weight > 0.0));
-        let (among, statement) = Among::count(conn, self.collection, rows, expressions)?;
-        let mut newest_first = among.matching();
+        let (counts, statement) = PhraseCounts::read(conn, self.collection, rows, expressions)?;
+        let mut newest_first = counts.matching();
         let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
         let mut are_checked = self.is_decided;
         if newest_first.len() > cap && !are_checked {
-            let row_id = |place: &usize| among.row_id(*place);
+            let row_id = |place: &usize| counts.row_id(*place);
             newest_first = self.satisfying(conn, &newest_first, row_id, cap.saturating_add(1))?;
             are_checked = true;
         }
         let capped = newest_first.len() > cap;
         newest_first.truncate(cap);
-        let count = if are_checked {
+        // Any match may be on the page if the page skips those that do not satisfy the filter.
+        let wanted = if are_checked {
             let end = self.page.offset.saturating_add(self.page.limit.into());
             usize::try_from(end).unwrap_or(usize::MAX)
         } else {
             usize::MAX
         };
-        let best = among.best(conn, newest_first, count, self.context_weight)?;
+        let best = counts.best(conn, newest_first, wanted, self.context_weight)?;
         let matches = best
             .into_iter()
             .map(|(row_id, score)| Match { row_id, score });
@@ -254,8 +270,8 @@ impl Ranking<'_> {
         Ok(!self.page(conn, matches, first)?.is_empty())
     }
 
-    /// The page of the matches. Unless they are checked already, they are checked against the filter here, from the best
-    /// on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
+    /// The page of the matches. Unless they are checked already, they are checked against the filter here, from the
+    /// best on until the page is full: scope tokens are hashes, and candidates satisfy only a part of the filter.
     fn page(
         &self,
         conn: &mut SqliteConnection,
@@ -301,19 +317,19 @@ impl Ranking<'_> {
                 .bind(Bind::Text(json_list(&ids)))
                 .push(")) AND ");
             statement.append(compile(self.filter, self.collection.owner));
-            let mut true_ids: Vec<i64> = query::<Row>(conn, &statement)?
+            let mut satisfying: Vec<i64> = query::<Row>(conn, &statement)?
                 .into_iter()
                 .map(|row| row.row_id)
                 .collect();
-            true_ids.sort_unstable();
-            let is_true = |row: &&R| true_ids.binary_search(&row_id(row)).is_ok();
-            found.extend(chunk.iter().filter(is_true).copied());
+            satisfying.sort_unstable();
+            let satisfies = |row: &&R| satisfying.binary_search(&row_id(row)).is_ok();
+            found.extend(chunk.iter().filter(satisfies).copied());
         }
         Ok(found)
     }
 }
 
-/// The phrases of a query, if a text with any of them matches it.
+/// The phrases of a query that every text with at least one of them matches. `None` for other queries.
 fn any_of(query_tree: &Query) -> Option<Vec<&Query>> {
     match query_tree {
         Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => Some(vec![query_tree]),

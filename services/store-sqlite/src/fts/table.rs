@@ -22,7 +22,8 @@ const ANALYZER_VERSION: u32 = 2;
 /// The key in `meta` for the parameters with which the tables were built.
 const BUILT_WITH: &str = "fts";
 
-/// Statements are cached for owners up to this number. diesel's cache is unbounded, and there may be many owners.
+/// Statements are cached only for owners whose number is at most this. diesel's cache is unbounded, and there may be
+/// many owners.
 const OWNERS_WITH_PREPARED_STATEMENTS: i64 = 64;
 
 /// The indexed parts of an entry.
@@ -126,8 +127,9 @@ fn insert_row(
     scope: &str,
 ) -> QueryResult<()> {
     let mut ctx = String::with_capacity(context.len() + 4);
+    // The marker makes all tokens share one position, and `-` is a token of every entry, so that the length of the
+    // column is 1 for entries without context keywords too.
     ctx.push(VERBATIM);
-    // The marker makes all tokens share one position, so that the length of the column is 1 for every entry.
     ctx.push_str("- ");
     ctx.push_str(context);
     Insert {

@@ -19,9 +19,11 @@ use crate::filter::tests::store::{self, OWNER, path, row_id};
 use crate::indexable::Indexable;
 use crate::schema::owners;
 
+/// A database with the full-text tables of two owners.
 struct Texts {
     conn: SqliteConnection,
     language: Language,
+    /// The id of the last entry.
     last: i64,
 }
 
@@ -643,7 +645,7 @@ fn hostile_texts_and_long_queries_are_just_text() {
 }
 
 #[test]
-fn a_text_is_indexed_the_same_whoever_analyzes_it() {
+fn a_text_is_indexed_the_same_before_the_queue_and_by_the_tokenizer() {
     let texts = [
         "Running runners ran; the RUNNING of a race, and again: running",
         "Ünïcödé café, naïve — 東京都に住む 한국어 텍스트 ไทย",

@@ -1,4 +1,4 @@
-//! Loading the vector index at start.
+//! Loads the vector index of a set, at start and when another set comes into use.
 //!
 //! Sign bits are stored with the chunks. Codes of four bits are computed from the vectors.
 
@@ -20,7 +20,7 @@ const SLICE: usize = 4096;
 /// Maximum number of threads that compute codes.
 const MAX_THREADS: usize = 4;
 
-/// Loads the index of the current set, if there is one.
+/// The sets of the database. The index of the current set is filled.
 ///
 /// # Errors
 /// Database errors.
@@ -73,7 +73,7 @@ fn set_of(
 /// The number, owner, entry and position of a chunk, and its stored sign bits or vector.
 type Row = ((i64, i64, i64, i64), Vec<u8>);
 
-/// Fills the index of a set.
+/// Fills the index of a set from the database, and counts its entries.
 pub(super) fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
     let of_set = chunks::table.filter(chunks::set_id.eq(set.id));
     let place = (

@@ -1,5 +1,5 @@
-//! Moving to another embedding model. Its vectors are collected in a set of their own, beside the set in use. When they
-//! are complete, one transaction switches to the new set.
+//! The change to another embedding model. A second set is built from its vectors, beside the set in use. When it is
+//! complete, one transaction switches to it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::writer::Open;
 /// Maximum number of chunks that [`sweep`] deletes in one transaction.
 const SWEEP_CHUNKS: i64 = 1_000;
 
-/// Starts or resumes collecting vectors of the model.
+/// Starts building the set of this model, or resumes it.
 pub(super) fn begin(
     conn: &mut SqliteConnection,
     open: &mut Open,
@@ -52,6 +52,7 @@ pub(super) fn begin(
     })
 }
 
+/// Marks sets for deletion by [`sweep`].
 fn discard(conn: &mut SqliteConnection, sets: &[i64]) -> QueryResult<()> {
     let sets = embedding_sets::table.filter(embedding_sets::set_id.eq_any(sets));
     diesel::update(sets)
@@ -66,7 +67,7 @@ struct Count {
     count: i64,
 }
 
-/// Replaces the vectors in use by the collected ones, if at most `may_be_missing` entries have none.
+/// Switches to the set that is being built, if at most `may_be_missing` entries have no vectors in it.
 pub(super) fn finish(
     conn: &mut SqliteConnection,
     open: &mut Open,
@@ -77,7 +78,7 @@ pub(super) fn finish(
     if before.as_ref().is_some_and(|set| set.model == *model) {
         return Ok(Moved::Done);
     }
-    let Some(gathered) = open.vectors.building().filter(|set| set.model == *model) else {
+    let Some(building) = open.vectors.building().filter(|set| set.model == *model) else {
         return Ok(Moved::NotBegun);
     };
     let may_be_missing = i64::try_from(may_be_missing).unwrap_or(i64::MAX);
@@ -89,7 +90,7 @@ pub(super) fn finish(
              (SELECT 1 FROM chunks WHERE chunks.row_id = d.row_id AND chunks.set_id = ",
     );
     missing
-        .bind(Bind::Int(gathered.id))
+        .bind(Bind::Int(building.id))
         .push(") LIMIT ")
         .bind(Bind::Int(may_be_missing.saturating_add(1)))
         .push(")");
@@ -103,17 +104,18 @@ pub(super) fn finish(
     if let Some(before) = before {
         discard(conn, &[before.id])?;
     }
-    let set = embedding_sets::table.find(gathered.id);
+    let set = embedding_sets::table.find(building.id);
     diesel::update(set)
         .set(embedding_sets::current.eq(CURRENT))
         .execute(conn)?;
-    let set = Set::new(gathered.id, model.clone(), open.vectors.precision);
+    let set = Set::new(building.id, model.clone(), open.vectors.precision);
     fill(conn, &set)?;
     open.vectors.switch(Arc::new(set));
     Ok(Moved::Done)
 }
 
-/// Deletes some chunks of a discarded set, then the set. Returns where to continue, or `None` when nothing is left.
+/// Deletes some chunks of a discarded set or, after the last of them, the set. Returns the chunk after which the next
+/// call must continue, or `None` when no discarded set is left.
 pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i64>, Failure> {
     let discarded: Option<i64> = embedding_sets::table
         .filter(embedding_sets::current.eq(DISCARDED))

@@ -34,10 +34,13 @@ struct Row {
     text: String,
 }
 
+/// The end of a slice of entries.
 #[derive(QueryableByName)]
 struct Last {
+    /// The last row of the slice.
     #[diesel(sql_type = BigInt)]
     last: i64,
+    /// Number of rows in the slice.
     #[diesel(sql_type = BigInt)]
     scanned: i64,
 }
@@ -51,7 +54,7 @@ pub(super) fn page(
     limit: u32,
 ) -> Result<UnembeddedPage, StoreError> {
     let documents = match after {
-        ..0 => documents(conn, set_id, after, limit)?,
+        ..0 => pending_documents(conn, set_id, after, limit)?,
         0.. => Vec::new(),
     };
     if let Some((last, _)) = documents.last() {
@@ -120,7 +123,7 @@ pub(super) fn page(
 }
 
 /// The documents of artifacts after this row that have no vectors of the set, with their row ids.
-fn documents(
+fn pending_documents(
     conn: &mut SqliteConnection,
     set_id: i64,
     after: i64,
@@ -168,7 +171,7 @@ fn documents(
 }
 
 /// Number of entries and artifacts of all owners.
-pub(super) fn entries(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
+pub(super) fn count_all(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
     #[derive(QueryableByName)]
     struct Sum {
         #[diesel(sql_type = BigInt)]
@@ -211,12 +214,13 @@ pub(super) fn embedded_within(
         .map_or(0, |row| row.count))
 }
 
-/// Stores vectors of entries and artifacts that have not changed since they were read and still have none.
+/// Stores vectors of entries and artifacts that have not changed since they were read and still have none. Returns how
+/// many got theirs.
 pub(super) fn add(
     transaction: &mut Transaction<'_>,
     embeddings: &[LateEmbedding],
 ) -> Result<u64, Failure> {
-    let mut taken = 0;
+    let mut added = 0;
     for LateEmbedding {
         id,
         version,
@@ -233,16 +237,16 @@ pub(super) fn add(
         let Some(set_id) = write::set_of(transaction, &embedded.model) else {
             continue;
         };
-        let has = chunks::table
+        let existing = chunks::table
             .filter(chunks::row_id.eq(row_id).and(chunks::set_id.eq(set_id)))
             .select(chunks::chunk_id)
             .limit(1)
             .load::<i64>(transaction.conn)?;
-        if stored_version != Some(*version) || !has.is_empty() {
+        if stored_version != Some(*version) || !existing.is_empty() {
             continue;
         }
         write::insert(transaction, row_id, &Embedding::Now(embedded.clone()))?;
-        taken += 1;
+        added += 1;
     }
-    Ok(taken)
+    Ok(added)
 }

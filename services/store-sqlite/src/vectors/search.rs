@@ -66,6 +66,7 @@ pub(super) struct NearestChunk {
     pub end: i64,
 }
 
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// By distance, then row id descending.
@@ -96,11 +97,13 @@ struct Row {
     row_id: i64,
 }
 
+/// A semantic search in one collection of an owner.
 pub(super) struct Search<'s> {
     pub set: &'s Set,
     pub vector: &'s [f32],
     pub filter: &'s Filter,
     pub collection: Collection,
+    /// The metadata fields with an index.
     pub indexed: &'s [MetadataPath],
     /// Number of requested entries.
     pub depth: usize,
@@ -127,8 +130,8 @@ impl Search<'_> {
                 let rows = self.satisfying(conn, &rows)?;
                 self.among(conn, &snapshot, &query, rows)
             }
-            Candidates::All(rows) => self.checked(conn, &snapshot, &query, Some(&rows)),
-            Candidates::Many { .. } => self.checked(conn, &snapshot, &query, None),
+            Candidates::All(rows) => self.check_nearest(conn, &snapshot, &query, Some(&rows)),
+            Candidates::Many { .. } => self.check_nearest(conn, &snapshot, &query, None),
         }
     }
 
@@ -236,7 +239,7 @@ impl Search<'_> {
     /// Searches with a filter that many entries are expected to satisfy. `rows`, if given, are the only rows that can
     /// satisfy it, found by a database index. The entries nearest to the query are checked first. If too few of them
     /// satisfy the filter, it is evaluated for all rows.
-    fn checked(
+    fn check_nearest(
         &self,
         conn: &mut SqliteConnection,
         snapshot: &Snapshot,
@@ -292,7 +295,8 @@ impl Search<'_> {
         self.depth.saturating_mul(DEPTH_FACTOR).max(MIN_DEPTH)
     }
 
-    /// Ranks the entries of these chunks, which are ordered by estimate. Returns how many chunks were rescored.
+    /// Ranks the entries of these chunks, which are ordered by estimate. Also returns how many chunks were rescored:
+    /// their vectors were read, and their distances are exact.
     fn ranked(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<(Vec<Hit>, usize)> {
         let (mut hits, rescored) = match self.set.index.precision() {
             Precision::SignBits => (self.best(self.vectors(conn, near)?)?, near.len()),
@@ -302,8 +306,8 @@ impl Search<'_> {
         Ok((hits, rescored))
     }
 
-    /// Reads the vectors of the first entries, and of those whose estimates leave open whether they are among the first
-    /// or belong to the ranking at all.
+    /// Ranks entries by their estimates where these suffice. Reads the vectors of the first `exact` entries, and of
+    /// chunks whose estimates leave open whether their entries are among those or belong to the ranking at all.
     fn by_estimates(
         &self,
         conn: &mut SqliteConnection,
@@ -317,6 +321,7 @@ impl Search<'_> {
             Some(last) if hits.len() >= exact => similarity_at(hits[last].distance),
             _ => f32::NEG_INFINITY,
         };
+        // The similarity at the end of the ranking: that of the first chunk after it.
         let border = match prefix_of_entries(near, self.depth) {
             end if end < near.len() => near[end].similarity,
             _ => f32::NEG_INFINITY,
@@ -355,6 +360,7 @@ impl Search<'_> {
         query_rows(conn, &statement)
     }
 
+    /// The vectors of these chunks. In place of a chunk that was deleted, the vectors of its entry's current chunks.
     fn vectors(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<VectorRow>> {
         if near.is_empty() {
             return Ok(Vec::new());

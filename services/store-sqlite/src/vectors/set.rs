@@ -1,4 +1,5 @@
-//! The vector sets: the one in use, and the one that will replace it.
+//! The vector sets in memory: the one in use, the one that will replace it, and for a short time the one that it
+//! replaced.
 
 #![expect(clippy::disallowed_methods, reason = "how long a replaced set stays")]
 
@@ -100,6 +101,7 @@ impl Vectors {
         self.sets.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The set in use.
     pub fn current(&self) -> Option<Arc<Set>> {
         self.read().current.clone()
     }
@@ -143,6 +145,7 @@ impl Vectors {
         true
     }
 
+    /// Puts a set into use. The one that it replaces may be searched for a while.
     fn switch(&self, set: Arc<Set>) {
         let mut sets = self.write();
         sets.building = sets
@@ -157,6 +160,7 @@ impl Vectors {
         sets.current = Some(set);
     }
 
+    /// Makes a set the one that is being built.
     fn build(&self, set: Arc<Set>) {
         self.write().building = Some(set);
     }
@@ -241,14 +245,17 @@ impl OpenVectors {
         self.begun = Some(set);
     }
 
+    /// Records a change of the set in use.
     pub fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
+    /// Records that the number of this owner's entries with vectors changes by `by`.
     pub fn count(&mut self, owner: i64, by: i64) {
         self.counts.push((owner, by));
     }
 
+    /// The current position in the changes.
     pub fn mark(&self) -> Mark {
         Mark {
             changes: self.changes.len(),
@@ -270,7 +277,8 @@ impl OpenVectors {
         self.begun = None;
     }
 
-    /// Applies the committed changes to the index.
+    /// Makes the changes of the committed transaction visible to readers: applies them to the index, and puts its sets
+    /// into use.
     pub fn publish(&mut self) {
         let current = self.current();
         if let Some(set) = current.filter(|_| !self.changes.is_empty()) {

@@ -1,3 +1,5 @@
+//! The [`VectorStore`] methods of [`SqliteStore`].
+
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
@@ -58,7 +60,7 @@ impl VectorStore for SqliteStore {
         let Some(set) = self.vectors.of(model) else {
             return Ok(0);
         };
-        let entries = self.points.read(None, pending::entries).await?;
+        let entries = self.points.read(None, pending::count_all).await?;
         Ok((entries - set.all_entries()).max(0))
     }
 
@@ -245,6 +247,7 @@ fn semantic_hit(hit: &Hit) -> SemanticHit {
     }
 }
 
+/// Ranks a collection with the full-text retriever, the semantic retriever or both.
 fn rank(
     conn: &mut SqliteConnection,
     owner: &Owner,

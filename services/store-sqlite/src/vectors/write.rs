@@ -9,7 +9,8 @@ use crate::collection::Collection;
 use crate::schema::{chunks, vectors};
 use crate::transaction::Transaction;
 
-/// Stores an entry's vectors if they are given and of the model in use. An entry without vectors gets them later.
+/// Stores an entry's vectors, if they are given and the set of their model is in use or being built. An entry without
+/// vectors gets them later.
 pub(crate) fn insert(
     transaction: &mut Transaction<'_>,
     row_id: i64,

@@ -1,4 +1,4 @@
-//! A write that belongs to no owner.
+//! A write that belongs to no owner, such as the deletion of old data or a change of the embedding model.
 
 use context_store::StoreError;
 use diesel::sqlite::SqliteConnection;
@@ -12,6 +12,7 @@ use crate::writer::{Job, Open};
 struct OwnerlessWrite<T, W> {
     work: W,
     reply: oneshot::Sender<Result<T, StoreError>>,
+    /// The result of the last run. `None` before the first one.
     outcome: Option<Result<T, StoreError>>,
 }
 
@@ -55,7 +56,8 @@ where
 }
 
 impl SqliteStore {
-    /// Runs work that belongs to no owner in the writer's transaction.
+    /// Runs work that belongs to no owner in the writer's transaction, and returns its result after the commit. The
+    /// work may run more than once.
     pub(crate) async fn write_without_owner<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send + 'static,
