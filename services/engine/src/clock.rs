@@ -1,3 +1,5 @@
+//! The source of time.
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use context_model::Timestamp;

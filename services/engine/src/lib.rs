@@ -5,7 +5,8 @@
 //! and builds the reply. It does not use status codes or connections.
 //!
 //! [`Engine`] consists of six components. Each has only what it needs. They depend on each other in
-//! one direction: `contexts → background → retrieval → access`, `artifacts → retrieval`, `changes → contexts, artifacts`.
+//! one direction: `contexts → background → retrieval → access`, `artifacts → retrieval`,
+//! `changes → contexts, artifacts`.
 //!
 //! | component | contents |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! | [`changes`](Engine::changes) | the feed of changes |
 //! | [`retrieval`](Engine::retrieval) | the four searches, the embedding model, reranking |
 //! | [`access`](Engine::access) | callers, API keys, tokens, quotas, idempotency keys |
-//! | [`background`](Engine::background) | late embeddings, summaries, checksums, re-embedding |
+//! | [`background`](Engine::background) | late embeddings, summaries, checksums, removal of old changes, re-embedding |
 
 mod access;
 mod artifacts;

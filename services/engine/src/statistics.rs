@@ -1,4 +1,5 @@
-//! `get_statistics`: counts and the state of every feature. It is the only operation that uses several components.
+//! `get_statistics`: counts and the state of every feature. It needs several components, so it is an operation of
+//! [`Engine`] itself.
 
 use context_model::{Operation, Result, Statistics, Violations};
 

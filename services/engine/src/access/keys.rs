@@ -287,6 +287,10 @@ impl Access {
         Ok((secret, key))
     }
 
+    /// Validates a request for a new key.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field.
     pub(super) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
         let CreateApiKeyRequest {
             name,

@@ -1,4 +1,12 @@
 //! Authentication, authorization, quotas and idempotency keys.
+//!
+//! - `authenticator` turns the `Authorization` header of a request into a `caller`. For a key it asks `verifier` and
+//!   caches the result, for a token it asks `tokens`. It also applies the `rate` limit.
+//! - `caller` says what a caller may do.
+//! - `keys` has the operations on API keys, and `operator` the commands of the operator. `key_secret` is the text of a
+//!   key, and `stored_key` converts its row.
+//! - `write` prepares each write: idempotency key (`request_hash`) and `quota`.
+//! - `refusals` writes refused requests to the logs.
 
 mod authenticator;
 mod caller;

@@ -18,6 +18,7 @@ pub struct Rate {
 pub(super) struct Bucket {
     /// Requests that the rate has not replenished yet.
     spent: f64,
+    /// When `spent` was last computed.
     at: Option<Instant>,
 }
 

@@ -46,6 +46,7 @@ impl Counted {
     }
 }
 
+/// One line of the audit log, for repeated refusals.
 struct Line {
     at: Timestamp,
     operation: String,

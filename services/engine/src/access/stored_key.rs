@@ -30,6 +30,7 @@ impl Narrowing {
         }
     }
 
+    /// The restriction. `None` if this version cannot parse it.
     pub fn reach(self) -> Option<Reach> {
         match (self.only.as_deref(), self.threads) {
             (None, None) => Some(Reach::All),
@@ -65,6 +66,7 @@ pub(super) fn caller_of(key: &StoredKey) -> Caller {
     }
 }
 
+/// The key in the form of replies.
 pub(super) fn shown(key: StoredKey) -> ApiKey {
     let caller = caller_of(&key);
     let StoredKey {

@@ -1,4 +1,4 @@
-//! The operation `delete_artifact`.
+//! Deleting one artifact by its id.
 
 use context_model::{ArtifactId, DeleteArtifactReply, DeleteArtifactRequest, Operation, Result};
 use context_store::Usage;

@@ -292,7 +292,7 @@ fn parse_mode(given: Option<&str>, violations: &mut Violations) -> ArtifactSearc
     })
 }
 
-/// Whether an artifact passes its checksum. A damaged one is counted, logged and left out.
+/// Whether an artifact passes its checksum. A damaged one is logged and left out of the reply, but `total` includes it.
 fn is_sound(artifact: &ListedArtifact) -> bool {
     let Some(version) = artifact.damaged else {
         return true;

@@ -1,4 +1,7 @@
 //! Artifacts and their versions.
+//!
+//! Each file has one kind of operation. `paths` moves and deletes artifacts by path, and `lists` also searches them.
+//! `embed` and `diff` are helpers: the embedding of an artifact before a write, and the comparison of two versions.
 
 mod create;
 mod delete;

@@ -31,7 +31,7 @@ impl Artifacts {
             .writes
             .options(caller, "update_artifact", &request, &write)?;
         let returns_content = request.return_content.unwrap_or(true);
-        let update = update(request)?;
+        let update = validated(request)?;
         let bytes = match &update.content {
             Some(ContentChange::Replace(content)) => content.len() as u64,
             Some(ContentChange::Edits(_)) | None => VERSION_BYTES,
@@ -116,7 +116,11 @@ impl Artifacts {
     }
 }
 
-fn update(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
+/// The update that a request describes.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` naming each bad field.
+fn validated(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
     let UpdateArtifactRequest {
         artifact_id,
         title,

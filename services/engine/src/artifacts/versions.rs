@@ -251,7 +251,8 @@ impl Artifacts {
     }
 }
 
-/// Whether a version passes its checksum. A damaged one is counted, logged and left out.
+/// Whether a version passes its checksum. A damaged one is logged and left out of the reply, but `total_edits` includes
+/// it.
 fn is_sound(id: &ArtifactId, listed: &ListedVersion) -> bool {
     if listed.damaged {
         tracing::error!(

@@ -36,7 +36,8 @@ enum ScanEnd {
     Done,
     /// No model is configured.
     Off,
-    /// The provider or the database is unavailable.
+    /// The provider or the database is unavailable, or entries were skipped. The value is the pause that the provider
+    /// asks for, if any.
     Failed(Option<Duration>),
 }
 
@@ -61,7 +62,7 @@ impl Background {
     async fn embed_waiting(&self) {
         let mut backoff = pauses();
         loop {
-            let rest = match self.scan().await {
+            let pause = match self.scan().await {
                 ScanEnd::Done => {
                     backoff = pauses();
                     INTERVAL
@@ -77,7 +78,7 @@ impl Background {
             };
             tokio::select! {
                 () = self.embeddings.woken() => {}
-                () = tokio::time::sleep(rest) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -110,6 +111,7 @@ impl Background {
                         progress.record(done.embedded, begun.elapsed());
                     }
                     (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
+                    // After a reduction, a larger batch is tried again.
                     if done_in_a_row == ENTRIES {
                         (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                     }

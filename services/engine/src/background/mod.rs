@@ -1,4 +1,11 @@
-//! Background work: late embeddings, summaries, checksums, re-embedding.
+//! Background work.
+//!
+//! - `backfill` embeds entries that were stored without vectors.
+//! - `summaries` writes the summaries of entries.
+//! - `sealing` adds checksums to rows without one.
+//! - `compaction` removes old changes from the feed, and old lines from the audit log.
+//! - `reembed` switches to another embedding model. It runs on the operator's command.
+//! - `pauses` are the pauses after failures.
 
 mod backfill;
 mod compaction;

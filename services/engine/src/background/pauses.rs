@@ -1,3 +1,5 @@
+//! The pauses of background tasks after failures.
+
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};

@@ -18,7 +18,7 @@ impl Background {
         let seals = self.store.seals();
         let (mut after, mut sealed) = (None, 0);
         loop {
-            let rest = match seals.seal(after.as_ref()).await {
+            let pause = match seals.seal(after.as_ref()).await {
                 Ok(page) => {
                     sealed += page.sealed;
                     after = page.next;
@@ -33,7 +33,7 @@ impl Background {
                 tracing::info!(rows = sealed, "Added checksums to rows that had none");
                 sealed = 0;
             }
-            tokio::time::sleep(rest).await;
+            tokio::time::sleep(pause).await;
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Summaries {
     waiting: Mutex<Waiting>,
     wake: Notify,
     /// Whether the log already says that the provider does not respond.
-    is_away: AtomicBool,
+    is_outage_logged: AtomicBool,
 }
 
 /// The queue of entries that wait for a summary.
@@ -64,7 +64,7 @@ impl Summaries {
             summarizer: RwLock::default(),
             waiting: Mutex::default(),
             wake: Notify::new(),
-            is_away: AtomicBool::new(false),
+            is_outage_logged: AtomicBool::new(false),
         }
     }
 
@@ -183,7 +183,7 @@ impl Summaries {
     async fn summarize_all(&self, summarizer: &dyn Summarizer) -> Result<(), Option<Duration>> {
         let (least, most) = (
             self.config.min_content_length.max(1),
-            small(summarizer.max_chars()),
+            to_u32(summarizer.max_chars()),
         );
         let mut after = None;
         loop {
@@ -216,7 +216,7 @@ impl Summaries {
         owner: OwnerId,
         id: i64,
     ) -> Result<(), Option<Duration>> {
-        let text_chars = Some(small(summarizer.max_chars()));
+        let text_chars = Some(to_u32(summarizer.max_chars()));
         let selection = RowSelection {
             images: false,
             text_chars,
@@ -264,11 +264,11 @@ impl Summaries {
         } = entry;
         let summary = match summarizer.summarize(&text).await {
             Ok(summary) => {
-                self.is_away.store(false, Ordering::Relaxed);
+                self.is_outage_logged.store(false, Ordering::Relaxed);
                 summary
             }
             Err(ProviderError::Unavailable { what, retry_after }) => {
-                if self.is_away.swap(true, Ordering::Relaxed) {
+                if self.is_outage_logged.swap(true, Ordering::Relaxed) {
                     tracing::debug!(what, "Could not summarize entries; they keep waiting");
                 } else {
                     let provider = summarizer.provider();
@@ -337,6 +337,6 @@ impl Summaries {
     }
 }
 
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The database behind the operations on the feed of changes.
+//! The type that has the operations on the feed of changes, with the store and the reads that it uses.
 
 use std::sync::Arc;
 

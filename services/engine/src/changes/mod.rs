@@ -1,11 +1,19 @@
-//! The feed of changes.
+//! The feed of changes: one page of it, or a stream.
+//!
+//! - `page` reads one page for one caller. `list_changes` below returns it.
+//! - `watch` turns pages into the steps of a stream. A stream can begin with a snapshot of all entries and artifacts.
+//! - `selection` decides which changes a caller wants and may see.
+//! - `states` loads the current entries and artifacts, for filters and for the bodies of changes.
+//! - `cursor` is a position in the feed. It also detects that the history behind it was lost or removed.
+//! - `shared` lets the streams of one owner share a read.
+//! - `feed` holds the type [`Changes`], to which all of these operations belong.
 
-mod body;
 mod cursor;
 mod feed;
 mod page;
 mod selection;
 mod shared;
+mod states;
 mod watch;
 
 use std::time::Duration;

@@ -3,11 +3,11 @@
 use context_model::{Change, ChangeOperation, Reason, Result};
 use context_store::{Change as Row, Changed, Feed, OwnerId, Read};
 
-use super::body::States;
 use super::cursor::{Cursor, Shown, resync};
 use super::feed::Changes;
 use super::selection::{Current, Selection, operation};
 use super::shared::Part;
+use super::states::States;
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{artifacts, contexts, read, truncate};
@@ -72,7 +72,7 @@ pub(super) struct Loaded {
 /// A selected row of the feed.
 pub(super) struct Selected<'r> {
     /// Its index among the rows that were read.
-    place: usize,
+    index: usize,
     row: &'r Row,
     operation: ChangeOperation,
 }
@@ -81,7 +81,7 @@ impl<'r> Selected<'r> {
     /// A row that is reported as it is.
     pub const fn whole(row: &'r Row) -> Self {
         Self {
-            place: 0,
+            index: 0,
             row,
             operation: operation(row.kind),
         }
@@ -89,6 +89,12 @@ impl<'r> Selected<'r> {
 }
 
 impl Changes {
+    /// Reads the page that begins at `position`. It has the selected ones among the next `limit` changes and the rest of
+    /// the last commit, and fewer if their bodies are too large. It is empty if the database is a standby that has not
+    /// reached the cursor.
+    ///
+    /// # Errors
+    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; the store's errors.
     pub(super) async fn page(
         &self,
         caller: &Caller,
@@ -145,11 +151,11 @@ impl Changes {
             .await?;
         // If the bodies are too large, the page ends before the first change that is left out.
         let read_rows = match selected.get(changes.len()).filter(|_| is_cut) {
-            Some(next) => next.place,
+            Some(next) => next.index,
             None => rows.len(),
         };
-        let places = selected.iter().map(|selected| selected.place);
-        mark_commit_ends(&rows[..read_rows], places.zip(&mut changes));
+        let indexes = selected.iter().map(|selected| selected.index);
+        mark_commit_ends(&rows[..read_rows], indexes.zip(&mut changes));
         let cursors = selected[..changes.len()]
             .iter()
             .map(|selected| Cursor::after(owner, &feed, selected.row).with_shown(shown))
@@ -249,6 +255,7 @@ impl Changes {
 
     /// The empty page after the newest change.
     async fn end(&self, owner: &OwnerId, read: Read) -> Result<Page> {
+        // The first read only returns the newest revision.
         let before = self.feed(owner, 1, 1, read).await?;
         let newest = self.feed(owner, before.revision.max(1), 1, read).await?;
         let next = match newest.changes.first() {
@@ -265,6 +272,11 @@ impl Changes {
         })
     }
 
+    /// Reads at most `count` rows from the revision `from` on. Simultaneous reads of the same rows are shared, except
+    /// reads that require a revision.
+    ///
+    /// # Errors
+    /// The store's errors.
     pub(super) async fn feed(
         &self,
         owner: &OwnerId,
@@ -354,14 +366,14 @@ impl Changes {
         } else {
             States::default()
         };
-        let selected = candidates.into_iter().filter_map(|(place, row)| {
+        let selected = candidates.into_iter().filter_map(|(index, row)| {
             let operation = if selection.needs_state(row) {
                 selection.filter_by_state(row, &states.of(row))?
             } else {
                 operation(row.kind)
             };
             Some(Selected {
-                place,
+                index,
                 row,
                 operation,
             })
@@ -388,7 +400,7 @@ impl Changes {
             (false, 0) => {
                 let changes = selected
                     .iter()
-                    .map(|selected| shown(selection, selected, &Current::Gone));
+                    .map(|selected| change_for_caller(selection, selected, &Current::Gone));
                 loaded.changes.extend(changes);
                 return Ok(loaded);
             }
@@ -422,7 +434,7 @@ impl Changes {
             loaded.changes.extend(now.iter().map(|selected| {
                 let current = states.of(selected.row);
                 let selected = filter_again(selection, selected, &current);
-                shown(selection, &selected, &current)
+                change_for_caller(selection, &selected, &current)
             }));
             rest = later;
         }
@@ -443,14 +455,14 @@ fn filter_again<'r>(
     current: &Current<'_>,
 ) -> Selected<'r> {
     let Selected {
-        place,
+        index,
         row,
         operation,
     } = *selected;
     let matches =
         !selection.needs_state(row) || selection.filter_by_state(row, current) == Some(operation);
     Selected {
-        place,
+        index,
         row,
         // A reader must expect `left` for an entry that it has never seen, so `left` is correct for a created one too.
         operation: if matches {
@@ -462,7 +474,11 @@ fn filter_again<'r>(
 }
 
 /// A change as the caller sees it. If the entry or artifact no longer satisfies the filters, only its id is shown.
-fn shown(selection: &Selection, selected: &Selected<'_>, current: &Current<'_>) -> Change {
+fn change_for_caller(
+    selection: &Selection,
+    selected: &Selected<'_>,
+    current: &Current<'_>,
+) -> Change {
     let left = selected.operation == ChangeOperation::Left;
     let current = if left { &Current::Gone } else { current };
     let Row {
@@ -522,9 +538,9 @@ fn mark_commit_ends<'c>(rows: &[Row], shown: impl Iterator<Item = (usize, &'c mu
         rows.get(from..to)
             .is_some_and(|rows| rows.iter().any(|row| row.commit_end))
     };
-    for (place, change) in shown {
-        if let Some((before, previous)) = previous.replace((place, change)) {
-            previous.commit_end = ends_between(before, place);
+    for (index, change) in shown {
+        if let Some((before, previous)) = previous.replace((index, change)) {
+            previous.commit_end = ends_between(before, index);
         }
     }
     if let Some((last, change)) = previous {

@@ -59,7 +59,7 @@ impl Selection {
         }
     }
 
-    /// Selects for a caller with its present rights.
+    /// Applies the caller's present rights, which may have changed since the selection was made.
     pub fn narrow_to(&mut self, caller: &Caller) {
         self.filter.within = caller.within().cloned();
         self.reach = caller.reach.clone();

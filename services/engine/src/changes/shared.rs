@@ -17,7 +17,9 @@ use crate::lock::locked;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Part {
     pub owner: OwnerId,
+    /// The first revision.
     pub from: i64,
+    /// Maximum number of changes.
     pub limit: u32,
 }
 

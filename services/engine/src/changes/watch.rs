@@ -49,7 +49,7 @@ enum Snapshot {
 pub struct Step {
     /// The frames, in order.
     pub events: Vec<WatchEvent>,
-    /// Whether the next step has more without waiting.
+    /// Whether the next step should follow at once. If not, the stream waits for the next change first.
     pub has_more: bool,
 }
 

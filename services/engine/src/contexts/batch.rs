@@ -17,6 +17,10 @@ pub(super) struct Checked<T> {
 }
 
 impl<T> Checked<T> {
+    /// Separates valid items from invalid ones.
+    ///
+    /// # Errors
+    /// With `atomic`, the error of the first invalid item, with its index.
     pub fn new(items: impl Iterator<Item = Result<T>>, atomic: bool, field: &str) -> Result<Self> {
         let mut checked = Self {
             items: Vec::new(),
@@ -90,7 +94,8 @@ impl Contexts {
         Ok((items, texts))
     }
 
-    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items.
+    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items. `updated_fields`
+    /// takes an index among the valid items, and `id_of` an index among all items of the request.
     ///
     /// # Errors
     /// The store's errors.

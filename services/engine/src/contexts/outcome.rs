@@ -34,7 +34,8 @@ pub(super) fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)
 }
 
 /// Builds the reply of a batch. It lists the store's outcomes and the items that failed before the write in the order
-/// of the request.
+/// of the request. `updated_fields` takes an index among the store's outcomes, and `id_of` an index among all items of
+/// the request.
 pub(super) fn batch_reply(
     written: Written<StoredBatch>,
     failed: Vec<(usize, Error)>,

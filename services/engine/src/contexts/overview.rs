@@ -251,8 +251,8 @@ impl Contexts {
         shown.truncate(limit);
         Ok(Counted {
             has_more: total > shown.len(),
-            total: number(total),
-            scanned: number(scanned),
+            total: to_i64(total),
+            scanned: to_i64(scanned),
             complete: scanned == selected && selected < MAX_OBJECTS as usize,
             shown,
             revision: sample.revision,
@@ -302,6 +302,6 @@ fn fields(
     }
 }
 
-fn number(n: usize) -> i64 {
+fn to_i64(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
 //! Artifacts in searches.
 //!
 //! Between the ranking and the reply, an artifact is an entry with the negative id of its document. Its thread is the
-//! artifact's id, so it has no preceding turns. Its text is what is indexed: the title, an empty line and the content. Its
-//! summary is the title, and its one tag the path, if it has one.
+//! artifact's id, so it has no preceding turns. Its text is what is indexed: the title, an empty line and the content.
+//! Its summary is the title, and its one tag the path, if it has one.
 
 use context_model::{ArtifactSearchHit, ContentType, HybridHit, ObjectText, SearchHit, Source};
 use context_store::rules::artifact::document_text;

@@ -13,7 +13,7 @@ pub(super) const SNIPPET_CHARS: usize = 300;
 /// Number of characters of a text that are searched for evidence. The nearest chunk is searched even if it lies beyond.
 const SEARCHED_CHARS: u32 = 32_000;
 
-/// The results of a search that select the snippets of a page.
+/// What a search knows about the query and the entries of a page. The snippets are selected by it.
 pub(super) struct Evidence {
     /// The content words of the query.
     pub words: Vec<ContentWord>,

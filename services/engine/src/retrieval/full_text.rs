@@ -74,7 +74,7 @@ impl Retrieval {
             return Ok(reply);
         };
         let read = read::at(min_revision);
-        let (parsed, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
+        let (parsed, rarest_line) = self.with_rarest_terms(caller, parsed, read).await?;
         let search = FullTextSearch {
             fts: FtsSearch {
                 query: parsed,
@@ -88,7 +88,7 @@ impl Retrieval {
             highlight: request.highlight.unwrap_or(false),
             explain,
         };
-        let found = if self.rerank_candidates() > 0 {
+        let found = if self.max_reranked() > 0 {
             self.reranked(caller, &reply.query, mode, search).await?
         } else {
             self.in_one_read(caller, search).await?
@@ -101,7 +101,7 @@ impl Retrieval {
             capped_at,
             revision,
         } = found;
-        plan.extend(rarest);
+        plan.extend(rarest_line);
         reply.count = results.len() as i64;
         reply.stats = explain.then(|| self.stats(started, filters, results.len(), plan, capped_at));
         reply.results = results;
@@ -141,7 +141,7 @@ impl Retrieval {
                 kind: DocumentKind::Context,
                 fts: Some(fts),
                 semantic: None,
-                depth: depth(page, self.rerank_candidates()),
+                depth: depth(page, self.max_reranked()),
                 exact: 0,
                 explain,
             },

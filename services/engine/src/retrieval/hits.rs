@@ -48,7 +48,7 @@ pub(super) fn milliseconds(since: Instant) -> f64 {
 
 impl Retrieval {
     /// Number of characters to read of each text. One more than a result shows, to detect whether the text is
-    /// truncated. `None` when results are highlighted, because snippets need whole texts.
+    /// truncated. `None` stands for whole texts, which highlighting needs.
     pub(super) fn text_chars_to_read(&self, highlight: bool) -> Option<u32> {
         if highlight {
             return None;
@@ -57,8 +57,8 @@ impl Retrieval {
     }
 
     /// The results of a page, in the order of its entries, and a warning for each damaged entry. With `highlighted`,
-    /// each result has a snippet with the words of this query marked. With `evidence`, results of long texts have a
-    /// snippet of what matches.
+    /// each result has a passage with the words of this query marked. With `evidence`, results of long texts have a
+    /// snippet, the passage that matches best.
     pub(super) async fn results(
         &self,
         entries: Vec<StoredEntry>,

@@ -29,8 +29,8 @@ use crate::access::Caller;
 use crate::config::Switch;
 use crate::{read, validate};
 
-/// Number of first semantic ranks that are exact. About twice the default of HYBRID_RANK_WINDOW. A rank beyond the
-/// window counts only for an entry that neither retriever found within it.
+/// Number of first semantic ranks that are exact. Later ones may come from estimated distances. About twice the default
+/// of HYBRID_RANK_WINDOW. A rank beyond the window counts only for an entry that neither retriever found within it.
 const EXACT_RANKS: u32 = 32;
 
 impl Retrieval {
@@ -50,7 +50,8 @@ impl Retrieval {
         self.hybrid_search(caller, request).await
     }
 
-    /// Like [`hybrid_search_context`](Self::hybrid_search_context), for a caller that may search contexts or artifacts.
+    /// Like [`hybrid_search_context`](Self::hybrid_search_context), but does not check that the caller may search
+    /// contexts. The search of artifacts calls it.
     pub(crate) async fn hybrid_search(
         &self,
         caller: &Caller,
@@ -92,7 +93,7 @@ impl Retrieval {
             full_text_works,
             semantic,
             encoded,
-            rarest,
+            rarest_line,
             reading,
             mut unavailable_because,
         } = self
@@ -147,7 +148,7 @@ impl Retrieval {
         warnings.extend(page_warnings);
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
-            plan.extend(rarest);
+            plan.extend(rarest_line);
             if !reading.is_possible && search.rank.semantic.is_none() {
                 let model = self.embeddings.model().ok();
                 let model =
@@ -192,7 +193,7 @@ impl Retrieval {
         read: Read,
     ) -> Result<Retrievers> {
         let full_text_works = wanted.fts && self.search.fts_on();
-        let (fts, rarest) = if full_text_works {
+        let (fts, rarest_line) = if full_text_works {
             self.fts_query(caller, query, read).await?
         } else {
             (None, None)
@@ -200,7 +201,7 @@ impl Retrieval {
         let mut retrievers = Retrievers {
             fts,
             full_text_works,
-            rarest,
+            rarest_line,
             semantic: None,
             encoded: None,
             reading: Reading::WELL,
@@ -263,13 +264,13 @@ impl Retrieval {
         let Some(parsed) = self.any_word(query) else {
             return Ok((None, None));
         };
-        let (query, rarest) = self.with_rarest_terms(caller, parsed, read).await?;
+        let (query, rarest_line) = self.with_rarest_terms(caller, parsed, read).await?;
         let search = FtsSearch {
             query,
             ranking_cap: self.search.fts_ranking_cap,
             context_weight: self.search.hybrid_context_weight,
         };
-        Ok((Some(search), rarest))
+        Ok((Some(search), rarest_line))
     }
 
     /// The query for any of the words. `None` if there are none.
@@ -291,7 +292,7 @@ struct Retrievers {
     /// Whether full-text search is requested and on.
     full_text_works: bool,
     /// The line of the plan about a long query.
-    rarest: Option<String>,
+    rarest_line: Option<String>,
     /// The query of the semantic retriever.
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.

@@ -47,7 +47,7 @@ const USUAL_PACE: f64 = 5_000.0;
 
 impl Retrieval {
     /// Compares as many candidates with the query as the budget allows. `candidates` must be sorted, best first. `None`
-    /// if no model is in use or its provider has no token vectors.
+    /// if no model is in use or its provider has no token vectors. Adds lines for `explain_query` to `plan`.
     pub(super) async fn late_interaction(
         &self,
         caller: &Caller,
@@ -57,7 +57,7 @@ impl Retrieval {
             fragmentation: _,
         }: RerankQuery<'_>,
         candidates: &[Candidate],
-        notes: &mut Vec<String>,
+        plan: &mut Vec<String>,
     ) -> Result<Option<Interaction>, ProviderError> {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
@@ -108,19 +108,19 @@ impl Retrieval {
         let Some(encoded) = encode_until(deadline, &active, missing).await? else {
             return Ok(None);
         };
-        let mut note = format!(
+        let mut line = format!(
             "rerank: by late interaction with {}",
             active.embedder.model().name
         );
         if active.stores_tokens {
-            note.push_str(&format!(
+            line.push_str(&format!(
                 "; the token vectors of {stored} entries were stored, of {} not",
                 excerpts.len() - stored
             ));
         }
-        notes.push(note);
+        plan.push(line);
         let left_out = excerpts.len() - ready - encoded.len();
-        notes.push(format!(
+        plan.push(format!(
             "rerank: {} texts encoded, {} in memory, {left_out} beyond the {} ms",
             encoded.len(),
             ready - stored,
@@ -399,7 +399,8 @@ async fn query_tokens(
 }
 
 /// The stored token vectors of each candidate's best chunk, or of its first chunk if the best one is unknown. If the
-/// model changed during the search, the positions are those of the former model's chunks.
+/// model changed during the search, the best chunk is one of the former model. The token vectors may then be those of
+/// another chunk of the entry.
 async fn stored_tokens(
     caller: &Caller,
     active: &ActiveModel,

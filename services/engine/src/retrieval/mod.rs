@@ -3,14 +3,16 @@
 //! Each search validates its request and converts its filters to one `Filter`.
 //!
 //! - `filter_search` returns the newest entries that match the filter. A page takes one read of the store.
-//! - `full_text` returns the entries that match a query best. A page also takes one read.
+//! - `full_text` returns the entries that match a query best. With reranking it uses `ranked`. Without reranking, a
+//!   page takes one read.
 //! - `semantic` and `hybrid` choose their retrievers: full-text, semantic or both. `ranked` then gets the ids that each
 //!   retriever finds, best first, from the store. It reranks them and reads the entries of the page at the ranking's
 //!   revision. Before reranking, `fusion` combines the two rankings of a hybrid search.
 //! - `rerank` compares the texts of the best candidates with the query, with a reranker or by `late_interaction`. Late
 //!   interaction also uses the preceding `turns` of an entry, if they are candidates themselves.
 //! - `relevance` says how likely an entry is about the query at all.
-//! - `evidence` finds the part of a long text that answers the query.
+//! - `evidence` finds the part of a long text that answers the query. `sentences` compares the sentences of the text
+//!   with the query for this.
 //! - `long_query` selects the terms of a query that has too many for the full-text retriever.
 //! - `documents` reads artifacts, which ranked searches treat as entries.
 //! - `hits` converts entries to results, and `truncate` shortens their texts.

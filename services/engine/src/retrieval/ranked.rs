@@ -24,8 +24,8 @@ use crate::{read, validate};
 /// Maximum number of results on a page.
 const MAX_LIMIT: i64 = 100;
 
-/// The possible depths of a ranking. The first has room for a page and for the candidates of reranking, the next two
-/// are those at which the parts of a fused ranking end, and the last one has room for the last page and one more entry.
+/// The possible depths of a ranking. The first has room for a usual page and for the candidates of reranking. At the
+/// next two, the parts of a fused ranking end. The last one has room for the last page and one more entry.
 const DEPTHS: [u32; 4] = [
     64,
     FIRST_PART as u32,
@@ -59,7 +59,7 @@ pub(super) struct RankedSearch<'r> {
     pub reading: Reading,
     pub min_revision: Option<i64>,
     pub include_images: Option<bool>,
-    /// The words that are marked in a snippet of each result. `None` for no such snippets.
+    /// The words that are marked in a passage of each result. `None` for results without such a passage.
     pub highlight: Option<Parsed>,
 }
 
@@ -117,7 +117,8 @@ impl Retrieval {
         Ok(page)
     }
 
-    /// Ranks once. Returns the page, and how many of its entries changed after the ranking. Those are left out.
+    /// Ranks and reranks, computes the relevances and reads the entries of the page, each once. Returns the page, and
+    /// how many of its entries changed after the ranking. Those are left out.
     async fn attempt<H: RankedHit>(
         &self,
         caller: &Caller,
@@ -151,6 +152,7 @@ impl Retrieval {
         };
         let (mut order, rerank_warning) = (reranked.order, reranked.warning);
         let considered = considered(search, &order, &reranked.interaction.coverage);
+        // The relevances and the snippets also read the nearest chunks, and the results show the distances.
         if self
             .replace_estimates(caller, search, &mut hits, &considered)
             .await?
@@ -343,7 +345,7 @@ impl Retrieval {
         Ok(statistics.revision)
     }
 
-    /// The query's words and the nearest chunks, which find the evidence in the texts of these entries.
+    /// The query's words and the nearest chunk of each of these entries, by which the evidence in the texts is found.
     fn evidence(
         &self,
         search: &RankedSearch<'_>,
@@ -495,7 +497,7 @@ fn in_page<T>(ranking: &[T], page: Page) -> &[T] {
 fn considered(
     search: &RankedSearch<'_>,
     order: &[(i64, Option<f64>)],
-    interaction: &HashMap<i64, f64>,
+    coverage: &HashMap<i64, f64>,
 ) -> HashSet<i64> {
     let shown = match search.min_relevance {
         Some(_) => &order[..order.len().min(MAX_CONSIDERED as usize)],
@@ -503,7 +505,7 @@ fn considered(
         None => &[],
     };
     let shown = shown.iter().map(|(id, _)| *id);
-    shown.chain(interaction.keys().copied()).collect()
+    shown.chain(coverage.keys().copied()).collect()
 }
 
 #[cfg(test)]

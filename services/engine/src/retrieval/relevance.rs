@@ -7,8 +7,8 @@
 //! - how well its token vectors match the query, and how much better than those of the other candidates;
 //! - the mean and the spread of the similarities of the nearest entries. In a store without an answer all of them are
 //!   about equally far away;
-//! - the number of the query's content words, and how many of them no candidate contains. A short question shows little,
-//!   and a word that does not occur cannot be matched.
+//! - the number of the query's content words, and how many of them no candidate contains. A short question shows
+//!   little, and a word that does not occur cannot be matched.
 //!
 //! tests/retrieval/fit_relevance.py fitted the weights on the tuning halves of the evaluation sets
 //! (docs/benchmarks.md). A store of two entries has no meaningful mean or spread, so both start from the values of an
@@ -58,7 +58,7 @@ const MAX_QUERY_WORDS: usize = 12;
 pub(super) struct Relevance {
     /// 0 to 1.
     pub value: f64,
-    evidence: Features,
+    features: Features,
 }
 
 impl std::fmt::Display for Relevance {
@@ -68,7 +68,7 @@ impl std::fmt::Display for Relevance {
             query_words,
             nearness,
             interaction,
-        } = self.evidence;
+        } = self.features;
         write!(
             f,
             "{:.2}: words {coverage:.3}, query words {query_words}",
@@ -104,8 +104,9 @@ impl std::fmt::Display for Relevance {
 /// The features of an entry from which its relevance is computed.
 #[derive(Debug, Clone, Copy)]
 struct Features {
-    /// The share of the query's content words in its excerpt. With late interaction rare words count more, and the
-    /// start of a text has 1 000 characters. Without it all words count equally, and the start has 8 000.
+    /// The share of the query's content words in the entry's excerpt: its best chunk, or the start of its text if the
+    /// best chunk is unknown. With late interaction, rare words count more, and the start is 1 000 characters. Without
+    /// late interaction, all words count equally, and the start is 8 000 characters.
     coverage: f64,
     /// Number of content words of the query, up to [`MAX_QUERY_WORDS`].
     query_words: usize,
@@ -113,7 +114,7 @@ struct Features {
     interaction: Option<Match>,
 }
 
-/// How near an entry is, beside the nearest ones.
+/// How near an entry is, compared with the nearest ones.
 #[derive(Debug, Clone, Copy)]
 struct Nearness {
     /// Its similarity to the query.
@@ -164,7 +165,7 @@ impl Features {
         };
         Relevance {
             value: 1.0 / (1.0 + (-logit).exp()),
-            evidence: self,
+            features: self,
         }
     }
 }
@@ -282,7 +283,7 @@ impl Retrieval {
                 absent_words: interaction.absent_words,
             })
         };
-        let evidence = |id: i64, coverage: f64, query_words: usize| Features {
+        let features = |id: i64, coverage: f64, query_words: usize| Features {
             coverage,
             query_words: query_words.min(MAX_QUERY_WORDS),
             nearness: nearness(id),
@@ -293,15 +294,15 @@ impl Retrieval {
         for candidate in candidates {
             match interaction.coverage.get(&candidate.id) {
                 Some(coverage) => {
-                    let evidence = evidence(candidate.id, *coverage, interaction.query_words);
-                    relevances.insert(candidate.id, evidence.relevance());
+                    let features = features(candidate.id, *coverage, interaction.query_words);
+                    relevances.insert(candidate.id, features.relevance());
                 }
                 None => others.push(*candidate),
             }
         }
         let (query_words, coverages) = self.coverage(caller, query, &others).await?;
         for (id, coverage) in coverages {
-            relevances.insert(id, evidence(id, coverage, query_words).relevance());
+            relevances.insert(id, features(id, coverage, query_words).relevance());
         }
         Ok(relevances)
     }
@@ -393,13 +394,13 @@ mod tests {
 
     fn relevance(identity: &str, similarities: &[f64], coverage: f64) -> f64 {
         let crowd = Crowd::of(&search(identity), &ranking(similarities)).unwrap();
-        let evidence = Features {
+        let features = Features {
             coverage,
             query_words: 4,
             nearness: crowd.nearness(1),
             interaction: None,
         };
-        evidence.relevance().value
+        features.relevance().value
     }
 
     const FITTED: &str = "model@53aa51172d14";
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_of_evidence_raises_the_relevance() {
+    fn each_feature_raises_the_relevance() {
         let base = relevance(FITTED, &[0.3, 0.1], 0.3);
         assert!(relevance(FITTED, &[0.4, 0.1], 0.3) > base, "similarity");
         assert!(relevance(FITTED, &[0.3, 0.1], 0.6) > base, "words");
@@ -422,7 +423,7 @@ mod tests {
             prior_share: 0.5,
         };
         let interaction = |score: f64| {
-            let evidence = Features {
+            let features = Features {
                 coverage: 0.5,
                 query_words: 4,
                 nearness: Some(nearness),
@@ -432,17 +433,17 @@ mod tests {
                     absent_words: 0.25,
                 }),
             };
-            evidence.relevance().value
+            features.relevance().value
         };
         assert!(interaction(0.5) > interaction(0.3), "late interaction");
         let words = |coverage: f64| {
-            let evidence = Features {
+            let features = Features {
                 coverage,
                 query_words: 4,
                 nearness: None,
                 interaction: None,
             };
-            evidence.relevance().value
+            features.relevance().value
         };
         assert!(words(1.0) > 0.9 && words(0.0) < 0.05);
     }

@@ -125,8 +125,8 @@ impl Retrieval {
         self.reranker.get().is_some()
     }
 
-    /// Number of candidates to rerank. 0 when reranking is off.
-    pub(super) fn rerank_candidates(&self) -> u32 {
+    /// Maximum number of candidates to rerank. 0 when reranking is off.
+    pub(super) fn max_reranked(&self) -> u32 {
         let by_tokens = || {
             self.embeddings
                 .model()
@@ -141,39 +141,40 @@ impl Retrieval {
     }
 
     /// Number of these candidates that are reranked.
-    fn reranked_candidates(&self, candidates: &[Candidate]) -> usize {
-        candidates.len().min(self.rerank_candidates() as usize)
+    fn reranked_count(&self, candidates: &[Candidate]) -> usize {
+        candidates.len().min(self.max_reranked() as usize)
     }
 
     /// The entries that [`rerank`](Self::rerank) reranks.
     pub(super) fn chosen_for_reranking(&self, candidates: &[Candidate]) -> HashSet<i64> {
-        best(candidates, self.reranked_candidates(candidates))
+        best(candidates, self.reranked_count(candidates))
             .into_iter()
             .map(|candidate| candidate.id)
             .collect()
     }
 
     /// Reranks the best candidates. If reranking is off, fails or times out, the order stays the same. The time limit
-    /// includes the read of the texts. Blocking work that has begun continues after it.
+    /// includes the read of the texts. Blocking work that has begun continues after it. Adds lines for `explain_query` to
+    /// `plan`.
     pub(super) async fn rerank(
         &self,
         caller: &Caller,
         query: RerankQuery<'_>,
         candidates: &[Candidate],
-        notes: &mut Vec<String>,
+        plan: &mut Vec<String>,
     ) -> Reranked {
         let unchanged = |warning| Reranked {
             warning,
             ..Reranked::unchanged(candidates)
         };
-        let head = self.reranked_candidates(candidates);
+        let head = self.reranked_count(candidates);
         if head == 0 {
             return unchanged(None);
         }
         let chosen = best(candidates, head);
         let started = Instant::now();
         let timeout = Duration::from_millis(u64::from(self.reranking.timeout_ms));
-        let scoring = self.rerank_scores(caller, query, &chosen, notes);
+        let scoring = self.rerank_scores(caller, query, &chosen, plan);
         let Scored {
             scores,
             interaction,
@@ -196,7 +197,7 @@ impl Retrieval {
         } else {
             interaction.scores.len()
         };
-        notes.push(format!(
+        plan.push(format!(
             "rerank: {compared} of {} candidates in {:.1} ms",
             candidates.len(),
             milliseconds(started)
@@ -231,7 +232,7 @@ impl Retrieval {
         caller: &Caller,
         query: RerankQuery<'_>,
         candidates: &[Candidate],
-        notes: &mut Vec<String>,
+        plan: &mut Vec<String>,
     ) -> Result<Option<Scored>, ProviderError> {
         if let Some(reranker) = self.reranker.get() {
             let excerpts = self.excerpts(caller, candidates).await?;
@@ -239,7 +240,7 @@ impl Retrieval {
                 .into_iter()
                 .map(|excerpt| (excerpt.id, excerpt.text))
                 .unzip();
-            notes.push(format!(
+            plan.push(format!(
                 "rerank: by {} of {}",
                 reranker.model(),
                 reranker.provider()
@@ -257,7 +258,7 @@ impl Retrieval {
         }
         let retrieval_weight = RETRIEVAL_WEIGHT + FRAGMENTATION_WEIGHT * query.fragmentation;
         let Some(interaction) = self
-            .late_interaction(caller, query, candidates, notes)
+            .late_interaction(caller, query, candidates, plan)
             .await?
         else {
             return Ok(None);
@@ -346,7 +347,7 @@ fn blended(
 
 /// Estimates the late-interaction score of a candidate from its features. `compared` has the features and the scores of
 /// the candidates that were compared with the query. The estimate is a linear regression that starts from the usual
-/// slopes, because there may be few of them. `None` if there are none.
+/// slopes, because few candidates may have been compared. `None` if none was compared.
 fn expected(compared: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
     let count = compared.len() as f64;
     let mean_of = |feature: usize| compared.iter().map(|(x, _)| x[feature]).sum::<f64>() / count;

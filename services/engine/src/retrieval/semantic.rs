@@ -50,7 +50,7 @@ impl Retrieval {
         let model_ms = milliseconds(started);
         let at_least = match min_relevance {
             Some(_) => MAX_CONSIDERED,
-            None => self.rerank_candidates(),
+            None => self.max_reranked(),
         };
         let depth = depth(page, at_least);
         let search = RankedSearch {

@@ -1,3 +1,5 @@
+//! Truncates texts for search results.
+
 /// Truncates a text for search results. Returns the text and whether it was truncated. A longer text is cut after
 /// `max_chars` characters, or at the last space before that if the space is beyond 70 % of `max_chars`. Then `...` is
 /// appended.

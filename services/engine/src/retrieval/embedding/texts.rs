@@ -1,4 +1,4 @@
-//! Embeds texts to store. Splits them into chunks and embeds all chunks in one call.
+//! Embeds texts to store. Splits them into chunks and embeds the chunks of all texts together.
 
 use std::sync::Arc;
 
@@ -92,23 +92,25 @@ impl SplitTexts {
         active: &ActiveModel,
         role: Role,
     ) -> Result<Vec<Embedding>, ProviderError> {
-        let with_tokens = |chunks: &[Chunk]| {
+        let gets_tokens = |chunks: &[Chunk]| {
             (active.stores_tokens || active.token_cache.is_some())
                 && chunks.len() <= MAX_CHUNKS_WITH_TOKENS
         };
-        let (long, short): (Vec<&[Chunk]>, Vec<&[Chunk]>) = self
+        let (with_tokens, without_tokens): (Vec<&[Chunk]>, Vec<&[Chunk]>) = self
             .0
             .iter()
             .flatten()
             .map(Vec::as_slice)
-            .partition(|chunks| !with_tokens(chunks));
-        let mut vectors_with_tokens = vectors(active, &short, true, role).await?.into_iter();
-        let mut vectors_without = vectors(active, &long, false, role).await?.into_iter();
+            .partition(|chunks| gets_tokens(chunks));
+        let mut vectors_with_tokens = vectors(active, &with_tokens, true, role).await?.into_iter();
+        let mut vectors_without = vectors(active, &without_tokens, false, role)
+            .await?
+            .into_iter();
         let embedding = |chunks: Option<Vec<Chunk>>| match chunks {
             // The store ignores the embedding of an item without a new text.
             None => Embedding::Later,
             Some(chunks) => {
-                let vectors = if with_tokens(&chunks) {
+                let vectors = if gets_tokens(&chunks) {
                     &mut vectors_with_tokens
                 } else {
                     &mut vectors_without

@@ -1,4 +1,5 @@
 //! The token vectors of texts that were stored or encoded recently, in memory. Reranking need not encode them again.
+//! The vectors of sentences that were compared for snippets are cached here too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -50,6 +51,7 @@ impl TokenCache {
         }
     }
 
+    /// The key of the token vectors of this text.
     pub fn key(&self, text: &str) -> TextKey {
         TextKey(self.hashers.each_ref().map(|hasher| hasher.hash_one(text)))
     }

@@ -17,7 +17,7 @@ pub(super) struct States {
     entries: HashMap<i64, StoredEntry>,
     /// By id. `None` for a damaged artifact.
     artifacts: HashMap<String, Option<StoredArtifact>>,
-    /// The owner's revision that includes all of them, or 0 if nothing was read.
+    /// The revision of the newest state that was loaded, or 0 if nothing was read.
     pub revision: i64,
 }
 
@@ -34,15 +34,15 @@ impl States {
         max_bytes: u64,
         read: Read,
     ) -> Result<Self> {
-        let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+        let (mut entry_ids, mut artifact_ids) = (HashSet::new(), HashSet::new());
         for change in changes.filter(|change| change.kind != ChangeKind::Delete) {
             match &change.changed {
-                Changed::Context { id, .. } => _ = ids.insert(*id),
-                Changed::Artifact { id } => _ = names.insert(id.clone()),
+                Changed::Context { id, .. } => _ = entry_ids.insert(*id),
+                Changed::Artifact { id } => _ = artifact_ids.insert(id.clone()),
             }
         }
         let mut states = Self::default();
-        if !ids.is_empty() {
+        if !entry_ids.is_empty() {
             let selection = RowSelection {
                 images: false,
                 text_chars,
@@ -51,7 +51,12 @@ impl States {
                 memory: caller.memory.clone(),
             };
             let page = store
-                .get_contexts(&caller.owner, ids.into_iter().collect(), selection, read)
+                .get_contexts(
+                    &caller.owner,
+                    entry_ids.into_iter().collect(),
+                    selection,
+                    read,
+                )
                 .await
                 .map_err(store_error)?;
             states.revision = page.revision;
@@ -61,8 +66,8 @@ impl States {
                 .map(|entry| (entry.id, entry))
                 .collect();
         }
-        for name in names {
-            let Ok(id) = ArtifactId::parse(&name) else {
+        for artifact_id in artifact_ids {
+            let Ok(id) = ArtifactId::parse(&artifact_id) else {
                 continue;
             };
             let found = store
@@ -76,13 +81,13 @@ impl States {
                     if let Some(artifact) = found.value {
                         let bytes = u64::try_from(artifact.content.len()).unwrap_or(u64::MAX);
                         caller.memory.take(bytes)?;
-                        states.artifacts.insert(name, Some(artifact));
+                        states.artifacts.insert(artifact_id, Some(artifact));
                     }
                 }
                 // A damaged artifact must not stop the feed.
                 Err(error) if error.reason == Reason::StorageCorrupt => {
                     tracing::error!("Left the body of a change out: {}", error.message);
-                    states.artifacts.insert(name, None);
+                    states.artifacts.insert(artifact_id, None);
                 }
                 Err(error) => return Err(error),
             }
