@@ -154,7 +154,8 @@ impl Backend {
         })
     }
 
-    /// Checks the settings of this process, and compares them with those of the service if it runs on this machine.
+    /// If the service runs on this machine, checks the settings of this process and compares them with those of the
+    /// service. Differences are reported on stderr and in [`notice`](Self::notice).
     ///
     /// # Errors
     /// The service's message about a setting that cannot be read.
@@ -236,10 +237,10 @@ impl Backend {
     }
 
     /// Turns a gRPC status into the error of a call: the service's own error, or why there was no
-    /// response. `changes` says whether the call may write; such a call may or may not have taken
-    /// effect.
+    /// response. If the connection of a write (`is_write`) broke, the error says that the change may or
+    /// may not have been made.
     #[must_use]
-    pub fn error(&self, status: &tonic::Status, changes: bool) -> Error {
+    pub fn error(&self, status: &tonic::Status, is_write: bool) -> Error {
         let unavailable = |message| {
             Error::new(Reason::StoreUnavailable, message).with_retry_after(Duration::from_secs(2))
         };
@@ -247,7 +248,7 @@ impl Backend {
             Some(failure) => {
                 let cause = innermost_cause(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
-                if failure == ConnectionFailure::Broken && changes {
+                if failure == ConnectionFailure::Broken && is_write {
                     return unavailable(
                         "the connection to the context service broke before it responded: the change may or may not have been made; \
                          check the stored data before you repeat it"
@@ -291,8 +292,8 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The channel with memory accounting. If a request carries a [`Lease`], its reply is read only
-/// once there is memory for everything that is built from it.
+/// The channel with memory accounting. If a request carries a [`Lease`], its reply is refused unless
+/// there is memory for everything that is built from it.
 #[derive(Debug, Clone)]
 pub struct CountedChannel(Channel);
 
@@ -396,8 +397,8 @@ pub enum ConnectionFailure {
     Broken,
 }
 
-/// Returns how the connection failed, if this status was created on the client side. Statuses from
-/// the service have no source and carry details. `None` also when the service was too slow.
+/// How the connection of a call failed. `None` if the service responded, or was too slow. A status that this process
+/// created has a source. One from the service has none, and carries details.
 #[must_use]
 pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
     let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());

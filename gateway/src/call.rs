@@ -64,7 +64,7 @@ pub fn too_late(operation: Operation) -> Error {
 }
 
 /// The field of the reply that has the list, for operations whose tool is documented to return only a list. The text
-/// of such a result is this list. Its structured content is the whole reply.
+/// of such a result is this list. Its structured content is the whole reply. `None` for all other operations.
 #[must_use]
 pub fn text_field(operation: Operation) -> Option<&'static str> {
     matches!(
@@ -88,8 +88,8 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs the operation. Values must already have the declared types, and nulls must be removed
-    /// (`lenient::arguments`).
+    /// Runs the operation and returns its reply. The values of `arguments` must already have the declared types, and
+    /// none may be null (`lenient::arguments` prepares them).
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not match the request, the service's error, or an error when the
@@ -117,7 +117,7 @@ impl Call<'_> {
                         });
                         self.to_reply::<model::$reply, _>(sending.await)
                     })*
-                    // It has no parameters. All arguments are ignored.
+                    // Its request has no fields, so the arguments are ignored.
                     Operation::GetStatistics => {
                         let sending = self.send(pb::GetStatisticsRequest::default(), |request| {
                             let mut client = self.backend.contexts();

@@ -60,7 +60,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The tools of a set, without those with these names. Names are trimmed and in any case.
+    /// The tools of a set, without those with these names. White space around a name, and its case, do not matter.
     #[must_use]
     pub fn new(set: ToolSet, disabled: &[String]) -> Self {
         let names = disabled.iter().map(|name| name.trim().to_ascii_lowercase());

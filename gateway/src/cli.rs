@@ -191,10 +191,11 @@ impl HttpArgs {
         })
     }
 
-    /// Checks that the server is not open to unauthenticated callers by mistake.
+    /// Checks the settings that depend on each other, and the form of URLs and origins. The server must not be open to
+    /// unauthenticated callers by mistake.
     ///
     /// # Errors
-    /// A sentence if the address can be reached from other machines without authentication, or a
+    /// A sentence if the address can be reached from other machines without authentication, the issuer is missing, or a
     /// URL or origin is malformed.
     pub fn check(&self) -> Result<(), String> {
         if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {

@@ -1,7 +1,7 @@
 //! The commands for people and scripts: `context-gateway add`, `search`, `show` and so on.
 //!
-//! Each is one request, made by the same [`Call`](crate::call::Call) that serves the MCP tools. The reply is printed as
-//! a table, or with `--json` as it is.
+//! Their requests are made by the same [`Call`](crate::call::Call) that serves the MCP tools. The reply is printed as a
+//! table or as text, or with `--json` as it is.
 
 pub mod artifacts;
 pub mod changes;

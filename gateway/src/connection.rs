@@ -217,7 +217,8 @@ impl StdioArgs {
             ),
         }
     }
-    /// The metadata of a request that this process sends of its own accord.
+
+    /// The gRPC metadata, with the credentials, of a request that a command or a hook sends.
     ///
     /// # Errors
     /// As for [`credentials`](Self::credentials).

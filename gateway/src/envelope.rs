@@ -61,8 +61,8 @@ impl Envelope {
         self.id.is_none() && self.method.is_some()
     }
 
-    /// The JSON-RPC error for a message that could not be read. `cause` is the parser's
-    /// message.
+    /// The JSON-RPC error for a message that could not be read. `cause` is the parser's message; empty
+    /// if it is unknown.
     #[must_use]
     pub fn unreadable(&self, cause: &str) -> Value {
         let id = self.id.clone().unwrap_or_default();
@@ -70,7 +70,7 @@ impl Envelope {
             return error(&id, -32600, "Invalid Request: the message has no method");
         };
         // What serde reports if the JSON is valid but its structure is not.
-        let form = [
+        let structure_errors = [
             "data did not match",
             "invalid type",
             "missing field",
@@ -88,7 +88,11 @@ impl Envelope {
                 -32600,
                 "Invalid Request: an id is a string or an integer within 64 bits",
             )
-        } else if cause.is_empty() || form.iter().any(|words| cause.starts_with(words)) {
+        } else if cause.is_empty()
+            || structure_errors
+                .iter()
+                .any(|words| cause.starts_with(words))
+        {
             error(
                 &id,
                 -32602,

@@ -4,8 +4,9 @@
 //! and a change is announced to the clients that subscribed. A tool that is not listed can still be
 //! called: the service then says why it is off.
 //!
-//! The list is saved in a file next to the local service's socket, so that the next session starts
-//! with the right one: a list that changes during a session invalidates an agent's cached prompt.
+//! The tools whose feature is off are saved in a file next to the local service's socket. So the next
+//! session starts with the right list of tools: a list that changes during a session invalidates an
+//! agent's cached prompt.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
     /// Whether the statistics of the running service were read, or are being read.
     requested: AtomicBool,
-    /// Where the list is saved for the next session.
+    /// Where `off` is saved for the next session.
     file: Option<PathBuf>,
 }
 
@@ -36,7 +37,7 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Loads the list that an earlier session saved in `file`. Without a file, all features count as on.
+    /// Loads what an earlier session saved in `file`. Without a file, all features count as on.
     #[must_use]
     pub fn load(file: Option<PathBuf>) -> Self {
         let off = file.as_deref().map(read).unwrap_or_default();
@@ -64,13 +65,13 @@ impl Features {
             .collect()
     }
 
-    /// A receiver that is notified when the list changes.
+    /// A receiver that is notified when the list of tools changes.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<BTreeSet<Operation>> {
         self.off.subscribe()
     }
 
-    /// Updates the list from the outcome of a call. Statistics report all features; any other call
+    /// Updates the features from the outcome of a call. Statistics report all features; any other call
     /// reports on its own tool.
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {

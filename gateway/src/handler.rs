@@ -221,7 +221,7 @@ impl Gateway {
         Some(outcome)
     }
 
-    /// Reads the statistics in the background, with the credentials of the first call.
+    /// Reads the statistics in the background, with the credentials of the call that just succeeded.
     fn read_statistics(&self, metadata: MetadataMap) {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {
@@ -240,6 +240,8 @@ impl Gateway {
         });
     }
 
+    /// Runs a tool call: repairs the arguments, runs the operation, and turns its reply or error into the client's
+    /// result. `None` if cancelled.
     async fn call(
         &self,
         tool: &Tool,
@@ -486,7 +488,8 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // Over HTTP these revisions have no stream for notifications.
+        // Only the revisions with `initialize` have this method. Over HTTP, the gateway has no stream for their
+        // notifications.
         if self.is_shared() {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
@@ -571,7 +574,7 @@ impl ServerHandler for Gateway {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             followed.add(uri, self.resource(uri)?);
         }
-        let follows = !followed.is_empty();
+        let has_subscriptions = !followed.is_empty();
         let (_keep, followed) = watch::channel(followed);
         let metadata = || self.metadata(context.request_context());
         let recipient = Recipient::Listener(context.sink().clone());
@@ -579,7 +582,7 @@ impl ServerHandler for Gateway {
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                ended = &mut following, if follows => return ended.map_err(resources::unreadable),
+                ended = &mut following, if has_subscriptions => return ended.map_err(resources::unreadable),
                 changed = changes.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());

@@ -1,8 +1,10 @@
 //! `context-gateway hook`: gives an agent memory without a tool call.
 //!
-//! The agent runs this command at the events of a session. It captures what the person and the agent say, and prints
-//! stored entries that may help. A failure never stops the agent: the exit code is 0, because with 2 Claude Code blocks
-//! the prompt; stdout is empty, and stderr has one line. The process ends after CONTEXT_HOOK_TIMEOUT_MS.
+//! The agent runs this command at the events of a session. The command captures what the person and the agent say, and
+//! prints stored entries that may help.
+//!
+//! A failure never stops the agent. The exit code is 0 even then: at exit code 2, Claude Code would block the prompt.
+//! Stdout is empty, and stderr has one line. The process ends after CONTEXT_HOOK_TIMEOUT_MS.
 
 #![expect(
     clippy::disallowed_methods,
@@ -100,7 +102,8 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints one line on stderr. A failed write is ignored, because there is no other place to report it.
+/// Prints one line on stderr, unless this process has printed one already. A failed write is ignored, because there is
+/// no other place to report it.
 fn complain(sentence: &str) {
     /// At the deadline, `handle` may have printed its error already.
     static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
@@ -126,7 +129,8 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
     let Some((agent, event)) = args.command.event() else {
         return Err("it was called with another command".to_owned());
     };
-    // The agent calls both hooks at the same time. The one in the settings has the settings that `install` was given.
+    // If the plugin and the user's settings both have the hook, the agent calls both at the same time. Only the one in
+    // the user's settings runs, because it has the options that `install` was given.
     if args.plugin && crate::install::has_hook(agent, event) {
         return Ok(());
     }
@@ -186,7 +190,7 @@ impl Hook<'_> {
         let target = self.args.service.backend.target_as_it_runs()?;
         let may_capture = captures(self.args.settings.capture, &target).is_ok();
         // Messages are written to files first, because the requests below may use up the time.
-        let kept = if may_capture { self.capture() } else { Ok(()) };
+        let captured = if may_capture { self.capture() } else { Ok(()) };
         let service = service(self.args, target, until)?;
         let recalled = async {
             match self.event {
@@ -204,13 +208,14 @@ impl Hook<'_> {
             Ok(())
         };
         let (recalled, sent) = tokio::join!(recalled, sent);
-        kept.and(recalled).and(sent)
+        captured.and(recalled).and(sent)
     }
 
     fn thread_id(&self) -> String {
         capture::thread_id(&self.place.key, &self.input.session_id)
     }
 
+    /// The stored facts about the session, locked until the value is dropped.
     fn session(&self) -> Result<state::Held<state::Session>, String> {
         let held = self
             .state
@@ -277,6 +282,7 @@ impl Hook<'_> {
         (self.agent == HookAgent::Claude).then(|| Path::new(path))
     }
 
+    /// Prints the brief of the project, and stores the cursor from which the next session lists changes.
     async fn brief(&self, service: &Service) -> Result<(), String> {
         self.state.clean_up();
         let last = self
@@ -291,6 +297,7 @@ impl Hook<'_> {
         self.show(frame)
     }
 
+    /// Prints stored entries about the prompt, if the person typed it.
     async fn recall(&self, service: &Service) -> Result<(), String> {
         let prompt = self.input.prompt(self.agent);
         let is_typed = !event::is_machine_made(prompt)
@@ -319,6 +326,7 @@ impl Hook<'_> {
         self.remember_cursor(Some(cursor))
     }
 
+    /// Stores this session as the last one of the project. Without a cursor, the stored one stays.
     fn remember_cursor(&self, cursor: Option<String>) -> Result<(), String> {
         let failure = |error: io::Error| format!("the project cannot be remembered: {error}");
         let mut last = self

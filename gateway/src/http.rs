@@ -65,7 +65,7 @@ impl HttpConfig {
     }
 }
 
-/// Health checks in flight; they carry no credentials.
+/// Maximum number of concurrent requests for `/readyz`, which any caller can make without credentials.
 const MAX_PROBES: usize = 16;
 
 /// The routes. `stop` ends the long subscription streams.

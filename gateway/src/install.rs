@@ -97,7 +97,7 @@ fn detected(name: &str) -> Result<String, String> {
     let mut lines = Vec::new();
     for client in Client::ALL {
         let file = client.file()?;
-        // `.claude.json` stands in HOME itself.
+        // `.claude.json` is in HOME itself, a directory that exists without Claude Code too.
         let has_configuration = match client {
             Client::Claude => file.is_file(),
             _ => file.parent().is_some_and(Path::is_dir),
@@ -230,6 +230,7 @@ fn claude_arguments(args: &InstallArgs, server: &Server) -> Vec<String> {
     arguments
 }
 
+/// Registers or removes the server with Claude Code's own command.
 fn with_claude(claude: &Path, args: &InstallArgs, server: &Server) -> Result<(), String> {
     let remove = ["mcp", "remove", "--scope", "user", args.name.as_str()].map(String::from);
     let removed = claude_command(claude, &remove)?;

@@ -171,6 +171,8 @@ impl LocalService {
         Ok(stream)
     }
 
+    /// Starts the service if none runs, or restarts it if it must have other settings, and connects. At the deadline it
+    /// uses whatever service runs.
     async fn start_and_connect(&self) -> io::Result<UnixStream> {
         if let Some(dir) = self.socket.parent() {
             if dir == context_model::local::runtime_dir(own_uid()) {

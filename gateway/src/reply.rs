@@ -11,7 +11,7 @@ use crate::brief;
 pub struct Reply {
     /// The value of `structuredContent`; always an object.
     pub structured: Value,
-    /// The key whose value becomes the text, for the tool that is documented to return a bare list.
+    /// The key whose value becomes the text, for a tool that is documented to return a bare list.
     /// `None`: the whole object.
     pub text_field: Option<&'static str>,
 }

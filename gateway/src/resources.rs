@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const ENTRIES: &str = "context://entries/";
 const THREADS: &str = "context://threads/";
 const ARTIFACTS: &str = "context://artifacts/";
-/// Longest URI that is read, in bytes. A thread of 256 characters has at most 3 089.
+/// Longest URI that is read, in bytes. That of a thread with 256 characters has at most 3 090.
 const MAX_URI_BYTES: usize = 4096;
 /// Number of entries in the resource of a thread: its newest ones.
 const THREAD_ENTRIES: i64 = 30;

@@ -1,4 +1,4 @@
-//! Failures that stay until the user corrects their cause.
+//! Failures to start or reach the local service that stay until the user corrects their cause.
 
 use std::fmt;
 use std::io;

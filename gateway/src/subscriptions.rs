@@ -213,7 +213,7 @@ impl Subscriptions {
         peer: &Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
         let mut following = self.following.lock().await;
-        // It ends when the service refuses it for good.
+        // The task ends when the service refuses the stream for good.
         while following.try_join_next().is_some() {}
         if !following.is_empty() {
             return Ok(());

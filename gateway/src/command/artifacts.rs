@@ -1,4 +1,4 @@
-//! `artifact list`, `show`, `save` and `delete`.
+//! The commands `artifact list`, `artifact show`, `artifact save` and `artifact delete`.
 
 use clap::{Args, Subcommand};
 use context_model::Operation;

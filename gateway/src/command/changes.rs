@@ -1,4 +1,4 @@
-//! `changes`.
+//! The command `changes`.
 
 use std::time::Duration;
 
@@ -109,8 +109,8 @@ async fn follow(args: &ChangesArgs, session: &Session) -> Result<(), Failure> {
     }
 }
 
-/// Prints the changes of a page, one line each. The last one has the cursor after it, for a program that continues
-/// later.
+/// Prints the changes of a reply, one line each. With `--json`, the last change also has the field `next_cursor`, from
+/// which a program can continue later.
 fn print_followed(session: &Session, reply: &mut Value) -> Result<(), Failure> {
     let cursor = reply["next_cursor"].clone();
     let Some(changes) = reply["changes"].as_array_mut() else {

@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// Writes the sentence to stderr.
+    /// Writes the failure to stderr as one line. `Closed` writes nothing.
     pub fn report(&self) {
         match self {
             Self::Usage(sentence) | Self::Incomplete(sentence) => note(sentence),

@@ -27,6 +27,7 @@ pub struct Screen {
     has_colours: bool,
     /// Columns of the terminal.
     width: Option<usize>,
+    /// The current time, in microseconds since 1970.
     now: i64,
 }
 

@@ -1,4 +1,4 @@
-//! `status`.
+//! The command `status`.
 
 use clap::Args;
 use context_model::Operation;

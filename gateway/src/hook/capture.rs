@@ -1,4 +1,4 @@
-//! Captures what the person and the agent said, once and verbatim but for secrets.
+//! Captures what the person and the agent said, each message once, verbatim except for secrets.
 //!
 //! A message is written to a file first and sent from there. If the process ends or the service is unreachable, the
 //! next hook sends it.
@@ -54,7 +54,8 @@ impl Capture<'_> {
         thread_id(self.key, self.session_id)
     }
 
-    /// Writes a message to a file for the service, if it was not captured before.
+    /// Writes a message to a file, from which it is sent to the service. Does nothing if the message is empty, was
+    /// captured before, names an excluded path, or is a prompt that the person did not type.
     ///
     /// # Errors
     /// A sentence when the file cannot be written.
@@ -147,8 +148,8 @@ pub fn thread_id(key: &str, session_id: &str) -> String {
     format!("{key}/{}", digest(&[session_id]))
 }
 
-/// Sends the waiting messages until the time is over, and returns how many were sent. While another hook sends, it
-/// sends nothing.
+/// Sends the waiting messages until the time is over. Returns how many no longer wait: they were stored now or before,
+/// or the service refused them. While another hook sends, it sends nothing.
 ///
 /// # Errors
 /// A sentence with the reason why messages still wait.
@@ -192,11 +193,11 @@ async fn send_some(
     // One thread after the other, so that some messages are sent even when the time is too short for all.
     while let Some((_, first)) = messages.first() {
         let thread_id = first.thread_id.clone();
-        let (here, others) = messages
+        let (of_thread, others) = messages
             .into_iter()
             .partition(|(_, message)| message.thread_id == thread_id);
         messages = others;
-        sent += send_thread(state, service, &thread_id, here).await?;
+        sent += send_thread(state, service, &thread_id, of_thread).await?;
     }
     Ok(sent)
 }

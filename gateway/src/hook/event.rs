@@ -10,15 +10,15 @@ use crate::cli::HookAgent;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Input {
-    /// The session. It stays the same when the session is resumed.
+    /// The id of the session. It stays the same when the session is resumed.
     pub session_id: String,
     /// The file with the conversation so far. At `Stop` the last answer may be missing in it.
     pub transcript_path: Option<String>,
     /// The directory in which the agent works.
     pub cwd: String,
-    /// Of Claude Code: the prompt that this turn answers. Older versions may not name it.
+    /// Of Claude Code: the id of the prompt that this turn answers. Older versions may not send it.
     pub prompt_id: String,
-    /// Of Codex: the turn.
+    /// Of Codex: the id of the turn.
     pub turn_id: String,
     /// Of Gemini CLI: when the event happened, the same for all hooks of the event.
     pub timestamp: String,
@@ -90,8 +90,8 @@ impl Input {
     }
 }
 
-/// With `-p` Gemini CLI puts what the hooks of `SessionStart` added before the prompt. It is escaped, so it cannot end
-/// the element.
+/// The prompt without the element that Gemini CLI puts before it with `-p`: the text that hooks added at
+/// `SessionStart`. That text is escaped, so it cannot end the element.
 fn without_added_context(prompt: &str) -> &str {
     let added = prompt
         .strip_prefix("<hook_context>")

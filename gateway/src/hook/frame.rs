@@ -12,6 +12,7 @@ const ELEMENT: &str = "remembered";
 pub struct Frame {
     lines: Vec<String>,
     tokens: usize,
+    /// The title of the current section, until the section has a line.
     pending: Option<String>,
     /// The ids of the entries in it.
     pub ids: Vec<i64>,
@@ -71,9 +72,9 @@ impl Frame {
 /// A line about an entry: its id, day, author and text.
 #[must_use]
 pub fn line(hit: &Hit, max_chars: usize) -> String {
-    let who = if hit.is_user { "user" } else { "agent" };
+    let author = if hit.is_user { "user" } else { "agent" };
     let text = quoted(&hit.text, max_chars);
-    format!("- [id {}, {}, {who}] \"{text}\"", hit.id, hit.day)
+    format!("- [id {}, {}, {author}] \"{text}\"", hit.id, hit.day)
 }
 
 /// A text on one line, cut to `max_chars`, without a character that could end the quotation or hide text in it.

@@ -79,7 +79,7 @@ fn git_directory(root: &Path) -> Option<Git> {
     Some(Git { own, common })
 }
 
-/// Without a remote, a linked working tree has the identity of the main one.
+/// The path of the main working tree. Without a remote it is the name of the project in all linked working trees.
 fn main_root(root: &Path, git: &Git) -> String {
     let common = git.common.canonicalize().unwrap_or_default();
     let main = (common.file_name().is_some_and(|name| name == ".git"))

@@ -36,8 +36,8 @@ restart result results retry revert review right run running same save see she s
 status step still stop sure suite take task tell test tests than thank thanks that the their them then there these they thing things \
 think this those through to today too try two type undo up update us use used using ve version very wait want was way we well were \
 what when where which while who why will with without work works would write wrong yeah yep yes yet you your ";
-/// Such words in German, and such clauses in Chinese, which is split only at punctuation.
-const GENERIC_ELSEWHERE: &str = " aber alle alles also anders auch auf aus bei bitte danke dann das dasselbe datei dateien dem den \
+/// As [`GENERIC`], in other languages: German words, and clauses in Chinese, which is split only at punctuation.
+const GENERIC_IN_OTHER_LANGUAGES: &str = " aber alle alles also anders auch auf aus bei bitte danke dann das dasselbe datei dateien dem den \
 der des die dies diese dieser dieses dir doch ein eine einem einen einer einmal erkläre erklär erledigt erst es fehler \
 fertig für funktioniert gehen geht genau gut habe haben hat hier ich ihn immer ist ja jetzt kann kannst klar können könntest \
 lass lassen laufen lauf leider los mach mache machen mal mehr mich mir mit nach nächste nächsten nein nicht nichts noch \
@@ -63,7 +63,7 @@ pub fn query(prompt: &str) -> Option<String> {
             // In a script without spaces a whole clause counts as one word, and two characters can name a topic.
             let is_long_enough = folded.chars().count() >= 3 || !word.is_ascii();
             let word = format!(" {folded} ");
-            let is_generic = GENERIC.contains(&word) || GENERIC_ELSEWHERE.contains(&word);
+            let is_generic = GENERIC.contains(&word) || GENERIC_IN_OTHER_LANGUAGES.contains(&word);
             is_long_enough && !is_number && !is_generic
         })
         .count();
@@ -96,7 +96,8 @@ pub async fn find(
     let search = async |field: &str, value: &str| {
         let found = service.hybrid(json!({
             "query": query,
-            // The index on the field decides a comparison that ignores case, so the service parses no metadata.
+            // The filter ignores case, because the service then needs only the index on the field and parses no
+            // metadata. Hits whose value differs in case are dropped below.
             "metadata_filters": [{"key": field, "operator": "eq", "value": value}],
             "min_relevance": MIN_RELEVANCE,
             "limit": CANDIDATES,

@@ -26,7 +26,7 @@ const SESSION_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
 /// No process is still writing a draft of this age, so it can be deleted.
 const DRAFT_AGE: Duration = Duration::from_secs(60);
 
-/// The directory with these files.
+/// The directory with the files of the hooks.
 #[derive(Debug, Clone)]
 pub struct State {
     directory: PathBuf,
@@ -51,7 +51,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A line that is incomplete, because its process was killed, is skipped.
+    /// The facts of all lines of the file together. A line that is incomplete, because its process was killed, is
+    /// skipped.
     fn read(bytes: &[u8]) -> Self {
         let mut all = Self::default();
         for line in bytes.split(|byte| *byte == b'\n') {
@@ -112,7 +113,7 @@ pub struct Sent {
     pub thread_id: String,
     /// `user` or `agent`.
     pub source: String,
-    /// The new entry; absent when the service refused the message or had it already.
+    /// The id of the new entry; absent when the service refused the message or had it already.
     pub context_id: Option<i64>,
     /// The size of the text.
     pub bytes: usize,
@@ -149,7 +150,7 @@ impl Held<Session> {
     /// # Errors
     /// The system's error.
     pub fn add(&mut self, facts: Session) -> io::Result<()> {
-        // The break comes first: the last line may be incomplete.
+        // The line break comes first, because the last line of the file may be incomplete.
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, &facts)?;
         append_private(&self.path, &line)?;

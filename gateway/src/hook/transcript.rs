@@ -104,12 +104,17 @@ pub fn last_model(path: &Path) -> Option<String> {
         })
 }
 
+/// The turn that is being read.
 #[derive(Debug, Default)]
 struct Turn {
     prompt_id: String,
+    /// The ids of all prompts so far, also of earlier turns.
     prompts: HashSet<String>,
+    /// The id of the agent's last message.
     message: String,
+    /// The text of the agent's last message.
     text: String,
+    /// The model of the agent's last message; `None` for a notice of Claude Code, whose model is `<synthetic>`.
     model: Option<String>,
 }
 
@@ -128,6 +133,7 @@ impl Turn {
             .map(str::to_owned);
     }
 
+    /// Ends the turn, and returns its last answer. `None` without an answer, or if it is a notice.
     fn end(&mut self) -> Option<Said> {
         let text = std::mem::take(&mut self.text);
         let is_notice = self.model.is_none();

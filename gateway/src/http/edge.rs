@@ -1,4 +1,5 @@
-//! Layers around the MCP transport: what happens to a request before and after it.
+//! The layer around the MCP transport. It admits requests, reads and checks their bodies, runs the messages of a batch,
+//! and turns the transport's errors about a body into JSON-RPC errors.
 
 #![expect(clippy::disallowed_methods, reason = "measures how long a body takes")]
 
@@ -78,7 +79,7 @@ pub async fn admit(
         Err(error) => return refused(&error),
     };
     accept_both(request.headers_mut());
-    let response = if request.method() == Method::POST && sends_json(request.headers()) {
+    let response = if request.method() == Method::POST && has_json_body(request.headers()) {
         body(&admission, caller, &lease, request, next).await
     } else {
         next.run(request).await
@@ -168,7 +169,7 @@ async fn body(
     {
         return refusal;
     }
-    // The memory for the body and everything that is built from it.
+    // The memory for everything that is built from the body. `read` has counted the body itself.
     let wanted = body
         .len()
         .saturating_mul(BYTES_PER_BYTE - 1)
@@ -242,7 +243,7 @@ async fn run_member(
         Some(error) => axum::Json(error).into_response(),
         None => message(parts, text.clone(), next).await,
     };
-    let is_json = sends_json(response.headers());
+    let is_json = has_json_body(response.headers());
     if !is_json && !response.status().is_success() {
         return Err(Box::new(response));
     }
@@ -382,7 +383,7 @@ fn accept_both(headers: &mut HeaderMap) {
     }
 }
 
-fn sends_json(headers: &HeaderMap) -> bool {
+fn has_json_body(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_json_takes_what_we_send() {
+    fn a_client_that_accepts_json_is_made_to_accept_both() {
         for value in [
             None,
             Some("application/json"),

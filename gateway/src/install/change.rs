@@ -12,14 +12,14 @@ pub struct Change<'c> {
     before: String,
     /// `None` if the file is removed.
     after: Option<String>,
-    copy: Copy,
+    copy: CopyAction,
     /// The sentences that report the change.
     lines: Vec<String>,
 }
 
 /// What to do with the saved copy: the file as it was before this program changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copy {
+enum CopyAction {
     Save,
     Leave,
     Remove,
@@ -38,11 +38,11 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
         lines.push(part.report_added(file, existing.as_ref() != Some(part)));
         found.extend(existing);
     }
-    let is_there = !found.is_empty();
+    let has_parts = !found.is_empty();
     // If the file differs from the saved copy only by earlier values of our parts, start from the copy: then nothing of
     // the earlier values remains.
     let base = match file::read_saved(file)? {
-        Some(saved) if is_there && becomes(&saved, &found, &before) => saved,
+        Some(saved) if has_parts && becomes(&saved, &found, &before) => saved,
         _ => before.clone(),
     };
     let after = parts.iter().try_fold(base, |text, part| part.add(&text))?;
@@ -50,7 +50,11 @@ pub fn add<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> {
         file,
         before,
         after: Some(after),
-        copy: if is_there { Copy::Leave } else { Copy::Save },
+        copy: if has_parts {
+            CopyAction::Leave
+        } else {
+            CopyAction::Save
+        },
         lines,
     })
 }
@@ -76,9 +80,9 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
             ours = part.remove(&ours)?;
         }
     }
-    let is_there = !found.is_empty();
+    let has_parts = !found.is_empty();
     let after = match file::read_saved(file)? {
-        None if is_there && is_blank(&after) => None,
+        None if has_parts && is_blank(&after) => None,
         Some(saved) if becomes(&saved, &found, &ours) => Some(saved),
         _ => Some(after),
     };
@@ -86,7 +90,11 @@ pub fn remove<'c>(file: &'c Path, parts: &[Part]) -> Result<Change<'c>, String> 
         file,
         before,
         after,
-        copy: if is_there { Copy::Remove } else { Copy::Leave },
+        copy: if has_parts {
+            CopyAction::Remove
+        } else {
+            CopyAction::Leave
+        },
         lines,
     })
 }
@@ -131,7 +139,7 @@ impl Change<'_> {
     /// A sentence if the file cannot be written or removed.
     pub fn make(mut self) -> Result<String, String> {
         if self.changes_something() {
-            if self.copy == Copy::Save
+            if self.copy == CopyAction::Save
                 && let Some(saved) = file::save(self.file)?
             {
                 let line = format!("the previous file is {}", saved.display());
@@ -142,7 +150,7 @@ impl Change<'_> {
                 None => file::remove(self.file)?,
             }
         }
-        if self.copy == Copy::Remove {
+        if self.copy == CopyAction::Remove {
             file::forget(self.file);
         }
         Ok(self.lines.join("\n"))

@@ -13,11 +13,11 @@ use crate::cli::{Client, HookAgent};
 pub enum Server {
     /// A running `context-gateway http`.
     Url(String),
-    /// A process of the client.
+    /// A process that the client starts.
     Process {
         /// This program.
         command: PathBuf,
-        /// Its environment, besides that of the client.
+        /// The variables that its environment has besides those of the client.
         env: Map<String, Value>,
     },
 }
@@ -178,7 +178,7 @@ impl Client {
                 .join(".gemini/settings.json"),
             Self::Vscode => application("Code").join("User/mcp.json"),
             Self::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
-            // Not in Application Support, also on macOS.
+            // Not in Application Support, even on macOS.
             Self::Zed => config().join("zed/settings.json"),
         })
     }

@@ -134,7 +134,7 @@ pub fn remove_elements(
     Ok(Some(format!("{mark}{root}")))
 }
 
-/// The member at `path`, after the one around it.
+/// The two members on the path: the outer one, and the one at `path` in it.
 fn find(root: &CstRootNode, path: &[&str; 2]) -> Result<Option<[CstObjectProp; 2]>, String> {
     let Some(file) = root.value() else {
         return Ok(None);

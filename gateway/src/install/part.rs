@@ -29,7 +29,7 @@ pub enum Part {
     },
     /// The records that Codex writes into its own file when a person trusts the hooks. They are only removed.
     Trust {
-        /// The names of the hooks.
+        /// The keys of the records, as `hooks::trust_keys` returns them.
         keys: Vec<String>,
     },
 }

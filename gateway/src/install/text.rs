@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use serde_json::Value;
 
+/// The value as indented JSON.
 pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
@@ -21,6 +22,7 @@ pub fn shell_line(arguments: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
+/// Prints the text and a line end to stdout. A reader that closes early, such as `head`, is not an error.
 pub fn say(text: &str) -> Result<(), String> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),

@@ -161,7 +161,7 @@ fn json_of(item: &Item) -> Json {
     }
 }
 
-/// The item without formatting, for comparison.
+/// The table without formatting, for comparison. `None` if the item is not a table.
 fn plain(item: &Item) -> Option<String> {
     let mut table = item.as_table_like()?.iter().map(|(name, item)| {
         let value = match plain(item) {

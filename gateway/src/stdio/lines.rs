@@ -187,10 +187,14 @@ impl<W> Clone for Output<W> {
     }
 }
 
+/// What limits the reading of further input.
 #[derive(Debug, Default, Clone, Copy)]
 struct Waiting {
+    /// Bytes of the messages that are not written yet.
     bytes: usize,
+    /// Number of messages that are not written yet.
     messages: usize,
+    /// Number of running requests.
     in_flight: usize,
 }
 
@@ -515,7 +519,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 .await
                 .ok()?;
             if !self.queued.is_empty() {
-                // Before the message leaves the queue: `receive` may be dropped at this await.
+                // The message stays in the queue until there is a lease: `receive` may be dropped at this await.
                 let lease = Arc::new(self.budget.enter_when_free(Caller::Anyone).await);
                 if let Some(Queued { message, slot }) = self.queued.pop_front() {
                     return Some(self.hand_over(message, Some(lease), Some(slot)));

@@ -50,7 +50,7 @@ fn value_of(text: &str, start: usize, at: usize) -> Option<(Range<usize>, &'stat
     }
     let name = name_of(identifier)
         .or_else(|| is_identified_by(text, start, at).then_some(Name::Password))
-        // The key of a function in Azure, and the code of OAuth.
+        // In a URL, `code` is the key of an Azure function, or the code of OAuth.
         .or_else(|| {
             (identifier == "code" && text[..start].ends_with(['?', '&'])).then_some(Name::Other)
         })?;
@@ -142,6 +142,7 @@ struct Separator {
     is_in_query: bool,
 }
 
+/// What stands between the identifier from `start` to `at` and its value. `None` if the identifier has no value.
 fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separator> {
     let bytes = text.as_bytes();
     let before = text[..start].trim_end_matches(['"', '\'', '`', '\\']);
@@ -157,6 +158,7 @@ fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separato
     }
     let spaced = text.len() - text[next..].trim_start_matches([' ', '\t']).len();
     let rest = &text[spaced..];
+    // A separator that takes the first `length` bytes of `rest`.
     let of = |length: usize, is_equals: bool, needs_quotes: bool| {
         let value = text.len()
             - text[spaced + length..]
@@ -290,10 +292,11 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
     if separator.needs_quotes {
         return None;
     }
-    let block = ["|", ">", "|-", ">-", "|+", ""]
+    // A block of YAML, or nothing else on this line.
+    let is_in_next_line = ["|", ">", "|-", ">-", "|+", ""]
         .into_iter()
         .any(|sign| rest.lines().next().unwrap_or_default().trim() == sign);
-    if block {
+    if is_in_next_line {
         return in_next_line(text, name, next);
     }
     let end = rest

@@ -1,4 +1,4 @@
-//! A secret that was found, and the parts of a text.
+//! The type of a secret that was found, and functions that split a text into lines and words.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|line| (line.as_ptr() as usize - text.as_ptr() as usize, line))
 }
 
-/// The next word, without quotes.
+/// The position of the first word from `at` on, without quotes around it.
 pub(super) fn word_after(text: &str, at: usize) -> Range<usize> {
     let rest = &text[at..];
     let start = at + (rest.len() - rest.trim_start_matches([' ', '\t', '\'', '"']).len());

@@ -67,13 +67,7 @@ const BEFORE_KEY: &[&str] = &[
     "activation",
 ];
 /// A secret must be among this many words after such a word.
-const BESIDE: usize = 7;
-
-pub(super) fn find(text: &str) -> Vec<Secret> {
-    let mut found = beside_words(text);
-    found.extend(after_unspaced_words(text));
-    found
-}
+const MAX_DISTANCE: usize = 7;
 
 /// Words after which the password itself stands: "the password is X".
 const COPULAS: &[&str] = &[
@@ -97,6 +91,12 @@ const FILLERS: &[&str] = &[
     "noch",
     "maintenant",
 ];
+
+pub(super) fn find(text: &str) -> Vec<Secret> {
+    let mut found = beside_words(text);
+    found.extend(after_unspaced_words(text));
+    found
+}
 
 /// What an earlier word says about the words that follow it.
 #[derive(Default)]
@@ -134,12 +134,12 @@ fn beside_words(text: &str) -> Vec<Secret> {
             if is_password || has(KEYS) || folded == "key" && BEFORE_KEY.contains(&before.as_str())
             {
                 near = Near {
-                    words: BESIDE,
+                    words: MAX_DISTANCE,
                     is_password,
                     copula: raw.ends_with(':'),
                 };
                 // A long random string before the word: `echo X # the private key`.
-                let hidden = |(place, word): &(usize, &str)| {
+                let secret_before = |(place, word): &(usize, &str)| {
                     let is_hash = word.bytes().all(|b| b.is_ascii_hexdigit());
                     let is_secret = word.len() >= 32 && (is_random(word) || is_base32(word));
                     (is_secret && !is_hash && !is_placeholder(word)).then_some(Secret {
@@ -147,14 +147,20 @@ fn beside_words(text: &str) -> Vec<Secret> {
                         kind: "secret",
                     })
                 };
-                found.extend(earlier.iter().rev().take(BESIDE).filter_map(hidden));
+                found.extend(
+                    earlier
+                        .iter()
+                        .rev()
+                        .take(MAX_DISTANCE)
+                        .filter_map(secret_before),
+                );
             } else if near.words > 0 {
                 near.words -= 1;
                 let ends_sentence =
                     start + raw.len() == line.trim_end().len() || raw.ends_with(['.', ',', ';']);
-                let is_told =
+                let ends_statement =
                     ends_sentence && !raw.ends_with('?') && !before.is_empty() && before != "to";
-                if (near.is_secret(raw, inner) || near.is_told_word(inner, is_told))
+                if (near.is_secret(raw, inner) || near.is_word_as_password(inner, ends_statement))
                     && !is_placeholder(inner)
                 {
                     found.push(Secret {
@@ -200,9 +206,9 @@ impl Near {
         if inner.len() >= 16 && (is_random(inner) || is_base32(inner)) || is_grouped(inner) {
             return true;
         }
-        // `password s0mePass`
+        // The word directly after: `password s0mePass`.
         if self.is_password
-            && self.words + 1 == BESIDE
+            && self.words + 1 == MAX_DISTANCE
             && inner.len() >= 6
             && letters
             && digits > 0
@@ -218,10 +224,10 @@ impl Near {
     }
 
     /// Whether the next word is a password of letters alone: "the password is swordfish".
-    fn is_told_word(&self, word: &str, is_told: bool) -> bool {
+    fn is_word_as_password(&self, word: &str, ends_statement: bool) -> bool {
         self.is_password
             && self.copula
-            && is_told
+            && ends_statement
             && word.len() >= 6
             && word.is_ascii()
             && !is_description(word)

@@ -237,7 +237,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        // A prefix begins a word. To check only there also keeps the scan linear.
+        // A prefix begins a word. Checking only there also keeps the scan linear.
         if at > 0 && bytes[at - 1].is_ascii_alphanumeric() || !bytes[at].is_ascii_alphanumeric() {
             at += 1;
             continue;
@@ -286,7 +286,7 @@ fn run(bytes: &[u8], alphabet: Alphabet) -> usize {
     bytes.iter().take_while(|byte| alphabet.has(**byte)).count()
 }
 
-/// The length and the kind of the token at the beginning.
+/// Recognises a token at the beginning of the bytes, and returns its length and its kind.
 type Form = fn(&[u8]) -> Option<(usize, &'static str)>;
 
 /// Tokens that are recognised by more than a prefix.

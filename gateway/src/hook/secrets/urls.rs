@@ -1,9 +1,9 @@
-//! Passwords in URLs.
+//! Passwords and tokens in URLs.
 
 use super::found::Secret;
 use super::values::is_placeholder;
 
-/// The password in `scheme://user:password@host`.
+/// The password in `scheme://user:password@host`, and the token in `scheme://TOKEN@host`.
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("://") {

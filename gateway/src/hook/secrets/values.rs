@@ -1,4 +1,4 @@
-//! What a value looks like.
+//! Whether a value looks like a secret: random, mixed or grouped characters, and not a placeholder, code or a sentence.
 
 /// Whether a value is a message and not a passphrase: it has more than five words, or several words with punctuation or
 /// a capital at the beginning.
