@@ -1,4 +1,4 @@
-//! The subcommand `context-service fetch-model`.
+//! `context-service fetch-model`: downloads an embedding model into the cache.
 
 use std::io::{IsTerminal as _, Write as _};
 

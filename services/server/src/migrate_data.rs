@@ -1,4 +1,4 @@
-//! `context-service migrate-data`.
+//! `context-service migrate-data`: copies all data of one database into an empty one.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};

@@ -60,7 +60,7 @@ struct Step {
     _turn: OwnedSemaphorePermit,
 }
 
-/// Opens a stream of changes. An error ends the returned stream.
+/// Opens a stream of changes. An error in the returned stream is its last item.
 ///
 /// # Errors
 /// `OVERLOADED` if there are too many streams; the errors of the operation.
@@ -158,7 +158,7 @@ struct Stream {
 
 impl Stream {
     async fn run(mut self, opened: WatchEvent) {
-        // Reserves a place in the queue for the last frame, in case the reader takes nothing more.
+        // Reserves room in the queue for the last frame, in case the reader takes nothing more.
         let Ok(last) = self.sender.clone().reserve_owned().await else {
             return;
         };
@@ -304,7 +304,8 @@ impl Stream {
                 () = tokio::time::sleep_until(self.last_frame + BOOKMARK_EVERY) => {
                     self.last_frame = Instant::now();
                     if self.subscription.is_of_thread() {
-                        // Changes of other threads did not wake it. The bookmark says that they were left out.
+                        // Changes of other threads did not wake the subscription. The next read skips them, and the
+                        // bookmark after it has a cursor beyond them.
                         self.owes_bookmark = true;
                         return Ok(());
                     }

@@ -1,3 +1,5 @@
+//! The parameters of the context window, which both full-text indexes are built with.
+
 use std::time::Duration;
 
 /// The context window: the preceding entries of a thread whose words help hybrid search to find an entry. A question's

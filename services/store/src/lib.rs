@@ -1,5 +1,7 @@
-//! The interface between the context service and its databases: the [`Store`] trait, its errors, and the in-memory
-//! oracle for filters.
+//! The interface between the context service and its databases: the [`Store`] trait and its errors.
+//!
+//! The crate also has what both databases share: the rules of writes ([`rules`]), checksums ([`seal`]), the migration
+//! from one database to another ([`transfer`]), and the evaluation of filters in memory ([`oracle`]).
 //!
 //! A store receives validated domain types. It never sees a scope or a status code, and accesses only the owner it is
 //! given. Every write is one transaction, durable when the call returns.

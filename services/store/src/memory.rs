@@ -1,3 +1,5 @@
+//! The memory budget of a request, from which a read reserves bytes before it loads them.
+
 use std::fmt;
 use std::sync::Arc;
 

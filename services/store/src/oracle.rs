@@ -1,4 +1,5 @@
-//! The meaning of a filter, evaluated in memory. Every database's compiled filter must agree with it.
+//! Evaluates filters in memory: for the changes in a feed, and for the tests of the databases, whose compiled filters
+//! must agree with it.
 //!
 //! It follows the contract's table literally and is not optimised, so that it can be verified by reading it.
 

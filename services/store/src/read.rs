@@ -1,3 +1,5 @@
+//! The options and the results of reads of entries, threads, tags and statistics.
+
 use std::time::Duration;
 
 use context_model::{

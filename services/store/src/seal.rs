@@ -54,7 +54,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The name of the column.
+    /// The name in a [`Finding`](crate::transfer::Finding).
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

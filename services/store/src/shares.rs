@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_place_owners_alternate_however_many_of_one_wait() {
+    fn with_one_slot_owners_alternate_however_many_of_one_wait() {
         let mut shares = shares(1, &[("a", 1), ("a", 2), ("a", 3), ("b", 10), ("b", 11)]);
         let mut order = Vec::new();
         while let Some((sharer, item)) = shares.grant_next() {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_alone_has_every_place() {
+    fn an_owner_alone_has_every_slot() {
         let mut shares = shares(4, &[("a", 1), ("a", 2), ("a", 3), ("a", 4), ("a", 5)]);
         assert_eq!(
             (0..4).filter_map(|_| next(&mut shares)).collect::<Vec<_>>(),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_place_is_taken_at_once_but_not_past_those_who_wait() {
+    fn a_free_slot_is_taken_at_once_but_not_past_those_who_wait() {
         let mut shares = shares(2, &[]);
         assert!(shares.take(&owner("a")) && shares.take(&owner("a")));
         assert!(!shares.take(&owner("b")));

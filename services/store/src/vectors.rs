@@ -1,4 +1,7 @@
-//! Embeddings: the stored vectors of entries, and the semantic searches that use them.
+//! Embeddings: the stored vectors of entries and artifacts, and the rankings that use them.
+//!
+//! In this module an entry can also be the document of an artifact. Its id is then negative, as in
+//! [`ArtifactDocument`](crate::ArtifactDocument).
 
 use async_trait::async_trait;
 use context_model::{Filter, ThreadSet};
@@ -85,7 +88,7 @@ pub enum Moved {
     NotBegun,
 }
 
-/// An entry or the document of an artifact without vectors.
+/// An entry without vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unembedded {
     /// The owner of the entry.

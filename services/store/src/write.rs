@@ -1,3 +1,5 @@
+//! The options, criteria and outcomes of writes.
+
 use context_model::{Error, Source, ThreadId, ThreadSet, Timestamp};
 use serde::{Deserialize, Serialize};
 

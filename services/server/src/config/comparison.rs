@@ -21,7 +21,8 @@ const WITHOUT_EFFECT_ON_CLIENTS: [&str; 9] = [
     "LOG_FORMAT",
 ];
 
-/// Prefixes of settings that have an effect only while another setting has this value.
+/// Pairs of a prefix and `[setting, value]`: settings whose names begin with the prefix have an effect only while the
+/// other setting has this value.
 const CONDITIONAL: [(&str, [&str; 2]); 4] = [
     ("DB_PATH", ["STORAGE_BACKEND", "sqlite"]),
     ("SQLITE_", ["STORAGE_BACKEND", "sqlite"]),

@@ -1,4 +1,4 @@
-//! Converts the settings for the layers below.
+//! Converts the settings to the configurations of the engine and of the databases.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use context_store_sqlite::{Started, VectorPrecision};
 
 use super::{Auth, Config, OnFailure, VectorBits};
 
-fn small(number: u64) -> u32 {
+fn to_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn size(number: u64) -> usize {
+fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 impl Config {
-    /// The settings of the operations.
+    /// The configuration of the engine.
     #[must_use]
     pub fn engine(&self) -> EngineConfig {
         let search = &self.search;
@@ -28,20 +28,20 @@ impl Config {
             quotas: self.limits.quotas(),
             idempotency_bytes: self.limits.idempotency_mb.saturating_mul(1024 * 1024),
             search: SearchConfig {
-                truncation_length: size(search.search_truncation_length),
+                truncation_length: to_usize(search.search_truncation_length),
                 fts: search.enable_fts,
                 fts_language: search.fts_language.clone(),
-                fts_ranking_cap: small(search.fts_ranking_cap),
+                fts_ranking_cap: to_u32(search.fts_ranking_cap),
                 hybrid: search.enable_hybrid_search,
-                hybrid_rrf_k: small(search.hybrid_rrf_k),
-                hybrid_rank_window: small(search.hybrid_rank_window),
+                hybrid_rrf_k: to_u32(search.hybrid_rrf_k),
+                hybrid_rank_window: to_u32(search.hybrid_rank_window),
                 hybrid_context_weight: search.hybrid_context_weight,
             },
             rerank: RerankConfig {
                 enabled: search.enable_reranking,
-                timeout_ms: small(search.rerank_timeout_ms),
-                budget_ms: small(search.rerank_budget_ms),
-                cache_mb: small(search.rerank_cache_mb),
+                timeout_ms: to_u32(search.rerank_timeout_ms),
+                budget_ms: to_u32(search.rerank_budget_ms),
+                cache_mb: to_u32(search.rerank_cache_mb),
                 context_weight: search.rerank_context_weight,
                 context_gap: self.context_window().gap,
                 store_tokens: search.rerank_store_tokens,
@@ -55,7 +55,7 @@ impl Config {
             },
             summaries: SummaryConfig {
                 enabled: self.models.enable_summary_generation,
-                min_content_length: small(self.models.summary_min_content_length),
+                min_content_length: to_u32(self.models.summary_min_content_length),
             },
         }
     }
@@ -64,12 +64,12 @@ impl Config {
     fn context_window(&self) -> ContextWindow {
         let gap = Duration::from_secs(self.search.context_gap_minutes * 60);
         ContextWindow {
-            entries: small(self.search.context_neighbours),
+            entries: to_u32(self.search.context_neighbours),
             gap,
         }
     }
 
-    /// The settings of the SQLite database.
+    /// The configuration of the SQLite database.
     #[must_use]
     pub fn sqlite(&self) -> context_store_sqlite::Config {
         let storage = &self.storage;
@@ -77,8 +77,8 @@ impl Config {
         config.language = self.search.fts_language.clone();
         config.context_window = self.context_window();
         config.indexed_fields = storage.metadata_indexed_fields.0.clone();
-        config.readers = storage.sqlite_readers.map_or(config.readers, size);
-        config.write_queue = size(storage.sqlite_write_queue);
+        config.readers = storage.sqlite_readers.map_or(config.readers, to_usize);
+        config.write_queue = to_usize(storage.sqlite_write_queue);
         config.busy_timeout = Duration::from_millis(storage.sqlite_busy_timeout_ms);
         config.vector_precision = match storage.sqlite_vector_bits {
             VectorBits::Four => VectorPrecision::FourBits,
@@ -92,7 +92,7 @@ impl Config {
         config
     }
 
-    /// The settings of the PostgreSQL database.
+    /// The configuration of the PostgreSQL database.
     ///
     /// # Errors
     /// What is wrong with the connection string. The message does not repeat it.
@@ -108,14 +108,14 @@ impl Config {
         config.language = self.search.fts_language.clone();
         config.context_window = self.context_window();
         config.indexed_fields = self.storage.metadata_indexed_fields.0.clone();
-        config.ef_search = small(settings.postgresql_hnsw_ef_search);
-        config.pool_size = size(settings.postgresql_pool_size);
-        config.queue = size(settings.postgresql_queue);
+        config.ef_search = to_u32(settings.postgresql_hnsw_ef_search);
+        config.pool_size = to_usize(settings.postgresql_pool_size);
+        config.queue = to_usize(settings.postgresql_queue);
         config.pool_timeout = Duration::from_millis(settings.postgresql_pool_timeout_ms);
         config.connect_timeout = Duration::from_millis(settings.postgresql_connect_timeout_ms);
         config.statement_timeout = Duration::from_millis(settings.postgresql_statement_timeout_ms);
-        config.retries = small(settings.postgresql_retries);
-        config.breaker_failures = small(settings.postgresql_circuit_breaker_failures);
+        config.retries = to_u32(settings.postgresql_retries);
+        config.breaker_failures = to_u32(settings.postgresql_circuit_breaker_failures);
         config.breaker_recovery =
             Duration::from_millis(settings.postgresql_circuit_breaker_recovery_ms);
         Ok(config)

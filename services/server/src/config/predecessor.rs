@@ -24,9 +24,12 @@ use super::{Auth, Config, EmbeddingProvider};
 /// The settings of mcp-context-server in the environment, and the warnings about them.
 #[derive(Debug, Default)]
 pub struct Predecessor {
+    /// The settings of ours that other names set.
     values: Vec<Value>,
     warnings: Vec<String>,
+    /// The names without effect that are set.
     not_needed: Vec<&'static str>,
+    /// The names that are set and configure a protection that this service does not have.
     security: Vec<&'static str>,
     /// Whether ENABLE_EMBEDDING_GENERATION is false.
     no_embeddings: bool,
@@ -263,7 +266,7 @@ impl Predecessor {
                  AUTH=keys and create a key with `context-service keys create`, or remove {name}"
             ));
         }
-        // The variable is overridden already. Only a flag can still name a provider.
+        // EMBEDDING_PROVIDER is already overridden. Only a flag can still name a provider.
         if self.no_embeddings && config.models.embedding_provider != EmbeddingProvider::None {
             return Err(
                 "ENABLE_EMBEDDING_GENERATION is false, but --embedding-provider names a provider; remove one of them".to_owned(),
@@ -284,7 +287,7 @@ fn is_named([setting, value]: [&str; 2], get: &dyn Fn(&str) -> Option<String>) -
 /// Whether two values are equal. Numbers and booleans may be spelled differently.
 fn same(one: &str, other: &str) -> bool {
     one == other
-        || plain(one).is_some_and(|number| Some(number) == plain(other))
+        || finite(one).is_some_and(|number| Some(number) == finite(other))
         || boolean(one).is_ok_and(|value| Ok(value) == boolean(other))
 }
 
@@ -309,7 +312,7 @@ fn convert(
         }
         Conversion::Seconds(max) => limited(number(value)?.ceil(), max),
         Conversion::Milliseconds(max) => limited((number(value)? * 1000.0).round().max(1.0), max),
-        Conversion::NotZero => match plain(value) {
+        Conversion::NotZero => match finite(value) {
             Some(0.0) => ("false".to_owned(), None),
             Some(size) if size > 0.0 => ("true".to_owned(), None),
             _ => return Err("it must be a number from 0".to_owned()),
@@ -325,12 +328,13 @@ fn convert(
 
 /// A number above 0, in any form that mcp-context-server accepts: `10`, `10.0`, `1_000`.
 fn number(value: &str) -> Result<f64, String> {
-    plain(value)
+    finite(value)
         .filter(|number| *number > 0.0)
         .ok_or_else(|| "it must be a number above 0".to_owned())
 }
 
-fn plain(value: &str) -> Option<f64> {
+/// A finite number, perhaps with underscores between its digits.
+fn finite(value: &str) -> Option<f64> {
     let number: f64 = value.replace('_', "").parse().ok()?;
     number.is_finite().then_some(number)
 }

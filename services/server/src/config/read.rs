@@ -93,16 +93,17 @@ fn help<C: CommandFactory>(line: &[OsString]) -> Option<clap::Error> {
         command.get_name()
     );
     command
-        .mut_subcommands(|command| without_settings(command.args(&settings), &advice))
+        .mut_subcommands(|command| with_advice(command.args(&settings), &advice))
         .try_get_matches_from(line)
         .err()
 }
 
-/// Adds the advice to a command and its subcommands. Their settings are copies that clap makes of the hidden ones.
-fn without_settings(command: Command, advice: &str) -> Command {
+/// Adds the advice to a command and its subcommands. The subcommands get copies of the hidden settings from clap, so
+/// their help lists no settings either.
+fn with_advice(command: Command, advice: &str) -> Command {
     command
         .after_help(advice.to_owned())
-        .mut_subcommands(|command| without_settings(command, advice))
+        .mut_subcommands(|command| with_advice(command, advice))
 }
 
 /// Stops clap from reading the variable itself, which would not expand it. The help text still names the variable.

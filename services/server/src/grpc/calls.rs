@@ -1,4 +1,4 @@
-//! Runs the operations of the gRPC methods.
+//! What all gRPC methods do: convert the request, run the operation, convert the reply.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Calls {
         Self { app }
     }
 
-    /// The operations.
+    /// The engine, which has the operations.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.app.engine

@@ -1,4 +1,6 @@
-//! `context.v1.ChangeService`.
+//! `context.v1.ChangeService`: the stream of changes, and the list of changes, which can wait for the next one.
+//!
+//! Both hold a slot only while they read, not while they wait. They therefore do not use [`Calls::run`].
 
 use std::pin::Pin;
 

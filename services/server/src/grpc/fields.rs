@@ -10,7 +10,7 @@ use prost::Message as _;
 use prost_types::field_descriptor_proto::Type;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
-/// The messages of the API, reduced to what is needed to find nested messages.
+/// The shapes of the API's messages. The shape of a message says which of its fields are messages.
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
         .map(Shapes::new)
@@ -105,9 +105,10 @@ impl Read for Pieces<'_> {
 
 #[derive(Default)]
 struct Shapes {
-    /// For each message, the fields that are messages: field number and shape.
+    /// For each message of the API, its fields that are messages: the number of the field and the index of its message
+    /// in this list.
     messages: Vec<Vec<(u64, usize)>>,
-    /// The shapes of request messages, by method path.
+    /// The index of each request message in `messages`, by method path.
     requests: HashMap<String, usize>,
 }
 
@@ -154,7 +155,8 @@ impl Shapes {
         Self { messages, requests }
     }
 
-    /// Counts the fields of the message that ends at `end`; `None` if it is malformed.
+    /// Counts the fields of the message that ends at `end`; `None` if it is malformed. `shape` is its index in
+    /// `messages`.
     fn walk(
         &self,
         shape: usize,

@@ -110,7 +110,7 @@ fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
         rules,
         pace: Pace::default(),
         input: Bytes::new(),
-        handed_on: 0,
+        previous_bytes: 0,
     };
     let pieces = futures::stream::try_unfold(reader, |mut reader| async move {
         match reader.message().await {
@@ -134,15 +134,15 @@ struct Reader {
     pace: Pace,
     /// Bytes that were received and not read yet.
     input: Bytes,
-    /// Bytes counted for the previous message, which a stream returns.
-    handed_on: usize,
+    /// Bytes counted for the previous message of a stream. They are given back before the next message is read.
+    previous_bytes: usize,
 }
 
 impl Reader {
     /// The next message, decompressed: a prefix and the pieces of its data, which tonic reads one
     /// by one. `None` at the end.
     async fn message(&mut self) -> Result<Option<Vec<Bytes>>> {
-        self.lease.shrink(std::mem::take(&mut self.handed_on));
+        self.lease.shrink(std::mem::take(&mut self.previous_bytes));
         let Some(prefix) = self.prefix().await? else {
             return Ok(None);
         };
@@ -173,7 +173,7 @@ impl Reader {
         );
         self.lease.grow(decoded)?;
         if self.rules.takes_stream {
-            self.handed_on = length + decoded;
+            self.previous_bytes = length + decoded;
         }
         let mut prefix = [0; PREFIX_BYTES];
         let length = u32::try_from(length).map_err(|_| too_large("message", self.rules.limit))?;
@@ -202,7 +202,7 @@ impl Reader {
                 .copy_to_slice(&mut prefix[filled..filled + taken]);
             filled += taken;
         }
-        // From here on the message itself is counted.
+        // The prefix was counted with its frame. From here on only the message is counted.
         self.lease.shrink(PREFIX_BYTES);
         Ok(Some(prefix))
     }

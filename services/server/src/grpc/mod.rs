@@ -8,7 +8,6 @@ mod deadline;
 mod fields;
 mod keys;
 mod message;
-
 mod unreadable;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! REST handlers for changes.
+//! REST handlers for the list of changes and the stream of changes (Server-Sent Events).
 
 use std::sync::Arc;
 

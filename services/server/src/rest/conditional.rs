@@ -13,14 +13,14 @@ pub fn etag(version: i64) -> HeaderValue {
 /// What `If-Match` requires.
 #[derive(Debug, PartialEq, Eq)]
 pub enum IfMatch {
-    /// Nothing.
+    /// Nothing, because the header is absent.
     Absent,
     /// `*`: any version, if the entry exists.
     Any,
     /// This version.
     Version(i64),
-    /// A tag that no version can have.
-    Nothing,
+    /// A version that cannot exist, so the condition never holds.
+    NoVersion,
 }
 
 /// Reads `If-Match` (RFC 9110, section 13.1.1).
@@ -52,7 +52,7 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
     let tag = opaque(tag).ok_or_else(malformed)?;
     Ok(version(tag)
         .filter(|_| !weak)
-        .map_or(IfMatch::Nothing, IfMatch::Version))
+        .map_or(IfMatch::NoVersion, IfMatch::Version))
 }
 
 /// The version a change is based on, from `If-Match` or from the body. If both name one, they must
@@ -71,7 +71,7 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
             "expected_version",
             "`expected_version` and `If-Match` name different versions",
         )),
-        IfMatch::Nothing => {
+        IfMatch::NoVersion => {
             let sentence =
                 "`If-Match` is not a version that an entry can have; use the `ETag` of a GET, or *";
             Err(Error::new(Reason::VersionMismatch, sentence))
@@ -95,6 +95,7 @@ pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
         })
 }
 
+/// The part of a tag between its quotes; `None` if it is malformed.
 fn opaque(tag: &str) -> Option<&str> {
     tag.strip_prefix('"')?
         .strip_suffix('"')
@@ -123,8 +124,8 @@ mod tests {
         let read = |value| if_match(&headers("if-match", value));
         assert_eq!(read("\"3\"").unwrap(), IfMatch::Version(3));
         assert_eq!(read("*").unwrap(), IfMatch::Any);
-        assert_eq!(read("W/\"3\"").unwrap(), IfMatch::Nothing);
-        assert_eq!(read("\"03\"").unwrap(), IfMatch::Nothing);
+        assert_eq!(read("W/\"3\"").unwrap(), IfMatch::NoVersion);
+        assert_eq!(read("\"03\"").unwrap(), IfMatch::NoVersion);
         for malformed in ["3", "\"3", "\"3\", \"4\"", ""] {
             assert!(read(malformed).is_err(), "{malformed}");
         }

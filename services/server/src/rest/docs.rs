@@ -48,9 +48,13 @@ async fn document() -> Response {
 async fn page(Path(file): Path<String>) -> Result<Response, Problem> {
     match utoipa_swagger_ui::serve(&file, SETTINGS.clone()) {
         Ok(Some(file)) => {
-            let kind = HeaderValue::from_str(&file.content_type)
+            let media_type = HeaderValue::from_str(&file.content_type)
                 .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-            Ok(([(header::CONTENT_TYPE, kind)], file.bytes.into_owned()).into_response())
+            Ok((
+                [(header::CONTENT_TYPE, media_type)],
+                file.bytes.into_owned(),
+            )
+                .into_response())
         }
         Ok(None) => Err(Error::new(Reason::NotFound, "there is no such page; see /docs").into()),
         Err(error) => Err(Error::internal(std::io::Error::other(error.to_string())).into()),

@@ -20,20 +20,20 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 struct File {
-    kind: &'static str,
+    media_type: &'static str,
     bytes: &'static [u8],
 }
 
 static PAGE: File = File {
-    kind: "text/html; charset=utf-8",
+    media_type: "text/html; charset=utf-8",
     bytes: include_bytes!("../../ui/dist/index.html"),
 };
 static SCRIPT: File = File {
-    kind: "text/javascript; charset=utf-8",
+    media_type: "text/javascript; charset=utf-8",
     bytes: include_bytes!("../../ui/dist/app.js"),
 };
 static STYLE: File = File {
-    kind: "text/css; charset=utf-8",
+    media_type: "text/css; charset=utf-8",
     bytes: include_bytes!("../../ui/dist/app.css"),
 };
 
@@ -73,8 +73,8 @@ fn reply(file: &'static File, headers: &HeaderMap) -> Response {
     let mut response = if is_current {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        let kind = HeaderValue::from_static(file.kind);
-        ([(header::CONTENT_TYPE, kind)], file.bytes).into_response()
+        let media_type = HeaderValue::from_static(file.media_type);
+        ([(header::CONTENT_TYPE, media_type)], file.bytes).into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::ETAG, TAG.clone());

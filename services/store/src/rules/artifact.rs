@@ -155,8 +155,8 @@ impl NewVersion {
         Self::new(id, now, path, 1, now, first, Vec::new())
     }
 
-    /// A version as it is at another service, which does not say whether its title was given. `before` is the version
-    /// before it.
+    /// A version copied from another service. That service does not say whether the title was given, so the title
+    /// counts as given. `before` is the previous version.
     #[must_use]
     pub fn copied(
         id: ArtifactId,
@@ -228,7 +228,8 @@ impl NewVersion {
         }
     }
 
-    /// Whether the title or the content, which artifact search reads, differs from the previous version.
+    /// Whether the title or the content, which artifact search reads, differs from the previous version. False for the
+    /// first version.
     #[must_use]
     pub fn has_other_texts(&self) -> bool {
         self.changes.iter().any(|change| change != "metadata")
@@ -267,7 +268,7 @@ pub enum Updated {
     Unchanged {
         /// The unchanged artifact.
         outcome: ArtifactOutcome,
-        /// Set when the title of the current version changes between given and generated.
+        /// The new `title_given` of the current version, if it changes. The title itself stays the same.
         title_given: Option<bool>,
     },
 }
@@ -312,7 +313,6 @@ pub fn update(
         )));
     }
     Ok(Updated::Unchanged {
-        // Only whether the title is given or follows the content has changed.
         title_given: (after.title_given != before.title_given).then_some(after.title_given),
         outcome: StoredArtifact {
             title_given: after.title_given,

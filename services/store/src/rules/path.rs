@@ -1,10 +1,13 @@
-//! Paths of artifacts: what a move or a delete by path reaches, and what is in the way of a move.
+//! Moving and deleting artifacts by path: how many artifacts one write may affect, which paths a move gives them, and
+//! when a move is rejected.
+//!
+//! A path is a string. `/a` has the directory `/a/`, and the paths below `/a` are those that begin with `/a/`.
 
 use context_model::{ArtifactId, ArtifactPath, Error};
 
 use crate::StoreError;
 
-/// Maximum number of artifacts that one move or delete by path reaches.
+/// Maximum number of artifacts that one move or delete by path affects.
 pub const MAX_AT_PATH: usize = 1_000;
 
 /// An artifact at or below a path.
@@ -18,17 +21,18 @@ pub struct Placed {
     pub version: i64,
 }
 
-/// An artifact at or below a path, from its columns.
+/// Parses the columns of an artifact at or below a path.
 ///
 /// # Errors
-/// `INTERNAL` when they are not those of an artifact with a path.
+/// `INVALID_ARGUMENT` when `id` is not an artifact id.
 pub fn placed(id: &str, path: Option<String>, version: i64) -> Result<Placed, StoreError> {
     let id = ArtifactId::parse(id)?;
     let path = path.unwrap_or_default();
     Ok(Placed { id, path, version })
 }
 
-/// The range of the paths below a path: from the first, up to the second, which is excluded.
+/// The paths below a path, as a range of strings in byte order: from the first string (inclusive) to the second
+/// (exclusive).
 #[must_use]
 pub fn below(path: &ArtifactPath) -> (String, String) {
     let first = path.directory();
@@ -37,7 +41,7 @@ pub fn below(path: &ArtifactPath) -> (String, String) {
     (first, end)
 }
 
-/// The path itself, and the paths that it lies below.
+/// The paths that this path lies below, and last the path itself.
 #[must_use]
 pub fn at_and_above(path: &ArtifactPath) -> Vec<String> {
     let path = path.as_str();
@@ -50,10 +54,11 @@ pub fn at_and_above(path: &ArtifactPath) -> Vec<String> {
     paths
 }
 
-/// Checks that one move or delete may reach these artifacts. A store reads at most one more than [`MAX_AT_PATH`].
+/// Returns the artifacts that a move or delete affects, unless they are more than [`MAX_AT_PATH`]. It therefore
+/// suffices that a store reads [`MAX_AT_PATH`] + 1 artifacts.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for too many.
+/// `INVALID_ARGUMENT` for more artifacts.
 pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
     if found.len() > MAX_AT_PATH {
         let sentence = format!(
@@ -64,12 +69,13 @@ pub fn not_too_many(found: Vec<Placed>) -> Result<Vec<Placed>, StoreError> {
     Ok(found)
 }
 
-/// The artifacts that a move reaches, each with the path that it gets. A move must not make a path both a file and a
-/// directory: `in_the_way` is the path of an artifact that is not moved, and that is at `to`, below it or above it.
+/// The artifacts that a move affects (`found`), each with its new path. `in_the_way` is the path of an artifact that
+/// stays where it is and that is at `to`, below it or above it. The move is then rejected, because it would make a path
+/// both a file and a directory.
 ///
 /// # Errors
-/// `ARTIFACT_NOT_FOUND` without any; `PATH_TAKEN` when one is in the way; `INVALID_ARGUMENT` for too many, or for a
-/// path that gets too long.
+/// `ARTIFACT_NOT_FOUND` when `found` is empty; `PATH_TAKEN` when an artifact is in the way; `INVALID_ARGUMENT` for more
+/// than [`MAX_AT_PATH`] artifacts, or for a new path that is too long.
 pub fn moves(
     found: Vec<Placed>,
     in_the_way: Option<&str>,
@@ -85,6 +91,7 @@ pub fn moves(
     }
     let (old, new) = (from.directory(), to.directory());
     let moved = found.into_iter().map(|artifact| {
+        // If `from` ends in `/`, it is its own directory, so the artifact at `from` has the prefix too.
         let path = match artifact.path.strip_prefix(&old) {
             Some(rest) if artifact.path != from.as_str() => format!("{new}{rest}"),
             _ => to.as_str().to_owned(),

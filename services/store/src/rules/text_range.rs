@@ -78,9 +78,10 @@ impl TextRange {
     }
 }
 
-/// The part of a string before its first byte from `A` on. Folding does not change its position in byte order. In an
-/// ISO date-time it is the date. If a string is smaller (greater) than or equal to this part up to its length, so is
-/// the folded string: folding changes only characters from `A` on, and they stay above digits and punctuation.
+/// The part of a bound before its first byte that is `A` (0x41) or greater, such as the date of an ISO date-time.
+///
+/// A folded string compares with this part as the unfolded string does: folding changes only characters from `A` on,
+/// and they stay above digits and punctuation.
 fn caseless_prefix(text: &str) -> &str {
     let end = text
         .bytes()

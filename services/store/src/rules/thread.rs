@@ -31,14 +31,14 @@ pub struct ThreadState {
     pub last_hash: i64,
 }
 
-/// A hash that excludes most texts which differ from the newest entry's, before the texts are compared.
+/// A hash of a text. A new text needs to be compared with the newest entry's text only when their hashes are equal.
 #[must_use]
 pub fn text_hash(text: &str) -> i64 {
     let digest = Sha256::digest(text.as_bytes());
     i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
 }
 
-/// A new entry of a thread.
+/// What a thread's row needs to know of an entry that is added to the thread.
 #[derive(Debug, Clone, Copy)]
 pub struct NewestEntry {
     /// The entry's id.
@@ -129,8 +129,8 @@ impl ThreadState {
         self.last_hash = hash;
     }
 
-    /// Adds an entry that may have been stored before others: the newest is the one with the latest time, then the
-    /// highest id.
+    /// Adds an entry. Unlike with [`add`](Self::add), entries may be added in any order: the newest entry is the one
+    /// with the latest time, then the highest id.
     pub fn add_in_order(&mut self, entry: &NewestEntry) {
         let is_newest = (entry.created_at, entry.id) > (self.last_entry, self.last_id);
         if self.entry_count == 0 || is_newest {

@@ -1,4 +1,4 @@
-//! Reads every row that has checksums and verifies them.
+//! Reads every row that has checksums and compares it with them, for `context-service verify`.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,8 @@ pub struct Finding {
     pub owner: Option<OwnerId>,
     /// The row, or the damaged part of the structure.
     pub what: String,
-    /// The column. Empty when the row cannot be read at all.
+    /// The damaged part of the row, such as `text`. Empty when the row cannot be read at all, and for damage to the
+    /// structure.
     pub field: &'static str,
 }
 

@@ -137,7 +137,8 @@ impl<D: OldDatabase> Predecessor<D> {
     /// The images of the next entry that has any.
     async fn images(&mut self, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
         let (number, position) = (int(after.first()), int(after.get(1)));
-        // The previous batch ended with the last image of an entry.
+        // The next batch begins with the next entry, or with the same one if its last image was not in the previous
+        // batch.
         let mut at = self.index_after(if after.is_empty() { 0 } else { number });
         if !after.is_empty()
             && at > 0
@@ -161,7 +162,7 @@ impl<D: OldDatabase> Predecessor<D> {
         Ok(images
             .into_iter()
             .zip(0..)
-            .filter(|(_, at)| after.is_empty() || (id, *at) > (number, position))
+            .filter(|(_, next)| after.is_empty() || (id, *next) > (number, position))
             .map(|(image, position)| convert::image(id, position, image, losses))
             .collect())
     }

@@ -1,4 +1,4 @@
-//! Copying, followed by a comparison.
+//! Runs a migration: copies all rows in batches, then compares the two databases.
 
 use sha2::{Digest as _, Sha256};
 

@@ -1,4 +1,4 @@
-//! Reads both databases again and compares them.
+//! The end of a migration: reads both databases again and compares their rows.
 
 use sha2::{Digest as _, Sha256};
 

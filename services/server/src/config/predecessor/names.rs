@@ -1,4 +1,4 @@
-//! The table of the 133 names. `docs/migrating.md` holds the same table.
+//! The table of the 133 settings of mcp-context-server 2.2.2. `docs/migrating.md` holds the same table.
 
 use Conversion::{Key, Milliseconds, NotZero, Number, Off, Seconds, Text};
 use Handling::{Changed, Gateway, NotNeeded, Renamed, Same, Security};

@@ -111,7 +111,7 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
     ])
 }
 
-/// Who wrote an entry. Anyone but a user is an agent.
+/// The source of an entry. Every value other than `user` becomes `agent`.
 fn author(given: &str) -> Author {
     if given.trim().eq_ignore_ascii_case(Author::User.as_str()) {
         Author::User
