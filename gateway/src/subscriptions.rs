@@ -28,9 +28,15 @@ pub struct Followed(BTreeMap<Resource, BTreeSet<String>>);
 impl Followed {
     /// Adds a URI. Returns `false`, and adds nothing, if there are [`MAX_SUBSCRIPTIONS`] already.
     pub fn add(&mut self, uri: &str, resource: Resource) -> bool {
+        let uris = self.0.get(&resource);
+        if uris.is_some_and(|uris| uris.contains(uri)) {
+            return true;
+        }
         let count: usize = self.0.values().map(BTreeSet::len).sum();
-        let uris = self.0.entry(resource).or_default();
-        uris.contains(uri) || count < MAX_SUBSCRIPTIONS && uris.insert(uri.to_owned())
+        if count == MAX_SUBSCRIPTIONS {
+            return false;
+        }
+        self.0.entry(resource).or_default().insert(uri.to_owned())
     }
 
     /// Whether there is no URI.
@@ -228,5 +234,28 @@ impl Subscriptions {
             }
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_subscription_leaves_nothing_behind() {
+        let mut followed = Followed::default();
+        for id in 0..MAX_SUBSCRIPTIONS as i64 {
+            assert!(followed.add(&format!("context://contexts/{id}"), Resource::Entry(id)));
+        }
+        assert!(!followed.add("context://contexts/-1", Resource::Entry(-1)));
+        assert_eq!(followed.0.len(), MAX_SUBSCRIPTIONS);
+        assert!(
+            followed.add("context://contexts/0", Resource::Entry(0)),
+            "again"
+        );
+        for id in 0..MAX_SUBSCRIPTIONS as i64 {
+            followed.remove(&format!("context://contexts/{id}"), &Resource::Entry(id));
+        }
+        assert!(followed.is_empty());
     }
 }

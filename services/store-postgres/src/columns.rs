@@ -1,6 +1,7 @@
 //! Rust types of columns that PostgreSQL sends as text. Each is decoded straight from the driver's buffer.
 
 use context_model::{JsonObject, ObjectText, Source};
+use context_store::Unreadable;
 use std::io::Write as _;
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
@@ -8,8 +9,6 @@ use diesel::expression::AsExpression;
 use diesel::pg::{Pg, PgValue};
 use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::{Json, Jsonb, Text};
-
-use crate::pg::failure::Unreadable;
 
 /// A `source` column.
 #[derive(Debug, Clone, Copy, FromSqlRow)]

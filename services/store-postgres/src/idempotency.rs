@@ -1,13 +1,13 @@
 //! Outcomes of requests with an idempotency key. They are stored for 24 hours.
 
 use context_model::Timestamp;
-use context_store::{Idempotency, OwnerId, Recorded, StoreError, Written};
+use context_store::{Idempotency, OwnerId, Recorded, StoreError, Written, unreadable};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
 use crate::schema::idempotency;

@@ -2,13 +2,13 @@
 
 use context_model::{ContentType, Error, JsonObject, ObjectText, Reason, Source, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
-use context_store::{RowSelection, StoreError, StoredEntry};
+use context_store::{RowSelection, StoreError, StoredEntry, unreadable};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::cancel;
 use crate::columns::LossyText;
-use crate::failure::{store_error, unreadable};
+use crate::failure::store_error;
 use crate::images::{self, Images};
 use crate::owners::id_of_row;
 use crate::schema::entries;

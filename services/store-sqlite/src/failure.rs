@@ -1,7 +1,7 @@
 //! Conversion of SQLite's errors. This is the only place that interprets SQLite's messages.
 
-use context_model::{Error, Reason};
-use context_store::{Soundness, StoreError};
+use context_model::Error;
+use context_store::{Soundness, StoreError, unreadable};
 use diesel::result::Error as DieselError;
 
 use crate::cancel;
@@ -118,21 +118,4 @@ pub(crate) fn note_damage(soundness: &Soundness, error: &StoreError) {
     {
         tracing::error!(error = %source, "The database reported damage: writes are rejected from now on, and the service is not ready");
     }
-}
-
-/// A stored value that no version of this program writes.
-#[derive(Debug, thiserror::Error)]
-#[error("stored {what} cannot be read")]
-pub(crate) struct Unreadable {
-    pub what: &'static str,
-    #[source]
-    pub source: Option<serde_json::Error>,
-}
-
-/// The error for a stored value that this program cannot have written.
-pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
-    let sentence = format!("a stored {what} cannot be read: it is damaged");
-    StoreError::Rejected(
-        Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }),
-    )
 }

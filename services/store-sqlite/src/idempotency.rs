@@ -1,12 +1,12 @@
 //! The outcomes of requests with an idempotency key, stored for 24 hours.
 
 use context_model::Timestamp;
-use context_store::{Idempotency, Recorded, Written};
+use context_store::{Idempotency, Recorded, Written, unreadable};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
-use crate::failure::{Failure, unreadable};
+use crate::failure::Failure;
 use crate::schema::idempotency;
 use crate::sql::{self, Bind, Fragment};
 

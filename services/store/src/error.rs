@@ -60,6 +60,26 @@ pub enum StoreError {
 /// The cause of an error, for the log.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A stored value that no version of this program writes.
+#[derive(Debug, thiserror::Error)]
+#[error("stored {what} cannot be read")]
+pub struct Unreadable {
+    /// What it is, such as `artifact id`.
+    pub what: &'static str,
+    /// Why it cannot be read, if known.
+    #[source]
+    pub source: Option<serde_json::Error>,
+}
+
+/// The error for a stored value that this program cannot have written: `STORAGE_CORRUPT`.
+#[must_use]
+pub fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
+    let sentence = format!("a stored {what} cannot be read: it is damaged");
+    StoreError::Rejected(
+        Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }),
+    )
+}
+
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         Self::Rejected(error)

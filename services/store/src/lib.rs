@@ -40,7 +40,7 @@ pub use artifacts::{
 pub use changes::{Change, ChangeKind, ChangeRow, ChangeStore, Changed, Feed, Retention};
 pub use context_window::ContextWindow;
 pub use copy::{Copied, CopiedArtifact, CopiedVersion, CopyPosition};
-pub use error::{BoxError, Result, StoreError};
+pub use error::{BoxError, Result, StoreError, Unreadable, unreadable};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};
 pub use notifier::{ChangeNotifier, Subscription, Touched};

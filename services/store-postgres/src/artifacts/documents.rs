@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use context_model::{ArtifactId, JsonObject};
 use context_store::rules::artifact::{NewVersion, ReadVersion, document_text};
-use context_store::{ArtifactDocument, OwnerId, StoreError};
+use context_store::{ArtifactDocument, OwnerId, StoreError, unreadable};
 use diesel::QueryableByName;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
@@ -16,7 +16,7 @@ use crate::filter::folded_json;
 use crate::fts::{Document, Language, made_with, words};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::PipelineDsl as _;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::{Reading, begin, commit, revision};
 use crate::schema::artifact_documents;

@@ -8,7 +8,7 @@ use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, DocumentKind, ListedArtifact,
-    ListedVersion, OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
+    ListedVersion, OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup, unreadable,
 };
 use diesel::dsl::not;
 use diesel::prelude::*;
@@ -18,7 +18,7 @@ use diesel_async::RunQueryDsl;
 use crate::columns::{LossyText, MetadataColumn};
 use crate::filter;
 use crate::pg::connection::AsyncPgConnection;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::{Reading, begin, commit, revision};
 use crate::schema::{artifact_versions, artifacts};

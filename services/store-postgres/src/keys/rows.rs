@@ -2,14 +2,14 @@
 
 use context_model::Timestamp;
 use context_store::rules::key;
-use context_store::{KeyChange, KeyEvent, Once, OwnerId, StoreError, StoredKey};
+use context_store::{KeyChange, KeyEvent, Once, OwnerId, StoreError, StoredKey, unreadable};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 
 use super::{audit, erase};
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::read::Reading;
 use crate::schema::api_keys;
 use crate::transaction::{Transaction, Writing};

@@ -1,7 +1,7 @@
 //! Classification of failures. Only this file interprets PostgreSQL's errors.
 
-use context_model::{Error, Reason};
-use context_store::{BoxError, Soundness, StoreError};
+use context_model::Error;
+use context_store::{BoxError, Soundness, StoreError, Unreadable, unreadable};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
@@ -298,23 +298,6 @@ impl Failure {
             | Self::TooSlow => false,
         }
     }
-}
-
-/// A stored value that no version of this program writes.
-#[derive(Debug, thiserror::Error)]
-#[error("stored {what} cannot be read")]
-pub(crate) struct Unreadable {
-    pub what: &'static str,
-    #[source]
-    pub source: Option<serde_json::Error>,
-}
-
-/// The error for a stored value that this program cannot have written.
-pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
-    let sentence = format!("a stored {what} cannot be read: it is damaged");
-    StoreError::Rejected(
-        Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }),
-    )
 }
 
 #[cfg(test)]

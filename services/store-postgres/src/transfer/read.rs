@@ -4,12 +4,12 @@ use crate::pg::connection::AsyncPgConnection;
 use context_store::transfer::{
     BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, Kind, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
 };
-use context_store::{OwnerId, StoreError};
+use context_store::{OwnerId, StoreError, unreadable};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::vectors;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 
 /// A row of any table, with its columns in the [`Slots`] of their types.

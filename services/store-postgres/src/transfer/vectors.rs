@@ -2,12 +2,12 @@
 //! binary form is a header and then big-endian floats.
 
 use crate::pg::connection::AsyncPgConnection;
-use context_store::OwnerId;
 use context_store::transfer::{Row, Table};
+use context_store::{OwnerId, unreadable};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::vectors::{Vector, current_set};
 

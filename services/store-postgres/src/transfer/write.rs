@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::pg::connection::AsyncPgConnection;
 use context_model::fold;
-use context_store::OwnerId;
 use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
+use context_store::{OwnerId, unreadable};
 use diesel::ExpressionMethods as _;
 use diesel_async::RunQueryDsl as _;
 
@@ -14,7 +14,7 @@ use crate::filter::folded_json;
 use crate::fts::{Document, Language, Words};
 use crate::keys;
 use crate::pg::dsl::fixed;
-use crate::pg::failure::{Failure, unreadable};
+use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::schema::owner_ids;
 

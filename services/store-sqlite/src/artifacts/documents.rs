@@ -3,7 +3,7 @@
 
 use context_model::{ArtifactId, JsonObject, Metadata};
 use context_store::rules::artifact::{NewVersion, ReadVersion, document_text};
-use context_store::{ArtifactDocument, Embedding, StoreError};
+use context_store::{ArtifactDocument, Embedding, StoreError, unreadable};
 use context_text::Language;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -11,7 +11,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use crate::collection::Collection;
 use crate::columns::LossyText;
-use crate::failure::{Failure, store_error, unreadable};
+use crate::failure::{Failure, store_error};
 use crate::filter::json_list;
 use crate::fts;
 use crate::full_text::FullTextChange;

@@ -6,7 +6,7 @@ use context_store::rules::path::{self as rules, Placed};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactSelection, ArtifactsPage, ListedArtifact, ListedVersion,
-    PageStart, StoreError,
+    PageStart, StoreError, unreadable,
 };
 use diesel::dsl::not;
 use diesel::prelude::*;
@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use crate::columns::LossyText;
 use crate::entries::parse_metadata;
-use crate::failure::{store_error, unreadable};
+use crate::failure::store_error;
 use crate::filter;
 use crate::owners::Owner;
 use crate::schema::artifacts;

@@ -2,12 +2,12 @@
 
 use context_model::Timestamp;
 use context_store::rules::key;
-use context_store::{KeyChange, KeyEvent, OwnerId, StoreError, StoredKey};
+use context_store::{KeyChange, KeyEvent, OwnerId, StoreError, StoredKey, unreadable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::audit;
-use crate::failure::{Failure, store_error, unreadable};
+use crate::failure::{Failure, store_error};
 use crate::schema::api_keys;
 use crate::sql::{self, Bind, Fragment};
 

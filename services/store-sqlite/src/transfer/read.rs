@@ -3,11 +3,11 @@
 use context_store::transfer::{
     BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slots, Table,
 };
-use context_store::{EmbeddingModel, OwnerId, StoreError};
+use context_store::{EmbeddingModel, OwnerId, StoreError, unreadable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
-use crate::failure::{store_error, unreadable};
+use crate::failure::store_error;
 use crate::owners::id_of_row;
 use crate::schema::{embedding_sets, owners};
 use crate::sql::{self, Bind, Fragment};

@@ -5,7 +5,7 @@
 
 use context_model::{ArtifactId, ArtifactPath, Error};
 
-use crate::StoreError;
+use crate::{StoreError, unreadable};
 
 /// Maximum number of artifacts that one move or delete by path affects.
 pub const MAX_AT_PATH: usize = 1_000;
@@ -24,10 +24,10 @@ pub struct Placed {
 /// Parses the columns of an artifact at or below a path.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when `id` is not an artifact id.
+/// `STORAGE_CORRUPT` when `id` is not an artifact id, or there is no path.
 pub fn placed(id: &str, path: Option<String>, version: i64) -> Result<Placed, StoreError> {
-    let id = ArtifactId::parse(id)?;
-    let path = path.unwrap_or_default();
+    let id = ArtifactId::parse(id).map_err(|_| unreadable("artifact id", None))?;
+    let path = path.ok_or_else(|| unreadable("artifact path", None))?;
     Ok(Placed { id, path, version })
 }
 
