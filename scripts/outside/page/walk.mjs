@@ -880,7 +880,7 @@ async function showTheCorpus(base) {
   for (let i = 0; i < CORPUS.length; i += 8) {
     const text = CORPUS[i];
     await everywhere(`#/threads/${encodeURIComponent(text.trim().slice(0, 256))}`, page.locator(".talk .entry").first());
-    await everywhere(`#/search?q=${encodeURIComponent(text)}&kind=fts`, page.locator(".told, .trouble").first());
+    await everywhere(`#/search?q=${encodeURIComponent(text)}&kind=fts`, page.locator(".outcome, .trouble").first());
   }
   const { result } = await rest.get("v1/artifacts?limit=50");
   for (const { id } of result.slice(0, 12)) {
