@@ -207,13 +207,10 @@ impl PostgresStore {
         {
             return Ok(outcome);
         }
-        self.inner.wait_for(owner, read).await?;
-        match self
-            .inner
-            .read(owner, read.min_revision, &work)
-            .await
-            .map_err(described)?
-        {
+        // Boxed, because only a standby gets here, and the futures would double the size of every read's.
+        Box::pin(self.inner.wait_for(owner, read)).await?;
+        let again = Box::pin(self.inner.read(owner, read.min_revision, &work));
+        match again.await.map_err(described)? {
             Seen::Reached(outcome) => Ok(outcome),
             Seen::Behind(revision) => Err(behind(read, revision)),
         }

@@ -39,7 +39,9 @@ impl Manager for Connector {
     type Error = ConnectError;
 
     async fn create(&self) -> Result<AsyncPgConnection, ConnectError> {
-        let mut conn = connect(&self.target, &self.tls, self.timeout).await?;
+        // Boxed, because its future has several kilobytes, and every operation would move them without connecting.
+        let connecting = Box::pin(connect(&self.target, &self.tls, self.timeout));
+        let mut conn = connecting.await?;
         conn.start_session(self.statement_timeout, &self.slow_searches)
             .await;
         Ok(conn)
