@@ -172,6 +172,7 @@ impl Case<'_> {
                 semantic,
                 depth: DEPTH,
                 exact: DEPTH,
+                boundaries: &[],
                 explain,
             };
             store.rank(&owner, search, filter.clone(), Read::default())

@@ -172,6 +172,9 @@ pub struct RankSearch {
     /// Number of entries at the top of the semantic ranking whose order and distances must be exact. The distances of
     /// the others may be estimates.
     pub exact: u32,
+    /// Ranks at which a part of the semantic ranking ends. Where an estimate leaves open on which side of such a rank an
+    /// entry belongs, its distance is exact.
+    pub boundaries: &'static [u32],
     /// Whether to return the query plan.
     pub explain: bool,
 }

@@ -160,6 +160,7 @@ async fn index_equals_the_database(database: &Path) {
             }),
             depth: 1,
             exact: 1,
+            boundaries: &[],
             explain: false,
         };
         let found = store

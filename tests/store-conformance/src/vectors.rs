@@ -116,6 +116,7 @@ pub(crate) fn near_angle(degrees: f32, depth: u32) -> RankSearch {
         semantic,
         depth,
         exact: depth,
+        boundaries: &[],
         explain: false,
     }
 }

@@ -143,6 +143,7 @@ impl Retrieval {
                 semantic: None,
                 depth: depth(page, self.max_reranked()),
                 exact: 0,
+                boundaries: &[],
                 explain,
             },
             kinds: vec![DocumentKind::Context],

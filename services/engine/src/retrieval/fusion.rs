@@ -9,6 +9,8 @@ use context_store::{FtsHit, Ranking, SemanticHit};
 pub(super) const FIRST_PART: usize = 200;
 /// Number of ranks in the first and the second part of each ranking together.
 pub(super) const DEEP: usize = 1_000;
+/// The ranks at which the first and the second part end.
+pub(super) const BOUNDARIES: [u32; 2] = [FIRST_PART as u32, DEEP as u32];
 
 /// The method that fuses two rankings.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -21,7 +21,7 @@ use context_text::{Mode, Parsed};
 use super::Retrieval;
 use super::documents::hybrid_hit;
 use super::embedding::unavailable;
-use super::fusion::{FIRST_PART, Fused, Fusion, fuse};
+use super::fusion::{BOUNDARIES, FIRST_PART, Fused, Fusion, fuse};
 use super::hits::milliseconds;
 use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
 use super::rerank::{Candidate, EncodedQuery};
@@ -113,6 +113,7 @@ impl Retrieval {
                 semantic,
                 depth: depth(page, FIRST_PART as u32),
                 exact: EXACT_RANKS,
+                boundaries: &BOUNDARIES,
                 explain,
             },
             kinds,

@@ -440,14 +440,17 @@ pub(super) fn requested_page(
 /// The smallest of [`DEPTHS`] that holds the page, one entry more and `at_least` entries, so that adjacent pages
 /// usually come from the same ranking.
 pub(super) fn depth(page: Page, at_least: u32) -> u32 {
-    let wanted = page
-        .offset
-        .saturating_add(u64::from(page.and_one().limit))
-        .max(u64::from(at_least));
+    let needed = needed(page, at_least);
     DEPTHS
         .into_iter()
-        .find(|depth| u64::from(*depth) >= wanted)
+        .find(|depth| u64::from(*depth) >= needed)
         .unwrap_or(DEPTHS[DEPTHS.len() - 1])
+}
+
+/// The number of entries up to the end of the page and one more, but at least `at_least`.
+pub(super) fn needed(page: Page, at_least: u32) -> u64 {
+    let up_to_next = page.offset.saturating_add(u64::from(page.and_one().limit));
+    up_to_next.max(u64::from(at_least))
 }
 
 /// The warning when more entries matched than were ranked.

@@ -375,6 +375,7 @@ mod tests {
             }),
             depth: 1_000,
             exact: 0,
+            boundaries: &[],
             explain: false,
         }
     }

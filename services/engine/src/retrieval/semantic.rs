@@ -18,7 +18,7 @@ use context_store::{DocumentKind, RankSearch, SemanticHit, SemanticSearch};
 use super::Retrieval;
 use super::embedding::{ActiveModel, awaited, unavailable};
 use super::hits::milliseconds;
-use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, requested_page, times};
+use super::ranked::{RankedHit, RankedPage, RankedSearch, depth, needed, requested_page, times};
 use super::relevance::MAX_CONSIDERED;
 use super::rerank::{Candidate, EncodedQuery};
 use crate::access::Caller;
@@ -53,6 +53,8 @@ impl Retrieval {
             None => self.max_reranked(),
         };
         let depth = depth(page, at_least);
+        // The others only show how far the nearest stand out.
+        let exact = needed(page, at_least).min(u64::from(depth)) as u32;
         let search = RankedSearch {
             query: &request.query,
             encoded: embedded.encoded,
@@ -61,7 +63,8 @@ impl Retrieval {
                 fts: None,
                 semantic: Some(embedded.search),
                 depth,
-                exact: depth,
+                exact,
+                boundaries: &[],
                 explain,
             },
             kinds: vec![DocumentKind::Context],

@@ -163,6 +163,7 @@ async fn search(
         semantic,
         depth: DEPTH,
         exact: DEPTH,
+        boundaries: &[],
         explain,
     };
     store
@@ -588,6 +589,7 @@ async fn a_retired_set_is_not_searched_any_more_when_its_deletion_begins() {
             semantic,
             depth: DEPTH,
             exact: DEPTH,
+            boundaries: &[],
             explain: false,
         };
         let found = store

@@ -30,9 +30,9 @@ const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
 const MAX_DOUBLINGS: u32 = 3;
-/// If an estimate is closer to the end of the ranking than this fraction of its error bound, the vector is read to
-/// decide whether the entry belongs to the ranking. Hardly any estimate is wrong by more than its error bound. One in
-/// seven is wrong by more than half of it.
+/// If an estimate is closer to a boundary than this fraction of its error bound, the vector is read to decide on which
+/// side the entry is. Hardly any estimate is wrong by more than its error bound. One in seven is wrong by more than half
+/// of it.
 const UNDECIDED: f32 = 0.5;
 /// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries.
 const MAX_CHECKED: usize = 8_192;
@@ -109,6 +109,8 @@ pub(super) struct Search<'s> {
     pub depth: usize,
     /// Number of entries at the top whose order and distances must be exact.
     pub exact: usize,
+    /// Ranks for which it must be decided which entries are before them.
+    pub boundaries: &'static [u32],
 }
 
 impl Search<'_> {
@@ -307,7 +309,7 @@ impl Search<'_> {
     }
 
     /// Ranks entries by their estimates where these suffice. Reads the vectors of the first `exact` entries, and of
-    /// chunks whose estimates leave open whether their entries are among those or belong to the ranking at all.
+    /// chunks whose estimates leave open whether their entries are among those, or on which side of a boundary they are.
     fn by_estimates(
         &self,
         conn: &mut SqliteConnection,
@@ -316,20 +318,25 @@ impl Search<'_> {
         let exact = self.exact.min(self.depth);
         let (first, rest) = near.split_at(prefix_of_entries(near, exact));
         let mut hits = self.best(self.vectors(conn, first)?)?;
-        // A chunk that can be no nearer than the last of the exact hits cannot change them.
+        // A chunk that is farther away than the last of the exact hits cannot change them.
         let floor = match hits.len().min(exact).checked_sub(1) {
             Some(last) if hits.len() >= exact => similarity_at(hits[last].distance),
             _ => f32::NEG_INFINITY,
         };
-        // The similarity at the end of the ranking: that of the first chunk after it.
-        let border = match prefix_of_entries(near, self.depth) {
-            end if end < near.len() => near[end].similarity,
-            _ => f32::NEG_INFINITY,
+        // The similarity at each boundary: that of the first chunk after it. The exact ranks end at one, too: where many
+        // distances are equal, an error bound that is a little too small would otherwise decide.
+        let boundaries = self.boundaries.iter().map(|rank| *rank as usize);
+        let borders: Vec<f32> = boundaries
+            .chain([exact])
+            .map(|rank| prefix_of_entries(near, rank))
+            .filter_map(|end| near.get(end))
+            .map(|after| after.similarity)
+            .collect();
+        let is_at_border = |near: &Near| {
+            let is_open = |border: &f32| (near.similarity - border).abs() < near.error * UNDECIDED;
+            borders.iter().any(is_open)
         };
-        let is_open = |near: &Near| {
-            (exact > 0 && near.greatest() >= floor)
-                || (near.similarity - border).abs() < near.error * UNDECIDED
-        };
+        let is_open = |near: &Near| (exact > 0 && near.greatest() >= floor) || is_at_border(near);
         let (open, estimated): (Vec<Near>, Vec<Near>) = rest.iter().copied().partition(is_open);
         let open = &open[..open
             .len()

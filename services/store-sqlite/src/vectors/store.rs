@@ -162,6 +162,7 @@ impl VectorStore for SqliteStore {
                     indexed: &[],
                     depth: rows.len(),
                     exact: rows.len(),
+                    boundaries: &[],
                 }
                 .exact_distances(conn, rows)
                 .map_err(store_error)?;
@@ -280,6 +281,7 @@ fn rank(
             indexed,
             depth,
             exact: search.exact as usize,
+            boundaries: search.boundaries,
         };
         let found = semantic.run(conn).map_err(store_error)?;
         ranking.semantic = found.hits.iter().map(semantic_hit).collect();

@@ -55,7 +55,7 @@ async fn nearest(store: &SqliteStore, seed: u64) -> Vec<SemanticHit> {
     ranked(store, seed, 1000, 1000).await
 }
 
-/// The nearest entries. The order and the distances of the first `exact` are exact.
+/// The nearest entries. The order and the distances of the first `exact` are exact, and the first 200 are decided.
 async fn ranked(store: &SqliteStore, seed: u64, depth: u32, exact: u32) -> Vec<SemanticHit> {
     let semantic = Some(SemanticSearch {
         model: model(),
@@ -67,6 +67,7 @@ async fn ranked(store: &SqliteStore, seed: u64, depth: u32, exact: u32) -> Vec<S
         semantic,
         depth,
         exact,
+        boundaries: &[200],
         explain: false,
     };
     store
@@ -143,6 +144,8 @@ async fn beyond_the_exact_ranks_distances_are_estimates_until_they_are_measured(
             .filter(|id| of_exact.contains(id))
             .count();
         assert!(both >= 190, "{both} of 200");
+        let deeper = ranked(&store, seed, 1000, 20).await;
+        assert_eq!(deeper[..200], found, "a later page continues this one");
         let estimated: Vec<SemanticHit> = found
             .iter()
             .copied()
@@ -351,6 +354,7 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
             semantic,
             depth: 1000,
             exact: 1000,
+            boundaries: &[],
             explain: false,
         }
     };
