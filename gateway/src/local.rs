@@ -128,7 +128,7 @@ impl LocalService {
         *accepted == Some(peer(stream))
     }
 
-    /// The program that starts it, with the environment for it.
+    /// The program of the service, with the environment that it gets.
     #[must_use]
     pub const fn program(&self) -> &ServiceProgram {
         &self.program

@@ -122,7 +122,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             .await
             .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
         let listen = listener.local_addr()?;
-        let given = |list: &[String]| {
+        let non_empty = |list: &[String]| {
             list.iter()
                 .filter(|item| !item.is_empty())
                 .cloned()
@@ -130,8 +130,8 @@ fn serve_http(args: &HttpArgs) -> Outcome {
         };
         let config = http::HttpConfig {
             listen,
-            allowed_hosts: given(&args.allowed_hosts),
-            allowed_origins: given(&args.allowed_origins),
+            allowed_hosts: non_empty(&args.allowed_hosts),
+            allowed_origins: non_empty(&args.allowed_origins),
             guarded_as: args.guarded(listen),
             max_message_bytes: args.backend.max_request_bytes(),
         };

@@ -3,8 +3,9 @@
 //   node measure.mjs CHROMIUM PROGRAM [ENTRIES [LIVE [THREAD]]]
 //
 // Fills a service of its own with ENTRIES entries (100 000): 60 % in one thread, the rest in 400 others. Prints the first
-// paint and each change of view, medians of 10. Then LIVE entries (10 000) are stored while Activity is open; the heap
-// of the tab is printed as they pass. With THREAD the long thread grows to that many entries, and is scrolled.
+// paint and each change of view, medians of 10. Then stores LIVE entries (10 000) while Activity is open, and prints the
+// heap of the tab before them and after each fifth of them. With THREAD the long thread grows to that many entries, and
+// is scrolled.
 
 import assert from "node:assert/strict";
 import os from "node:os";
@@ -98,7 +99,7 @@ try {
       }
       return times.toSorted((a, b) => a - b)[Math.floor(pages / 2)];
     };
-    // The page holds 200 entries: its first ones change from the fourth page on.
+    // At the top the page loads earlier entries, so each load changes the first entry.
     const up = await scrolls(true, 40);
     await page.getByRole("button", { name: "Go to the first entry" }).click();
     const start = Date.now();

@@ -3,8 +3,8 @@
 /// The candidate closest to `name`, when one is close enough to suggest.
 ///
 /// A candidate is close if one contains the other (`thread` for `thread_id`; not for names of one or two bytes), or if
-/// the edit distance is at most a third of the longer name. Case is ignored, and `-` is read as `_`. A name of more
-/// than 64 bytes is close to none.
+/// the edit distance is at most a third of the longer name. Upper case in `name` is read as lower case, and `-` as
+/// `_`. Candidates must be in lower case. A name of more than 64 bytes is close to none.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.is_empty() || name.len() > 64 {
         return None;

@@ -12,7 +12,8 @@ use http::header;
 pub struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// Allows these names, with or without a port, in addition to the loopback names.
+    /// Allows these names in addition to loopback names and IP addresses. A name with a port is allowed only with this
+    /// port, a name without one with every port.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| name.to_ascii_lowercase()).collect())
@@ -45,7 +46,7 @@ impl AllowedHosts {
     fn allows_name(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
-        // A page cannot be served from an address that belongs to this machine.
+        // DNS rebinding needs a domain name, so a request for an IP address is not from such a page.
         let is_address = name
             .trim_start_matches('[')
             .trim_end_matches(']')

@@ -62,10 +62,10 @@ pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
         .iter()
         .filter(|(language, _)| **language != "English");
     let other = others.max_by_key(|(_, count)| **count);
-    // A tenth: a model of one language hides these entries from semantic search.
-    let needs_more = other.filter(|(_, count)| **count * 10 >= recognised);
+    // A tenth is enough, because a model of one language hides the entries in other languages from semantic search.
+    let common_other = other.filter(|(_, count)| **count * 10 >= recognised);
     let multilingual = MULTILINGUAL_E5_SMALL.name;
-    let Some((language, count)) = needs_more else {
+    let Some((language, count)) = common_other else {
         let advice = match model {
             _ if recognised == 0 => return None,
             None => format!(
@@ -82,7 +82,7 @@ pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
         "some"
     };
     let finding = format!("{part} of the stored texts look {language}");
-    let is_english = [ALL_MINILM_L6_V2.name, BGE_SMALL_EN_V1_5.name];
+    let english_models = [ALL_MINILM_L6_V2.name, BGE_SMALL_EN_V1_5.name];
     Some(match model {
         None => (
             true,
@@ -90,7 +90,7 @@ pub fn advice(texts: &[String], model: Option<&str>) -> Option<(bool, String)> {
                 "{finding}; `context-service fetch-model {multilingual}` adds semantic search for them"
             ),
         ),
-        Some(model) if is_english.contains(&model) => (
+        Some(model) if english_models.contains(&model) => (
             false,
             format!(
                 "{finding}, but `{model}` reads English; run `context-service fetch-model {multilingual}`, then \

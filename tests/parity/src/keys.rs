@@ -26,14 +26,14 @@ impl KeyedService {
         Self::start_with(&[("AUTH", "keys")]).await
     }
 
-    /// Starts it on this database, with further settings.
+    /// Starts it on this database, with `AUTH=keys` and further settings.
     pub async fn start_on(storage: Storage, more: &[(&'static str, &str)]) -> Self {
         Self {
             service: Service::start_on(storage, &[&[("AUTH", "keys")], more].concat()).await,
         }
     }
 
-    /// Starts it with these settings.
+    /// Starts it with these settings, which must include `AUTH`.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         Self {
             service: Service::start_with(settings).await,
@@ -116,7 +116,8 @@ impl KeyedService {
         printed.lines().next().expect("the key").to_owned()
     }
 
-    /// Creates a key of the owner `default` with all scopes and these limits, such as threads or an expiry.
+    /// Creates a key of the owner `default` with the scopes read, write and delete, and these limits, as flags of
+    /// `keys create`: `--threads one`.
     pub async fn key_with(&self, name: &str, limits: &[&str]) -> String {
         let printed = self
             .run(
@@ -219,12 +220,12 @@ impl Reply {
 }
 
 impl Gateway {
-    /// Starts a gateway over HTTP.
+    /// Starts a gateway over HTTP with `AUTH=keys`.
     pub async fn http(service: &KeyedService) -> Self {
         Self::http_with(service, &[("AUTH", "keys")]).await
     }
 
-    /// Starts a gateway over HTTP with these settings.
+    /// Starts a gateway over HTTP with these settings, which must include `AUTH`.
     pub async fn http_with(service: &KeyedService, settings: &[(&str, &str)]) -> Self {
         let gateway = service
             .service

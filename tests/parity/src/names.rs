@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Values that each client generates for itself, such as ids, under the scenario's names for them.
+/// Values that differ from client to client, such as generated ids, because each client has a service of its own. The
+/// scenario refers to them by name.
 #[derive(Debug, Default)]
 pub struct Names(BTreeMap<String, String>);
 

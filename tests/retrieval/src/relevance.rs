@@ -19,11 +19,12 @@ use crate::set::{Question, Set, name};
 const FLOORS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 /// The recommended value, for the table of the sets.
 const RECOMMENDED: f64 = 0.3;
-/// Maximum number of questions of a set, and of questions about other topics that are asked of it.
+/// Maximum number of questions of a set. About as many questions about other topics are asked too, equally many of each
+/// other set.
 const QUESTIONS: usize = 100;
-/// Number of stores of two entries for each set.
+/// Maximum number of stores of two entries for each set.
 const PAIRS: usize = 40;
-/// Number of results of a question that count, a page by default.
+/// Number of results of each question that are checked: the default of `limit`.
 const RESULTS: usize = 5;
 /// Number of printed questions about other topics that look most relevant.
 const NEAR_MISSES: usize = 8;
@@ -50,7 +51,7 @@ fn withheld(best: &[f64], floor: f64) -> f64 {
 /// A question about another topic.
 #[derive(Debug, Clone, Copy)]
 struct Other<'q> {
-    /// The place of the set that it is from.
+    /// The index of the set that it is from.
     source: usize,
     question: &'q Question,
 }
@@ -75,8 +76,8 @@ struct Measured {
 #[derive(Debug, Serialize)]
 struct Line<'l> {
     set: &'l str,
-    store: Stored,
-    /// The number of the question in its set and kind of store.
+    store: StoreKind,
+    /// The number of the question, from 1, among all questions that the stores of the set were asked.
     question: usize,
     /// Whether the store has an answer.
     answerable: bool,
@@ -89,7 +90,7 @@ struct Line<'l> {
 /// The kind of store that was asked.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Stored {
+enum StoreKind {
     WholeSet,
     TwoEntries,
 }
@@ -105,7 +106,7 @@ impl Evidence<'_> {
     /// Writes a line for each result of a question that has these answers.
     fn write(
         &mut self,
-        store: Stored,
+        store: StoreKind,
         found: &Found,
         keys: &[String],
         answers: &[String],
@@ -279,11 +280,16 @@ async fn measure(
     };
     let mut measured = Measured::default();
     let opened = Opened::fill(cli, set, Some(embedder)).await?;
-    let mut backend = opened.entries.open(reranked(&opened)).await?;
+    let mut backend = opened.entries.open(default_setup(&opened)).await?;
     for question in evenly(&set.questions, QUESTIONS) {
         let request = ask(&question.text, question.thread_id.clone());
         let found = backend.search(request).await?;
-        evidence.write(Stored::WholeSet, &found, &opened.keys, &question.relevant)?;
+        evidence.write(
+            StoreKind::WholeSet,
+            &found,
+            &opened.keys,
+            &question.relevant,
+        )?;
         measured.whole.answerable.push(best(&found.hits));
         measured
             .results
@@ -297,7 +303,7 @@ async fn measure(
     }
     for Other { source, question } in others {
         let found = backend.search(ask(&question.text, None)).await?;
-        evidence.write(Stored::WholeSet, &found, &opened.keys, &[])?;
+        evidence.write(StoreKind::WholeSet, &found, &opened.keys, &[])?;
         let relevance = best(&found.hits);
         measured.whole.others.push(relevance);
         measured.by_source.push((*source, relevance));
@@ -319,7 +325,7 @@ async fn measure(
             .entries
             .iter()
             .position(|entry| question.relevant.contains(&entry.key));
-        // Not one after the other, because those would be of the same set.
+        // Spread over all others, because consecutive ones are of the same set.
         let other = others.get(number * others.len() / PAIRS);
         let (Some(place), Some(other)) = (place, other) else {
             continue;
@@ -332,7 +338,7 @@ async fn measure(
             questions: Vec::new(),
         };
         let opened = Opened::fill(cli, &pair, Some(embedder)).await?;
-        let mut backend = opened.entries.open(reranked(&opened)).await?;
+        let mut backend = opened.entries.open(default_setup(&opened)).await?;
         for (question, answers, best_of) in [
             (
                 question,
@@ -342,7 +348,7 @@ async fn measure(
             (other.question, [].as_slice(), &mut measured.pairs.others),
         ] {
             let found = backend.search(ask(&question.text, None)).await?;
-            evidence.write(Stored::TwoEntries, &found, &opened.keys, answers)?;
+            evidence.write(StoreKind::TwoEntries, &found, &opened.keys, answers)?;
             best_of.push(best(&found.hits));
         }
         backend.close().await;
@@ -351,8 +357,8 @@ async fn measure(
     Ok(measured)
 }
 
-/// The settings of a service by default.
-fn reranked(opened: &Opened) -> Setup {
+/// The settings of a service by default, except for a context weight that a flag sets.
+fn default_setup(opened: &Opened) -> Setup {
     Setup {
         reranking: Switch::Auto,
         context_weight: opened.context_weight,

@@ -1,4 +1,4 @@
-//! A gateway on stdio, used by the test as an MCP client.
+//! An MCP client for tests. It starts a gateway on stdio and talks to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -131,10 +131,10 @@ impl Mcp {
         self.request("tools/call", params).await
     }
 
-    /// Calls a tool. Returns the structured result, or the error's text.
+    /// Calls a tool and returns the structured result.
     ///
     /// # Errors
-    /// The gateway's error text.
+    /// The whole reply as JSON text, if it is an error.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         let reply = self.tool(tool, &arguments).await;
         let result = &reply["result"];

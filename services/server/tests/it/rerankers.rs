@@ -142,7 +142,7 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_says_who_reranks_and_whether_it_answers() {
+async fn the_doctor_names_the_reranker_and_says_whether_it_responds() {
     let provider = Reserved::new();
     let directory = tempfile::tempdir().unwrap();
     let flags = flags(provider.address());

@@ -103,8 +103,8 @@ pub(crate) fn insert(
     )
 }
 
-/// Indexes the document of an artifact, which must not be in the index. It has no scope, because no filter of the scope
-/// admits artifacts.
+/// Indexes the document of an artifact, which must not be in the index. Its scope is empty, because artifacts have no
+/// thread, source, content type or tags.
 ///
 /// # Errors
 /// Database errors.
@@ -143,7 +143,7 @@ fn insert_row(
     .map(drop)
 }
 
-/// Removes an entry or a document from the index.
+/// Removes an entry, or the document of an artifact, from the index.
 ///
 /// # Errors
 /// Database errors.
