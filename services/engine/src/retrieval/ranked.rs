@@ -15,8 +15,8 @@ use super::Retrieval;
 use super::evidence::Evidence;
 use super::fusion::{DEEP, FIRST_PART};
 use super::hits::milliseconds;
-use super::relevance::{CLEARLY_RELEVANT, MAX_CONSIDERED, Relevance};
-use super::rerank::{Candidate, EncodedQuery, Interaction, RerankQuery, Reranked};
+use super::relevance::{CLEARLY_RELEVANT, Crowd, MAX_CONSIDERED};
+use super::rerank::{Candidate, EncodedQuery, RerankQuery, Reranked};
 use crate::access::Caller;
 use crate::error::store_error;
 use crate::{read, validate};
@@ -164,8 +164,29 @@ impl Retrieval {
             .filter(|candidate| considered.contains(&candidate.id))
             .copied()
             .collect();
+        let ids_of = |page: &[(i64, Option<f64>)]| page.iter().map(|(id, _)| *id).collect();
+        // Unless a relevance decides what the page shows, the page is read first: the relevances need its texts.
+        let read = match search.min_relevance {
+            None => {
+                let ids = ids_of(in_page(&order, search.page));
+                let read = self.page(caller, search, ids, &candidates, ranking.revision);
+                Some(read.await?)
+            }
+            Some(_) => None,
+        };
+        let texts = read.as_ref().and_then(ReadPage::texts);
+        // Similarities to a query that the model cannot read say nothing.
+        let crowd = search.reading.is_possible.then_some(&search.rank);
+        let crowd = crowd.and_then(|rank| Crowd::of(rank, &ranking));
         let relevances = self
-            .relevances_of(caller, search, &ranking, &reranked.interaction, &rated)
+            .relevances(
+                caller,
+                search.query,
+                crowd.as_ref(),
+                &reranked.interaction,
+                &rated,
+                texts,
+            )
             .await?;
         let highest = relevances
             .values()
@@ -193,13 +214,16 @@ impl Retrieval {
                 .filter_map(|(id, _)| Some((id, relevances.get(id)?)));
             plan.extend(of_shown.map(|(id, relevance)| format!("relevance of {id}: {relevance}")));
         }
-        let ids: Vec<i64> = shown.iter().map(|(id, _)| *id).collect();
-        let evidence = search
-            .shows_relevance
-            .then(|| self.evidence(search, &candidates, &ids));
-        let (entries, mut evidence) = self
-            .entries_in_order(caller, ids, search, ranking.revision, evidence)
-            .await?;
+        let ReadPage {
+            entries,
+            mut evidence,
+        } = match read {
+            Some(read) => read,
+            None => {
+                self.page(caller, search, ids_of(shown), &candidates, ranking.revision)
+                    .await?
+            }
+        };
         if let Some(evidence) = &mut evidence {
             self.compare_sentences(search, &entries, evidence, &mut plan)
                 .await;
@@ -280,30 +304,6 @@ impl Retrieval {
         Ok(true)
     }
 
-    /// The relevance of these candidates, without the semantic ranking if the model cannot read the query.
-    async fn relevances_of(
-        &self,
-        caller: &Caller,
-        search: &RankedSearch<'_>,
-        ranking: &Ranking,
-        interaction: &Interaction,
-        candidates: &[Candidate],
-    ) -> Result<HashMap<i64, Relevance>> {
-        let mut rank = search.rank.clone();
-        if !search.reading.is_possible {
-            rank.semantic = None;
-        }
-        self.relevances(
-            caller,
-            search.query,
-            &rank,
-            ranking,
-            interaction,
-            candidates,
-        )
-        .await
-    }
-
     /// Runs the retrievers.
     async fn rank(&self, caller: &Caller, search: &RankedSearch<'_>) -> Result<Ranking> {
         let read = read::at(search.min_revision);
@@ -363,20 +363,23 @@ impl Retrieval {
         }
     }
 
-    /// Reads the entries with these ids, in this order, with as much of their texts as `evidence` needs. Returns
-    /// `evidence`, unless so much text would exceed the size of a reply. The read omits entries that changed after
+    /// Reads the entries with these ids, in this order. If results show evidence, it reads as much of the texts as this
+    /// needs, unless so much text would exceed the size of a reply. The read omits entries that changed after
     /// `revision`. They may no longer match the filter, and they differ from the state at the reply's revision.
-    async fn entries_in_order(
+    async fn page(
         &self,
         caller: &Caller,
-        ids: Vec<i64>,
         search: &RankedSearch<'_>,
+        ids: Vec<i64>,
+        candidates: &[Candidate],
         revision: i64,
-        evidence: Option<Evidence>,
-    ) -> Result<(Vec<StoredEntry>, Option<Evidence>)> {
+    ) -> Result<ReadPage> {
         if ids.is_empty() {
-            return Ok((Vec::new(), None));
+            return Ok(ReadPage::default());
         }
+        let evidence = search
+            .shows_relevance
+            .then(|| self.evidence(search, candidates, &ids));
         let get = async |text_chars| {
             let selection = self.selection(caller, search.include_images, false, text_chars);
             let read = Read {
@@ -391,14 +394,29 @@ impl Retrieval {
             (Some(shown), Some(evidence)) => Some(shown.max(evidence.text_chars())),
             _ => shown,
         };
-        let (mut found, evidence) = match get(wanted).await {
+        let (mut entries, evidence) = match get(wanted).await {
             Err(error) if error.reason == Reason::ResultTooLarge && wanted != shown => {
                 (get(shown).await?, None)
             }
-            found => (found?, evidence),
+            entries => (entries?, evidence),
         };
-        found.sort_by_key(|entry| ids.iter().position(|id| *id == entry.id));
-        Ok((found, evidence))
+        entries.sort_by_key(|entry| ids.iter().position(|id| *id == entry.id));
+        Ok(ReadPage { entries, evidence })
+    }
+}
+
+/// The entries of a page as they were read.
+#[derive(Default)]
+struct ReadPage {
+    entries: Vec<StoredEntry>,
+    /// What their evidence is found by. `None` if results show no evidence, or if too little of the texts was read.
+    evidence: Option<Evidence>,
+}
+
+impl ReadPage {
+    /// The entries, if enough of their texts was read for the relevance.
+    fn texts(&self) -> Option<&[StoredEntry]> {
+        self.evidence.as_ref().map(|_| self.entries.as_slice())
     }
 }
 

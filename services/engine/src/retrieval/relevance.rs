@@ -17,7 +17,7 @@
 use std::collections::{HashMap, HashSet};
 
 use context_model::Result;
-use context_store::{RankSearch, Ranking, SemanticHit};
+use context_store::{RankSearch, Ranking, SemanticHit, StoredEntry};
 
 use super::Retrieval;
 use super::rerank::{Candidate, Interaction, characters};
@@ -172,7 +172,9 @@ impl Features {
 
 /// The nearest entries of a search.
 #[derive(Debug)]
-struct Crowd {
+pub(super) struct Crowd {
+    /// Whether the weights were fitted with the model in use.
+    is_fitted: bool,
     /// The similarity of each entry in the semantic ranking.
     similarities: HashMap<i64, f64>,
     /// The greatest similarity that an entry outside of the ranking can have. `None` if the ranking has all entries.
@@ -185,7 +187,7 @@ struct Crowd {
 impl Crowd {
     /// `None` if similarities say nothing: without a semantic ranking, or with a model of unknown scale and too few
     /// entries to learn it.
-    fn of(search: &RankSearch, ranking: &Ranking) -> Option<Self> {
+    pub fn of(search: &RankSearch, ranking: &Ranking) -> Option<Self> {
         let model = &search.semantic.as_ref()?.model;
         let nearest: Vec<f64> = ranking
             .semantic
@@ -203,7 +205,8 @@ impl Crowd {
             .map(|similarity| (similarity - mean).powi(2))
             .sum::<f64>()
             / count;
-        let (scale, offset, mean, spread) = if is_fitted(&model.identity) {
+        let is_fitted = is_fitted(&model.identity);
+        let (scale, offset, mean, spread) = if is_fitted {
             let with_prior = |value: f64, prior: f64| {
                 (count * value + CROWD_PRIOR * prior) / (count + CROWD_PRIOR)
             };
@@ -219,6 +222,7 @@ impl Crowd {
         let convert = |hit: &SemanticHit| similarity(hit) * scale + offset;
         let is_cut = ranking.semantic.len() >= search.depth as usize;
         Some(Self {
+            is_fitted,
             similarities: ranking
                 .semantic
                 .iter()
@@ -253,7 +257,8 @@ fn is_fitted(identity: &str) -> bool {
 }
 
 impl Retrieval {
-    /// The relevance of each of these candidates. Entries that were deleted meanwhile may be missing.
+    /// The relevance of each of these candidates. Entries that were deleted meanwhile may be missing. `texts`, if given,
+    /// are the entries that late interaction has not read. Otherwise they are read.
     ///
     /// # Errors
     /// The store's errors.
@@ -261,17 +266,13 @@ impl Retrieval {
         &self,
         caller: &Caller,
         query: &str,
-        search: &RankSearch,
-        ranking: &Ranking,
+        crowd: Option<&Crowd>,
         interaction: &Interaction,
         candidates: &[Candidate],
+        texts: Option<&[StoredEntry]>,
     ) -> Result<HashMap<i64, Relevance>> {
-        let crowd = Crowd::of(search, ranking);
-        let nearness = |id: i64| crowd.as_ref().and_then(|crowd| crowd.nearness(id));
-        let is_fitted = search
-            .semantic
-            .as_ref()
-            .is_some_and(|semantic| is_fitted(&semantic.model.identity));
+        let nearness = |id: i64| crowd.and_then(|crowd| crowd.nearness(id));
+        let is_fitted = crowd.is_some_and(|crowd| crowd.is_fitted);
         let scores = &interaction.scores;
         let mean = (scores.values().sum::<f64>() + INTERACTION_PRIOR * INTERACTION_MEAN)
             / (scores.len() as f64 + INTERACTION_PRIOR);
@@ -300,7 +301,7 @@ impl Retrieval {
                 None => others.push(*candidate),
             }
         }
-        let (query_words, coverages) = self.coverage(caller, query, &others).await?;
+        let (query_words, coverages) = self.coverage(caller, query, &others, texts).await?;
         for (id, coverage) in coverages {
             relevances.insert(id, features(id, coverage, query_words).relevance());
         }
@@ -314,6 +315,7 @@ impl Retrieval {
         caller: &Caller,
         query: &str,
         candidates: &[Candidate],
+        texts: Option<&[StoredEntry]>,
     ) -> Result<(usize, Vec<(i64, f64)>)> {
         if candidates.is_empty() {
             return Ok((0, Vec::new()));
@@ -327,13 +329,20 @@ impl Retrieval {
                 (candidate.id, range)
             })
             .collect();
-        let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
-        let selection = self.selection(caller, None, false, Some(last));
-        let ids = candidates.iter().map(|candidate| candidate.id).collect();
-        let found = self
-            .read_ids(caller, ids, selection, read::at(None))
-            .await
-            .map_err(store_error)?;
+        let found;
+        let texts = match texts {
+            Some(texts) => texts,
+            None => {
+                let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
+                let selection = self.selection(caller, None, false, Some(last));
+                let ids = candidates.iter().map(|candidate| candidate.id).collect();
+                found = self
+                    .read_ids(caller, ids, selection, read::at(None))
+                    .await
+                    .map_err(store_error)?;
+                &found
+            }
+        };
         let words = context_text::content_words(query, &self.analyzer);
         let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
         let share = |text: &str| {
@@ -344,8 +353,8 @@ impl Retrieval {
             });
             seen.len() as f64 / stems.len().max(1) as f64
         };
-        let entries = found.into_iter();
-        let coverages = entries
+        let coverages = texts
+            .iter()
             .filter_map(|entry| {
                 let range = ranges.get(&entry.id)?;
                 Some((entry.id, share(characters(&entry.text, *range))))
