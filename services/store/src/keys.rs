@@ -56,7 +56,8 @@ pub struct KeyEvent {
     pub id: String,
     /// When it happened.
     pub at: Timestamp,
-    /// The credentials that were used. `None` for the operator and for a caller without authentication.
+    /// The credentials that were used: the id of a key, or the name of a token's holder. `None` for the operator and
+    /// for a caller without authentication.
     pub actor: Option<String>,
     /// The action.
     pub operation: String,
@@ -77,12 +78,12 @@ pub struct OwnerSummary {
     pub keys: i64,
 }
 
-/// Rejected requests of one key, recorded together.
+/// Rejected requests of one caller, recorded together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// Time of the last one.
     pub at: Timestamp,
-    /// The key.
+    /// The credentials that were used: the id of a key, or the name of a token's holder.
     pub key_id: String,
     /// The rejected operation.
     pub operation: String,
@@ -97,7 +98,8 @@ pub struct Denial {
 pub struct AuditLine {
     /// When it happened.
     pub at: Timestamp,
-    /// The key that was used. `None` without authentication, and for the operator.
+    /// The credentials that were used: the id of a key, or the name of a token's holder. `None` without authentication,
+    /// and for the operator.
     pub key_id: Option<String>,
     /// `create`, `update`, `restore`, `delete`, an action on a key, or the operation that was rejected.
     pub operation: String,
@@ -142,7 +144,7 @@ pub trait KeyStore: Send + Sync {
     async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()>;
 
     /// Deactivates the key `id`, stores `key` in its place and records the events, all in one transaction. Returns
-    /// false and writes nothing when there is no such active key.
+    /// false and writes nothing when there is no such key or it is already deactivated.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -160,14 +162,14 @@ pub trait KeyStore: Send + Sync {
         now: Timestamp,
     ) -> Result<()>;
 
-    /// Active keys of all owners, newest first, at most `limit`.
+    /// Keys of all owners that are not deactivated, newest first, at most `limit`. Expired keys are among them.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>>;
 
-    /// The keys whose first 16 characters have this hash, at most 16. This is the only query without an owner, because
-    /// the key determines the owner.
+    /// The keys whose first 16 characters have this hash, at most 16. It takes no owner, because the key determines the
+    /// owner.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

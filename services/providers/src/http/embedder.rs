@@ -54,7 +54,7 @@ impl HttpEmbedder {
     ///
     /// # Errors
     /// `Refused` when the address, the key or the model cannot be used. `Unavailable` while the provider does not
-    /// respond.
+    /// respond. `Malformed` when its response is not one vector of finite numbers.
     pub async fn connect(access: &Access, remote: RemoteModel) -> Result<Self, ProviderError> {
         let RemoteModel {
             dialect,

@@ -190,7 +190,7 @@ impl Messages {
     }
 }
 
-/// The end of a write. A read ends without the setting.
+/// The statements that end the transaction of a write. A read ends with `COMMIT` alone.
 const COMMIT: &[u8] = b"statement_timeout = 0; COMMIT\0";
 const ENGLISH: &[u8] = b"deadlock detected";
 const GERMAN: &[u8] = b"Deadlock entdeckt";

@@ -184,7 +184,8 @@ fn access(
         + usize::from(filter.thread_id.is_some())
         + usize::from(filter.content_type == Some(ContentType::Multimodal));
     let index = match selected.as_mut_slice() {
-        // The index returns exactly the filter's rows, newest first, and no other index could skip more.
+        // No other index could skip more, and this one returns its rows newest first. The rest of the filter, such as
+        // its source, is checked row by row.
         [
             Probe {
                 newest_first: Some(index),

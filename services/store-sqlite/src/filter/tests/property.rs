@@ -16,7 +16,8 @@ use crate::sql::{Fragment, query};
 
 const STORES: u64 = 420;
 const ENTRIES: i64 = 24;
-/// Each store is tested with every operator and every kind of value it takes.
+/// Number of filters for each store, operator and kind of value. The first is tested with [`Store::selected`], the
+/// second with [`Store::compiled`].
 const ROUNDS: usize = 2;
 
 thread_local! {
@@ -291,7 +292,7 @@ fn breaking_any_one_operator_is_noticed() {
                         .clone()
                         .filter(&mut store.random, operator, *kind);
                     let expected = store.expected(&filter);
-                    // An index that is read first may decide an operator by itself.
+                    // `selected` reads indexes first, with the operator intact. Their rows can hide the broken one.
                     store.selected(&filter) != expected || store.compiled(&filter) != expected
                 })
             })
