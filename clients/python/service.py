@@ -24,7 +24,7 @@ OPTIONS = (
 
 
 class Service:
-    """A context service, with the API key `key` or that of CONTEXT_API_KEY. Threads can share it."""
+    """A context service, with the API key `key` or that of CONTEXT_API_KEY. Python threads can share it."""
 
     def __init__(self, address="127.0.0.1:7420", key=None):
         key = key or os.environ.get("CONTEXT_API_KEY")

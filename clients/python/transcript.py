@@ -23,7 +23,8 @@ class Transcript:
         self._service, self._thread, self._metadata = service, thread_id, metadata
 
     def append(self, items):
-        """Stores pairs of an id and an object. Up to 100 objects are stored together or not at all."""
+        """Stores pairs of an id and an object, in batches of at most 100 entries and about 16 MiB. A batch is stored
+        completely or not at all."""
         batch = []
         for message_id, item in items:
             entries = self._entries(message_id, item)

@@ -11,5 +11,5 @@ stage = dockerfile.final_stage(pathlib.Path(os.environ["ROOT"], "Dockerfile").re
 image = dockerfile.image_of(stage, scratch / "root")
 if sys.argv[1] == "build":
     dockerfile.build(stage, pathlib.Path(sys.argv[2]), cache, image.root, binaries)
-    sys.exit(dockerfile.too_new(image))
+    sys.exit(dockerfile.trial_status(image))
 walk.walk(image, scratch)

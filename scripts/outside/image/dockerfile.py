@@ -127,8 +127,9 @@ def image_of(stage, root):
     return image
 
 
-def too_new(image):
-    """75 if the binaries were linked on a machine with a newer libc than the image's."""
+def trial_status(image):
+    """Starts the image's program with `--version`. Returns the exit status for the build: 0 when the program runs, 75
+    when it was linked on a machine with a newer libc than the image's, and 1 after any other failure."""
     process = start(
         image.root, [*image.entrypoint, "--version"], env=image.env, user=image.user,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -28,7 +28,7 @@ class Tally:
             self.complaints.append(f"{about}\n    request: {request!r:.600}")
 
     def finish(self, requests):
-        """Prints the result and ends the program with its exit status."""
+        """Prints the result. Ends the program with status 1 if a response was forbidden, and otherwise returns."""
         seconds = time.monotonic() - self.began
         summary = ", ".join(f"{answer}: {count}" for answer, count in sorted(self.answers.items(), key=str))
         print(f"{self.transport}: {requests} malformed requests in {seconds:.0f} s; answers: {summary}")
