@@ -85,7 +85,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         })];
         let mut before = Vec::new();
         for transport in &transports {
-            before.push(commits(&transport.service).await?);
+            before.push(commits_and_writes(&transport.service).await?);
             let (connections, stored) = (transport.connections.clone(), transport.stored.clone());
             let name = transport.connections.lock().await.name;
             contenders.push(Contender::new(name, move |count| {
@@ -123,7 +123,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 ));
             }
             section.add(series_of, Some(ratio));
-            let after = commits(&transport.service).await?;
+            let after = commits_and_writes(&transport.service).await?;
             section.note(format!(
                 "{}: {:.1} stores a commit",
                 series_of.name,
@@ -172,7 +172,8 @@ async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// At least `count` new entries, in whole groups of one entry per client. Each client has its own thread.
+/// At least `count` new entries, in whole groups of one entry per client. Clients share no thread, and each begins a
+/// new one after 100 entries.
 fn entries(
     bench: &Bench,
     clients: usize,
@@ -200,7 +201,7 @@ fn entries(
 }
 
 /// The service's numbers of commits and writes so far.
-async fn commits(service: &Service) -> Result<(f64, f64)> {
+async fn commits_and_writes(service: &Service) -> Result<(f64, f64)> {
     let mut client = Grpc::connect(service.address).await?;
     let reply = client
         .0

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The root file of a crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrateRoot {
-    /// The crate's folder in the workspace, followed by ` (binary)` for a binary crate beside a library.
+    /// The crate's folder in the workspace, followed by ` (binary)` if the root file is `main.rs`.
     pub name: String,
     /// `lib.rs` or `main.rs`.
     pub file: PathBuf,

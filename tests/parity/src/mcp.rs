@@ -139,7 +139,7 @@ fn answer(tool: &str, message: &Value) -> Answer {
         );
     }
     let structured = result["structuredContent"].clone();
-    // Tools that are documented to return a list return it bare as text.
+    // If a tool is documented to return a list, the text is the list, and the structured content has it in `result`.
     let shown = if text.is_array() {
         &structured["result"]
     } else {
