@@ -11,7 +11,7 @@ CREATE TABLE embedding_sets (
     current    INTEGER NOT NULL
 ) STRICT;
 
--- Small rows: a start reads all of them and none of the vectors.
+-- Small rows: a start can fill the index with one bit per dimension from them, without the vectors.
 CREATE TABLE chunks (
     chunk_id   INTEGER NOT NULL PRIMARY KEY,
     owner      INTEGER NOT NULL,

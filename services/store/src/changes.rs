@@ -61,7 +61,7 @@ pub enum Changed {
 }
 
 impl Changed {
-    /// The name of the kind in the database and on the wire: `context` or `artifact`.
+    /// The name of this variant in the database and in replies: `context` or `artifact`.
     #[must_use]
     pub const fn entity(&self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ pub struct Change {
     pub kind: ChangeKind,
     /// The changed entry or artifact.
     pub changed: Changed,
-    /// The version after it. `None` for changes without one.
+    /// The version after it; of a deletion, the last version. Services always record it, but the column may be empty.
     pub version: Option<i64>,
     /// The key that made it. `None` without authentication, and for the operator.
     pub key_id: Option<String>,

@@ -4,8 +4,8 @@
 //! write to the database, who could write checksums too. XXH3 with 128 bits is therefore sufficient, and costs less
 //! than copying the content.
 //!
-//! An entry's checksums are stored in its row together with the version that they cover. A service from before
-//! checksums updates the content and the version but not the checksums. Checksums of an earlier version are therefore
+//! An entry's checksums are stored in its row together with the version that they cover. An old service
+//! that knows no checksums updates only the content and the version. Checksums of an earlier version are therefore
 //! ignored and renewed later. Rows of images and of artifact versions never change, so their checksums need no version.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,8 @@ impl EntrySeal {
     }
 
     /// The checksums of an entry's next version. `text` and `metadata` are given if they change. The checksum of an
-    /// unchanged part is copied and never recomputed from what was read, because that would seal damage.
+    /// unchanged part is copied, because computing it from what was read would seal damage. It is computed only if no
+    /// stored checksum covers this version.
     #[must_use]
     pub fn next(stored: &StoredContent<'_>, text: Option<&str>, metadata: Option<&str>) -> Self {
         let StoredContent {
@@ -202,8 +203,8 @@ pub fn check_entry(stored: &StoredContent<'_>, whole_text: bool) -> Checked {
         return Checked::Unsealed;
     };
     match EntrySeal::parse(id, seal) {
-        // A service never writes checksums for a future version.
         None => Checked::Damaged(Part::Checksum),
+        // A service never writes checksums for a future version.
         Some(seal) if seal.version > version => Checked::Damaged(Part::Checksum),
         Some(seal) if seal.version < version => Checked::Unsealed,
         Some(seal) if whole_text && sum(Domain::Text, text.as_bytes()) != seal.text => {
@@ -325,7 +326,7 @@ fn refused(what: String) -> Error {
     Error::new(Reason::StorageCorrupt, format!("{what} {sentence}"))
 }
 
-/// Rejects an entry. The error names it.
+/// The error for a damaged entry. It names the entry. Each call counts in [`refused_rows`].
 #[must_use]
 pub fn refuse_context(id: i64, part: Part) -> Error {
     refused(match part {
@@ -336,7 +337,7 @@ pub fn refuse_context(id: i64, part: Part) -> Error {
     })
 }
 
-/// Rejects an artifact version. The error names it.
+/// The error for a damaged artifact version. It names the version. Each call counts in [`refused_rows`].
 #[must_use]
 pub fn refuse_artifact(id: &ArtifactId, version: i64) -> Error {
     refused(format!("version {version} of artifact {id}"))

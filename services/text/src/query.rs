@@ -49,8 +49,8 @@ pub struct Parsed {
     pub query: Query,
     /// The query to use when `query` finds nothing. Only [`Mode::Match`](crate::Mode::Match) has one.
     pub fallback: Option<Query>,
-    /// The distinct terms of the whole input, when there are more than the query holds and any of them may occur: at
-    /// most [`MAX_CANDIDATES`], each a query of one term. Empty for any other query.
+    /// The distinct terms of the whole input, if `query` matches texts with any term and the input has more than
+    /// [`MAX_TERMS`]. Each is a query of one term. At most [`MAX_CANDIDATES`]. Empty for any other query.
     pub candidates: Vec<Query>,
 }
 
@@ -76,7 +76,8 @@ impl Parsed {
         }
     }
 
-    /// The query that matches any of the words, for ranking by relevance: the fallback if there is one.
+    /// The fallback if there is one, else the query. In [`Mode::Match`](crate::Mode::Match) it matches texts with any
+    /// of the words, for ranking by relevance.
     pub fn loosest(&self) -> &Query {
         self.fallback.as_ref().unwrap_or(&self.query)
     }

@@ -193,7 +193,7 @@ fn one(conn: &mut SqliteConnection, owner: i64, id: &str) -> Result<Option<Store
         .pop())
 }
 
-/// Writes the mutable columns of a key.
+/// Writes the columns of a key that a [`KeyChange`] can change.
 fn put(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -> Result<(), Failure> {
     diesel::update(api_keys::table.find((owner, &key.id)))
         .set((
