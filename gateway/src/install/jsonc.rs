@@ -7,7 +7,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
-/// The syntax that clients use in their own files. A file with any other extension of JSON is refused.
+/// The syntax that clients use in their own files. Any other syntax beyond JSON is refused.
 const JSON_WITH_COMMENTS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -65,8 +65,8 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
     Ok(Some(format!("{mark}{root}")))
 }
 
-/// The text with `value` in the array at `path`, in the place of the elements that `is_ours` selects. Missing objects and
-/// arrays on the path are created.
+/// The text with `value` at the end of the array at `path` and without the elements that `is_ours` selects. If `value`
+/// is already the only such element, nothing changes. Missing objects and arrays on the path are created.
 ///
 /// # Errors
 /// As for [`set`], and if the value at the path is not an array.
@@ -93,7 +93,7 @@ pub fn set_element(
 /// The elements of the array at `path` that `is_ours` selects.
 ///
 /// # Errors
-/// As for [`set`].
+/// As for [`set_element`].
 pub fn get_elements(
     text: &str,
     path: &[&str; 2],
@@ -111,7 +111,7 @@ pub fn get_elements(
 /// when they are empty then. `None` if there is no such element.
 ///
 /// # Errors
-/// As for [`set`].
+/// As for [`set_element`].
 pub fn remove_elements(
     text: &str,
     path: &[&str; 2],
