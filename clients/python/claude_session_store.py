@@ -69,7 +69,7 @@ class ContextSessionStore(SessionStore):
             self._fold(key, entries)
 
     def _fold(self, key, entries):
-        """Updates the entry that lists the transcript: its time, and its summary with the new entries folded in."""
+        """Updates the entry that lists the transcript: its time, and its summary with `entries` folded in."""
         while True:
             hit = self._entry(key)
             metadata = values.from_object(hit.metadata)

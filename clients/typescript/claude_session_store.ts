@@ -81,7 +81,7 @@ export class ContextSessionStore implements SessionStore {
     await this.fold(key, entries);
   }
 
-  /** Updates the entry that lists the transcript: its time, and its summary with the new entries folded in. */
+  /** Updates the entry that lists the transcript: its time, and its summary with `entries` folded in. */
   private async fold(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     for (;;) {
       const hit = await this.entry(key);

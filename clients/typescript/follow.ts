@@ -15,7 +15,7 @@ const [file = "copy.json", url = "http://127.0.0.1:7420"] = process.argv.slice(2
 const key = process.env["CONTEXT_API_KEY"];
 let copy: Copy = await readFile(file, "utf8").then(JSON.parse, () => ({ entries: {} }));
 
-/** Saves each copy that is complete. */
+/** Checks the copy every 200 ms and saves it if its cursor has changed. An incomplete copy has no cursor. */
 async function save(): Promise<never> {
   for (let saved = copy.cursor; ; await sleep(200)) {
     if (copy.cursor === saved || copy.cursor === undefined) continue;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::Result;
 
-/// The MCP revision that needs neither a session nor an initialize request.
+/// The MCP revision of the requests. The servers keep no session, so they accept requests without `initialize`.
 const MCP_REVISION: &str = "2025-11-25";
 
 /// A persistent HTTP/1.1 connection.
@@ -91,7 +91,7 @@ impl Http1 {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         request = if mcp {
-            // Bare rmcp requires both.
+            // rmcp without the gateway requires both media types.
             request
                 .header(header::ACCEPT, "application/json, text/event-stream")
                 .header("mcp-protocol-version", MCP_REVISION)
