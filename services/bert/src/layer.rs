@@ -40,8 +40,8 @@ impl Norm {
 pub(crate) struct Layer {
     /// Query, key and value side by side.
     states: Linear,
-    attended: Linear,
-    attended_norm: Norm,
+    attention_output: Linear,
+    attention_norm: Norm,
     wide: Linear,
     narrow: Linear,
     norm: Norm,
@@ -87,8 +87,13 @@ impl Layer {
                 hidden,
                 hidden,
             )?,
-            attended: Linear::load(tensors, &name("attention.output.dense"), hidden, hidden)?,
-            attended_norm: Norm::load(tensors, &name("attention.output.LayerNorm"), config)?,
+            attention_output: Linear::load(
+                tensors,
+                &name("attention.output.dense"),
+                hidden,
+                hidden,
+            )?,
+            attention_norm: Norm::load(tensors, &name("attention.output.LayerNorm"), config)?,
             wide: Linear::load(tensors, &name("intermediate.dense"), hidden, wide)?,
             narrow: Linear::load(tensors, &name("output.dense"), wide, hidden)?,
             norm: Norm::load(tensors, &name("output.LayerNorm"), config)?,
@@ -104,7 +109,7 @@ impl Layer {
         scratch: &mut Scratch,
         group_rows: usize,
     ) {
-        let hidden = self.attended.outputs();
+        let hidden = self.attention_output.outputs();
         let Scratch { states, attended } = scratch;
         if x.len() <= group_rows * hidden {
             self.states.apply(x, states);
@@ -133,9 +138,12 @@ impl Layer {
         Buffers { projected, wide }: &mut Buffers,
     ) {
         projected.resize(x.len(), 0.0);
-        wide.resize(x.len() / self.attended.outputs() * self.wide.outputs(), 0.0);
-        self.attended.apply(attended, projected);
-        self.attended_norm.apply(x, projected);
+        wide.resize(
+            x.len() / self.attention_output.outputs() * self.wide.outputs(),
+            0.0,
+        );
+        self.attention_output.apply(attended, projected);
+        self.attention_norm.apply(x, projected);
         self.wide.apply(x, wide);
         gelu(wide);
         self.narrow.apply(wide, projected);
