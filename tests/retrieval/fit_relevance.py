@@ -6,12 +6,14 @@
 
 Each line of the file is a result of a question, with what `explain_query` says about it. The program fits a logistic
 regression for the results that were reranked by late interaction, and one for what is known without it. It moves the
-constant and the weight of the prior share of each so that min_relevance=0.3 withholds everything for 5 % of the
-answerable questions in the stores of whole sets and in those of two entries, and prints the weights, and for each set
-how many questions are withheld.
+constant and the weight of the prior share of each so that min_relevance=0.3 withholds everything for 3 % of the
+answerable questions in the stores of whole sets and for 2 % in those of two entries, and scales the
+logits so that the high floor of the hooks keeps its effect. Then it prints the weights, and for each set how many
+questions are withheld: answerable ones, those about other topics and near-misses, then the same of two entries.
 
-The answers of a question are the positive examples. The negative ones are the results of questions about other topics,
-and with a smaller weight the other results of an answerable question, which are often about its topic.
+The answers of a question are the positive examples. The negative ones are the results of questions about other
+topics, and with a smaller weight those of near-misses (questions of sets that share subjects) and the other results of
+an answerable question, which are often about its topic.
 """
 
 import collections
@@ -20,9 +22,14 @@ import math
 import sys
 
 FLOOR = 0.3
-ANSWERABLE_WITHHELD = 0.05
-# The weights of the examples of a set, beside 1 for the answers.
-OTHER_TOPICS, OTHER_RESULTS, TWO_ENTRIES = 3.0, 0.3, 0.5
+# Less than the 5 % that are promised, because other questions than those of the fit lose more.
+ANSWERABLE_WITHHELD = {"whole_set": 0.03, "two_entries": 0.02}
+# The floor of the hooks (gateway/src/hook/recall.rs), and the share of near-misses that it withholds in whole sets.
+HIGH_FLOOR, NEAR_MISSES_WITHHELD = 0.95, 0.93
+KINDS = ("answerable", "other topics", "near-misses")
+# The weights of the negative examples of a set, by the kind of question, beside 1 for the answers.
+WEIGHTS = {"answerable": 0.1, "other topics": 3.0, "near-misses": 1.0}
+TWO_ENTRIES = 0.5
 MODELS = {
     "late interaction": ["similarity", "spread", "words", "query words", "late interaction", "lead", "absent words",
                          "prior share"],
@@ -31,7 +38,7 @@ MODELS = {
 
 
 def read(path):
-    """Returns the results of each question, by (set, kind of store, question, answerable)."""
+    """Returns the results of each question, by (set, kind of store, question, kind of question)."""
     questions = collections.defaultdict(list)
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -39,23 +46,24 @@ def read(path):
             known = result["evidence"].split(": ", 1)[1]
             values = dict(part.rsplit(" ", 1) for part in known.split(", "))
             values = {name: float(value) for name, value in values.items()}
-            key = (result["set"], result["store"], result["question"], result["answerable"])
+            kind = KINDS[0 if result["answerable"] else 2 if result["near_miss"] else 1]
+            key = (result["set"], result["store"], result["question"], kind)
             questions[key].append((values, result["relevant"]))
     return questions
 
 
 def examples(questions, features):
     """Returns (features, label, weight) of each result. All sets weigh the same."""
-    counts = collections.Counter((of_set, store, answerable) for of_set, store, _, answerable in questions)
-    for (of_set, store, _, answerable), results in questions.items():
-        share = 1 / counts[of_set, store, answerable] * (1 if store == "whole_set" else TWO_ENTRIES)
+    counts = collections.Counter((of_set, store, kind) for of_set, store, _, kind in questions)
+    for (of_set, store, _, kind), results in questions.items():
+        share = 1 / counts[of_set, store, kind] * (1 if store == "whole_set" else TWO_ENTRIES)
         results = [(values, is_answer) for values, is_answer in results if all(name in values for name in features)]
         answers = sum(is_answer for _, is_answer in results)
         for values, is_answer in results:
             if is_answer:
                 weight = share / answers
             else:
-                weight = share / len(results) * (OTHER_RESULTS if answerable else OTHER_TOPICS)
+                weight = share / len(results) * WEIGHTS[kind]
             yield [values[name] for name in features] + [1.0], float(is_answer), weight
 
 
@@ -106,17 +114,31 @@ def best_of(questions, features, weights):
     return best
 
 
-def withheld(best, of_set, store, answerable, floor):
-    of_kind = [value for key, value in best.items() if (key[0], key[1], key[3]) == (of_set, store, answerable)]
-    return sum(value < floor for value in of_kind) / max(1, len(of_kind))
+def withheld(best, of_set, store, kind, floor):
+    """Returns the share of these questions for which the floor withholds everything, or None without any."""
+    of_kind = [value for key, value in best.items() if (key[0], key[1], key[3]) == (of_set, store, kind)]
+    return sum(value < floor for value in of_kind) / len(of_kind) if of_kind else None
 
 
 def move(best, sets, store):
     """Returns by how much to move the logits so that FLOOR withholds as many answerable questions as wanted."""
-    mean = lambda floor: sum(withheld(best, of_set, store, True, floor) for of_set in sets) / len(sets)
+    mean = lambda floor: sum(withheld(best, of_set, store, "answerable", floor) for of_set in sets) / len(sets)
     of_store = [value for key, value in best.items() if key[1] == store]
-    floor = max((value for value in of_store if mean(value) <= ANSWERABLE_WITHHELD), default=FLOOR)
-    return math.log(FLOOR / (1 - FLOOR)) - math.log(floor / (1 - floor))
+    floor = max((value for value in of_store if mean(value) <= ANSWERABLE_WITHHELD[store]), default=FLOOR)
+    return logit(FLOOR) - logit(floor)
+
+
+def scale(best, sets):
+    """Returns by how much to multiply the distance of logits from that of FLOOR, so that HIGH_FLOOR withholds as many
+    near-misses as wanted."""
+    shares = lambda floor: [withheld(best, of_set, "whole_set", "near-misses", floor) for of_set in sets]
+    mean = lambda floor: sum(known := [share for share in shares(floor) if share is not None]) / len(known)
+    floor = max(value for key, value in best.items() if key[3] == "near-misses" and mean(value) <= NEAR_MISSES_WITHHELD)
+    return (logit(HIGH_FLOOR) - logit(FLOOR)) / (logit(floor) - logit(FLOOR))
+
+
+def logit(probability):
+    return math.log(probability / (1 - probability))
 
 
 def prior(questions, store):
@@ -131,17 +153,20 @@ def main(path):
     for name, features in MODELS.items():
         weights = fit(list(examples(questions, features)), len(features) + 1)
         best = best_of(questions, features, weights)
-        kinds = ("whole_set", "two_entries")
-        (whole, two), (whole_prior, two_prior) = zip(*((move(best, sets, kind), prior(questions, kind)) for kind in kinds))
+        stores = ("whole_set", "two_entries")
+        (whole, two), (whole_prior, two_prior) = zip(*((move(best, sets, store), prior(questions, store)) for store in stores))
         slope = (two - whole) / (two_prior - whole_prior)
         weights[-2] += slope
         weights[-1] += whole - slope * whole_prior
+        factor = scale(best_of(questions, features, weights), sets)
+        weights = [weight * factor for weight in weights]
+        weights[-1] += (1 - factor) * logit(FLOOR)
         best = best_of(questions, features, weights)
         print(f"{name}: " + ", ".join(f"{weight:.2f} {of}" for weight, of in zip(weights, features + ["constant"])))
         for of_set in sets:
-            shares = [withheld(best, of_set, store, answerable, FLOOR)
-                      for store in ("whole_set", "two_entries") for answerable in (True, False)]
-            print(f"    {of_set:24}" + "".join(f"{share:8.2f}" for share in shares))
+            shares = [withheld(best, of_set, store, kind, FLOOR) for store in stores for kind in KINDS]
+            cells = ["-" if share is None else f"{share:.2f}" for share in shares]
+            print(f"    {of_set:24}" + "".join(f"{cell:>8}" for cell in cells))
 
 
 if __name__ == "__main__":

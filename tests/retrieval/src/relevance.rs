@@ -19,41 +19,57 @@ use crate::set::{Question, Set, name};
 const FLOORS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 /// The recommended value, for the table of the sets.
 const RECOMMENDED: f64 = 0.3;
-/// Maximum number of questions of a set. About as many questions about other topics are asked too, equally many of each
-/// other set.
+/// Sets that share subjects. A question of one is often about a subject of another, and has no answer there.
+const SHARED_SUBJECTS: [&str; 4] = ["notes", "long-answers", "long-chats", "team-chat"];
+/// Maximum number of questions of a set. About as many questions about other topics are asked too, and as many
+/// near-misses, equally many of each other set.
 const QUESTIONS: usize = 100;
 /// Maximum number of stores of two entries for each set.
-const PAIRS: usize = 40;
+const PAIRS: usize = 100;
 /// Number of results of each question that are checked: the default of `limit`.
 const RESULTS: usize = 5;
-/// Number of printed questions about other topics that look most relevant.
-const NEAR_MISSES: usize = 8;
+/// Number of printed questions without an answer that look most relevant.
+const LISTED: usize = 8;
 
 /// The relevance of the best result of each question.
 #[derive(Debug, Default)]
 struct Best {
     answerable: Vec<f64>,
-    others: Vec<f64>,
+    other_topics: Vec<f64>,
+    near_misses: Vec<f64>,
 }
 
 impl Best {
-    /// The shares of answerable questions and of others for which a floor withholds everything.
-    fn withheld(&self, floor: f64) -> [f64; 2] {
-        [&self.answerable, &self.others].map(|best| withheld(best, floor))
+    /// The shares of questions of each kind for which a floor withholds everything.
+    fn withheld(&self, floor: f64) -> [Option<f64>; 3] {
+        [&self.answerable, &self.other_topics, &self.near_misses].map(|best| withheld(best, floor))
+    }
+
+    /// The questions without an answer.
+    fn others(&mut self, is_near: bool) -> &mut Vec<f64> {
+        if is_near {
+            &mut self.near_misses
+        } else {
+            &mut self.other_topics
+        }
     }
 }
 
-/// The share of questions for which a floor withholds everything, by the relevance of the best result of each.
-fn withheld(best: &[f64], floor: f64) -> f64 {
-    best.iter().filter(|best| **best < floor).count() as f64 / best.len().max(1) as f64
+/// The share of questions for which a floor withholds everything, by the relevance of the best result of each. `None`
+/// without questions.
+fn withheld(best: &[f64], floor: f64) -> Option<f64> {
+    let count = best.iter().filter(|best| **best < floor).count();
+    (!best.is_empty()).then(|| count as f64 / best.len() as f64)
 }
 
-/// A question about another topic.
+/// A question of another set.
 #[derive(Debug, Clone, Copy)]
 struct Other<'q> {
     /// The index of the set that it is from.
     source: usize,
     question: &'q Question,
+    /// Whether its set shares subjects with the one that is asked. Then it is a near-miss.
+    is_near: bool,
 }
 
 /// What was measured on one set.
@@ -63,13 +79,13 @@ struct Measured {
     whole: Best,
     /// Stores of two entries.
     pairs: Best,
-    /// Questions about other topics in the store of the whole set: the set that each is from, and the relevance of its
-    /// best result.
+    /// Questions of other sets in the store of the whole set: the set that each is from, and the relevance of its best
+    /// result.
     by_source: Vec<(usize, f64)>,
     /// The relevance of each result, and whether it is a relevant entry of the question.
     results: Vec<(f64, bool)>,
-    /// Questions about other topics with the relevance of their best result.
-    near_misses: Vec<(f64, String)>,
+    /// Questions of other sets with the relevance of their best result.
+    listed: Vec<(f64, String)>,
 }
 
 /// A line of the file of features: what is known about a result, and whether it should be found.
@@ -81,6 +97,8 @@ struct Line<'l> {
     question: usize,
     /// Whether the store has an answer.
     answerable: bool,
+    /// Whether the question is of a set that shares subjects with this one, and has no answer here.
+    near_miss: bool,
     /// Whether this result is an answer.
     relevant: bool,
     /// The relevance, and after a colon what it was computed from, as `explain_query` says it.
@@ -103,15 +121,16 @@ struct Evidence<'e> {
 }
 
 impl Evidence<'_> {
-    /// Writes a line for each result of a question that has these answers.
+    /// Writes a line for each result of a question that has these answers, or is from another set.
     fn write(
         &mut self,
         store: StoreKind,
         found: &Found,
         keys: &[String],
-        answers: &[String],
+        asked: Result<&[String], Other<'_>>,
     ) -> Result<(), Error> {
         self.questions += 1;
+        let answers = asked.unwrap_or_default();
         let Some(file) = &mut self.file else {
             return Ok(());
         };
@@ -127,7 +146,8 @@ impl Evidence<'_> {
                 set: self.set,
                 store,
                 question: self.questions,
-                answerable: !answers.is_empty(),
+                answerable: asked.is_ok(),
+                near_miss: asked.is_err_and(|other| other.is_near),
                 relevant: key.is_some_and(|key| answers.contains(key)),
                 evidence,
             };
@@ -145,8 +165,33 @@ fn are_translations(one: &Set, other: &Set) -> bool {
     one.eq(other)
 }
 
-/// Prints how well relevance works on these sets. Questions of the other sets are the questions about other topics,
-/// except for those of translations.
+/// The questions of the other sets that this one is asked: as many about other topics as near-misses. Sets in another
+/// language with the same entries are left out.
+fn others<'q>(name: &str, set: &Set, sets: &'q [(String, Set)]) -> Vec<Other<'q>> {
+    let shares_subjects = |name: &str| SHARED_SUBJECTS.contains(&name);
+    let mut questions = Vec::new();
+    for is_near in [false, true] {
+        let sources: Vec<(usize, &Set)> = sets
+            .iter()
+            .enumerate()
+            .filter(|(_, (other, _))| (shares_subjects(name) && shares_subjects(other)) == is_near)
+            .map(|(source, (_, other))| (source, other))
+            .filter(|(_, other)| !are_translations(set, other))
+            .collect();
+        let of_each = QUESTIONS.div_ceil(sources.len().max(1));
+        for (source, other) in sources {
+            let of_source = evenly(&other.questions, of_each).into_iter();
+            questions.extend(of_source.map(|question| Other {
+                source,
+                question,
+                is_near,
+            }));
+        }
+    }
+    questions
+}
+
+/// Prints how well relevance works on these sets. Each is asked its own questions and those of the other sets.
 pub async fn report(
     cli: &Cli,
     paths: &[PathBuf],
@@ -162,20 +207,7 @@ pub async fn report(
         None => None,
     };
     for (name, set) in &sets {
-        let others: Vec<(usize, &Set)> = sets
-            .iter()
-            .map(|(_, other)| other)
-            .enumerate()
-            .filter(|(_, other)| !are_translations(set, other))
-            .collect();
-        let of_each = QUESTIONS.div_ceil(others.len().max(1));
-        let others: Vec<Other<'_>> = others
-            .into_iter()
-            .flat_map(|(source, other)| {
-                let questions = evenly(&other.questions, of_each).into_iter();
-                questions.map(move |question| Other { source, question })
-            })
-            .collect();
+        let others = others(name, set, &sets);
         let mut of_set = Evidence {
             file: evidence.take(),
             set: name,
@@ -192,18 +224,24 @@ pub async fn report(
     }
 
     println!("Questions for which min_relevance={RECOMMENDED} withholds everything:\n");
-    println!("| set | answerable | other topics | two entries: answerable | other topics |");
-    println!("|---|---|---|---|---|");
+    println!(
+        "| set | answerable | other topics | near-misses \
+         | two entries: answerable | other topics | near-misses |"
+    );
+    println!("|---|---|---|---|---|---|---|");
     for (name, of_set) in &measured {
-        let [whole, pairs] = [&of_set.whole, &of_set.pairs].map(|best| best.withheld(RECOMMENDED));
-        let cells = [whole, pairs]
-            .concat()
-            .iter()
-            .map(|share| percent(*share))
-            .collect::<Vec<_>>();
-        println!("| {name} | {} |", cells.join(" | "));
+        let cells = [&of_set.whole, &of_set.pairs].map(|best| best.withheld(RECOMMENDED));
+        println!(
+            "| {name} | {} |",
+            cells
+                .concat()
+                .into_iter()
+                .map(percent)
+                .collect::<Vec<_>>()
+                .join(" | ")
+        );
     }
-    println!("\nOf the questions about other topics, by the set that they are from:\n");
+    println!("\nOf the questions of other sets, by the set that they are from:\n");
     let columns: Vec<&str> = sets.iter().map(|(name, _)| name.as_str()).collect();
     println!("| set | {} |", columns.join(" | "));
     println!("|---|{}", "---|".repeat(sets.len()));
@@ -211,9 +249,6 @@ pub async fn report(
         let cell = |source: usize| {
             let from = of_set.by_source.iter().filter(|(from, _)| *from == source);
             let best: Vec<f64> = from.map(|(_, best)| *best).collect();
-            if best.is_empty() {
-                return "-".to_owned();
-            }
             percent(withheld(&best, RECOMMENDED))
         };
         let cells: Vec<String> = (0..sets.len()).map(cell).collect();
@@ -221,17 +256,17 @@ pub async fn report(
     }
     println!("\nMeans over the sets:\n");
     println!(
-        "| min_relevance | results at or above it | of these relevant | answerable withheld | other topics withheld \
-         | two entries: answerable | other topics |"
+        "| min_relevance | results at or above it | of these relevant | answerable withheld | other topics | near-misses \
+         | two entries: answerable | other topics | near-misses |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for floor in FLOORS {
-        let mean = |value: &dyn Fn(&Measured) -> f64| {
-            measured
+        let mean = |value: &dyn Fn(&Measured) -> Option<f64>| {
+            let values: Vec<f64> = measured
                 .iter()
-                .map(|(_, of_set)| value(of_set))
-                .sum::<f64>()
-                / measured.len() as f64
+                .filter_map(|(_, of_set)| value(of_set))
+                .collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         };
         let shown = |of_set: &Measured| {
             let shown = of_set
@@ -247,22 +282,24 @@ pub async fn report(
             ]
         };
         let cells = [
-            mean(&|of_set| shown(of_set)[0]),
-            mean(&|of_set| shown(of_set)[1]),
+            mean(&|of_set| Some(shown(of_set)[0])),
+            mean(&|of_set| Some(shown(of_set)[1])),
             mean(&|of_set| of_set.whole.withheld(floor)[0]),
             mean(&|of_set| of_set.whole.withheld(floor)[1]),
+            mean(&|of_set| of_set.whole.withheld(floor)[2]),
             mean(&|of_set| of_set.pairs.withheld(floor)[0]),
             mean(&|of_set| of_set.pairs.withheld(floor)[1]),
+            mean(&|of_set| of_set.pairs.withheld(floor)[2]),
         ];
         println!("| {floor} | {} |", cells.map(percent).join(" | "));
     }
-    let mut near_misses: Vec<(f64, String)> = measured
+    let mut listed: Vec<(f64, String)> = measured
         .into_iter()
-        .flat_map(|(_, of_set)| of_set.near_misses)
+        .flat_map(|(_, of_set)| of_set.listed)
         .collect();
-    near_misses.sort_by(|a, b| b.0.total_cmp(&a.0));
-    println!("\nQuestions about other topics whose best result has the highest relevance:\n");
-    for (relevance, question) in near_misses.iter().take(NEAR_MISSES) {
+    listed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("\nQuestions of other sets whose best result has the highest relevance:\n");
+    for (relevance, question) in listed.iter().take(LISTED) {
         println!("- {relevance:.2}: {question}");
     }
     Ok(())
@@ -288,7 +325,7 @@ async fn measure(
             StoreKind::WholeSet,
             &found,
             &opened.keys,
-            &question.relevant,
+            Ok(&question.relevant),
         )?;
         measured.whole.answerable.push(best(&found.hits));
         measured
@@ -301,12 +338,17 @@ async fn measure(
                 (hit.relevance.unwrap_or(0.0), is_relevant)
             }));
     }
-    for Other { source, question } in others {
+    for other in others {
+        let Other {
+            source,
+            question,
+            is_near,
+        } = *other;
         let found = backend.search(ask(&question.text, None)).await?;
-        evidence.write(StoreKind::WholeSet, &found, &opened.keys, &[])?;
+        evidence.write(StoreKind::WholeSet, &found, &opened.keys, Err(*other))?;
         let relevance = best(&found.hits);
-        measured.whole.others.push(relevance);
-        measured.by_source.push((*source, relevance));
+        measured.whole.others(is_near).push(relevance);
+        measured.by_source.push((source, relevance));
         let text = found
             .hits
             .first()
@@ -314,22 +356,26 @@ async fn measure(
             .and_then(|key| set.entries.iter().find(|entry| entry.key == *key))
             .map_or_else(String::new, |entry| entry.text.chars().take(100).collect());
         measured
-            .near_misses
+            .listed
             .push((relevance, format!("{} → {text}", question.text)));
     }
     backend.close().await;
     opened.close().await;
 
-    for (number, question) in evenly(&set.questions, PAIRS).into_iter().enumerate() {
+    let (near_misses, other_topics): (Vec<Other<'_>>, Vec<Other<'_>>) =
+        others.iter().partition(|other| other.is_near);
+    let asked = evenly(&set.questions, PAIRS);
+    for (number, question) in asked.iter().enumerate() {
         let place = set
             .entries
             .iter()
             .position(|entry| question.relevant.contains(&entry.key));
-        // Spread over all others, because consecutive ones are of the same set.
-        let other = others.get(number * others.len() / PAIRS);
-        let (Some(place), Some(other)) = (place, other) else {
+        let Some(place) = place else {
             continue;
         };
+        // Spread over all others, because consecutive ones are of the same set.
+        let without_answer = [&other_topics, &near_misses]
+            .map(|others| others.get(number * others.len() / asked.len()).copied());
         let second = (place + set.entries.len() / 2) % set.entries.len();
         let pair = Set {
             entries: [place, second]
@@ -339,16 +385,18 @@ async fn measure(
         };
         let opened = Opened::fill(cli, &pair, Some(embedder)).await?;
         let mut backend = opened.entries.open(default_setup(&opened)).await?;
-        for (question, answers, best_of) in [
-            (
-                question,
-                question.relevant.as_slice(),
-                &mut measured.pairs.answerable,
-            ),
-            (other.question, [].as_slice(), &mut measured.pairs.others),
-        ] {
-            let found = backend.search(ask(&question.text, None)).await?;
-            evidence.write(StoreKind::TwoEntries, &found, &opened.keys, answers)?;
+        let found = backend.search(ask(&question.text, None)).await?;
+        evidence.write(
+            StoreKind::TwoEntries,
+            &found,
+            &opened.keys,
+            Ok(&question.relevant),
+        )?;
+        measured.pairs.answerable.push(best(&found.hits));
+        for other in without_answer.into_iter().flatten() {
+            let found = backend.search(ask(&other.question.text, None)).await?;
+            evidence.write(StoreKind::TwoEntries, &found, &opened.keys, Err(other))?;
+            let best_of = measured.pairs.others(other.is_near);
             best_of.push(best(&found.hits));
         }
         backend.close().await;
@@ -379,6 +427,7 @@ fn evenly<T>(items: &[T], count: usize) -> Vec<&T> {
     items.iter().step_by(step).collect()
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+/// `-` without questions.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
