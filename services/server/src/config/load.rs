@@ -41,7 +41,7 @@ pub struct Load {
     #[arg(long = "request-timeout-seconds", env = "CONTEXT_REQUEST_TIMEOUT_SECONDS", value_name = "S", default_value = "60", value_parser = number(1, 3600), global = true)]
     pub request_timeout_seconds: u64,
 
-    /// Maximum number of requests per minute of each API key, 0 to 1 000 000; 0 means no limit.
+    /// Maximum number of requests per minute of each API key or holder of tokens, 0 to 1 000 000; 0 means no limit.
     ///
     /// After a pause, a sixth of them may arrive at once.
     #[arg(long = "rate-limit-per-minute", env = "CONTEXT_RATE_LIMIT_PER_MINUTE", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000), global = true)]

@@ -134,7 +134,8 @@ pub struct Models {
     )]
     pub embedding_on_failure: OnFailure,
 
-    /// Text before every query that is embedded. Default: the model's own prefix.
+    /// Text before every query that is embedded. Default: the prefix of the model inside the service; none with a
+    /// provider.
     #[arg(
         long,
         env = "EMBEDDING_QUERY_PREFIX",
@@ -143,7 +144,8 @@ pub struct Models {
     )]
     pub embedding_query_prefix: Option<String>,
 
-    /// Text before every entry that is embedded. Default: the model's own prefix.
+    /// Text before every entry that is embedded. Default: the prefix of the model inside the service; none with a
+    /// provider.
     #[arg(
         long,
         env = "EMBEDDING_DOCUMENT_PREFIX",
@@ -152,8 +154,8 @@ pub struct Models {
     )]
     pub embedding_document_prefix: Option<String>,
 
-    /// Tokens of a chunk, 16 to 100 000, at most as many as the model can read. Default: four fifths of what it can
-    /// read.
+    /// Tokens of a chunk, 16 to 100 000, at most as many as the model can read. Default: four fifths of what a model
+    /// inside the service can read; 400 with a provider.
     #[arg(long, env = "CHUNK_SIZE", value_name = "N", value_parser = number(16, 100_000), global = true)]
     pub chunk_size: Option<u64>,
 

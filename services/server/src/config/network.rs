@@ -32,7 +32,8 @@ pub struct Network {
 
     /// The Unix socket for clients on this machine; always open.
     ///
-    /// Default: named after the database, in $XDG_RUNTIME_DIR/context-service or /tmp/context-service-UID.
+    /// Default: named after the database, in $XDG_RUNTIME_DIR/context-service. Without that variable it is in
+    /// context-service-UID in the directory $TMPDIR, or in /tmp.
     #[arg(long = "socket", env = "CONTEXT_SOCKET", value_name = "PATH", value_parser = absolute_path, global = true)]
     pub socket: Option<PathBuf>,
 
