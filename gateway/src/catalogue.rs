@@ -43,7 +43,7 @@ const FILES: [&str; 24] = [
 const DEFAULT: usize = 23;
 
 /// Which tools are listed. Each listed tool takes space in every agent's context.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolSet {
     /// The documented tools and changes_since
     #[default]

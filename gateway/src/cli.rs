@@ -382,7 +382,7 @@ pub struct HookSettings {
     #[arg(long, env = "CONTEXT_HOOK_CAPTURE", default_value = "auto", value_parser = capture)]
     pub capture: CaptureMode,
     /// Whether stored entries are shown to the agent
-    #[arg(long, env = "CONTEXT_HOOK_RECALL", default_value = "true", value_parser = switch, action = clap::ArgAction::Set)]
+    #[arg(long, env = "CONTEXT_HOOK_RECALL", default_value = "true", value_parser = recall, action = clap::ArgAction::Set)]
     pub recall: bool,
     /// How a project is named in entries: plain or hashed
     #[arg(long, env = "CONTEXT_HOOK_PROJECT_NAMES", default_value = "plain", value_parser = project_names)]
@@ -535,7 +535,15 @@ fn socket_address(value: &str) -> Result<SocketAddr, String> {
 }
 
 fn switch(value: &str) -> Result<bool, String> {
-    match or(&expanded(value)?, "false").to_ascii_lowercase().as_str() {
+    switch_or(value, "false")
+}
+
+fn recall(value: &str) -> Result<bool, String> {
+    switch_or(value, "true")
+}
+
+fn switch_or(value: &str, default: &str) -> Result<bool, String> {
+    match or(&expanded(value)?, default).to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" | "t" | "y" => Ok(true),
         "false" | "0" | "no" | "off" | "f" | "n" => Ok(false),
         _ => Err("must be true or false".into()),
@@ -566,6 +574,7 @@ fn server_name(value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::ToolSet;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -620,6 +629,8 @@ mod tests {
             "",
             "--log-level",
             "",
+            "--tools",
+            "",
             "--db-path",
             "",
         ]);
@@ -634,6 +645,12 @@ mod tests {
             ),
             (7421, 100, "off")
         );
+        assert_eq!(args.backend.tools, ToolSet::Default);
+        let hook = ["context-gateway", "hook", "--recall", "", "status"];
+        let Command::Hook(hook) = Cli::parse_from(hook).command else {
+            unreachable!("hook was given")
+        };
+        assert!(hook.settings.recall);
         assert_eq!(args.backend.target().unwrap().to_string(), {
             let default = Cli::parse_from([
                 "context-gateway",

@@ -47,8 +47,7 @@ pub struct BackendArgs {
         env = "CONTEXT_TOOLS",
         value_name = "SET",
         default_value = "default",
-        hide_possible_values = true,
-        ignore_case = true
+        value_parser = tool_set
     )]
     pub tools: ToolSet,
     /// Tools that are neither listed nor called, comma-separated
@@ -269,6 +268,14 @@ pub(crate) fn number(value: &str, default: &str, from: usize, to: usize) -> Resu
         .ok()
         .filter(|number| (from..=to).contains(number));
     number.ok_or_else(|| format!("must be a number from {from} to {to}"))
+}
+
+fn tool_set(value: &str) -> Result<ToolSet, String> {
+    match expanded(value)?.trim().to_ascii_lowercase().as_str() {
+        "" | "default" => Ok(ToolSet::Default),
+        "full" => Ok(ToolSet::Full),
+        _ => Err("must be default or full".into()),
+    }
 }
 
 fn log_level(value: &str) -> Result<tracing::level_filters::LevelFilter, String> {
