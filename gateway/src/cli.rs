@@ -50,8 +50,8 @@ pub enum Command {
     },
 }
 
-/// Settings of the gateway that the service has too. A value given as a flag is passed on to a service that the gateway
-/// starts. CONTEXT_SOCKET is always passed on.
+/// Settings that must be the same in the gateway and in a service that it starts. A value given as a flag is passed on
+/// to that service. CONTEXT_SOCKET is always passed on.
 const FOR_SERVICE: [&str; 11] = [
     "DB_PATH",
     "STORAGE_BACKEND",
@@ -559,7 +559,7 @@ fn authentication(value: &str) -> Result<String, String> {
 
 fn server_name(value: &str) -> Result<String, String> {
     // Clients build `mcp__<server>__<tool>` from it and drop tools whose name is longer than 64
-    // characters; the longest tool name has 23.
+    // characters; the longest tool name has 24.
     if (1..=30).contains(&value.len())
         && value
             .bytes()

@@ -27,7 +27,8 @@ pub struct Hit {
     pub is_user: bool,
     /// The day on which it was stored, 2026-01-31.
     pub day: String,
-    /// The part of the text that matched best, else the text.
+    /// The part of the text that matches best, if it is not at the start of a long text. Else the text, cut at
+    /// SEARCH_TRUNCATION_LENGTH characters.
     pub text: String,
     /// How likely the entry is about the query, from 0 to 1; 0 without a query.
     pub relevance: f64,
@@ -83,10 +84,11 @@ impl Service {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Entries that match filters, newest first.
+    /// Entries that match filters, newest first. `arguments` are the fields of a
+    /// [`SearchContextRequest`](context_model::SearchContextRequest).
     ///
     /// # Errors
-    /// The service's error, or why there was no response.
+    /// `INVALID_ARGUMENT` for other fields, the service's error, or why there was no response.
     pub async fn search(&self, arguments: Value) -> Result<Vec<Hit>> {
         let request: context_model::SearchContextRequest = decode(arguments)?;
         let mut client = self.backend.contexts();
@@ -96,7 +98,8 @@ impl Service {
         Ok(reply.results.into_iter().map(Hit::from).collect())
     }
 
-    /// Entries that hybrid search finds, best first.
+    /// Entries that hybrid search finds, best first. `arguments` are the fields of a
+    /// [`HybridSearchContextRequest`](context_model::HybridSearchContextRequest).
     ///
     /// # Errors
     /// As for [`search`](Self::search).
@@ -112,7 +115,8 @@ impl Service {
         Ok(entries.map(Hit::from).collect())
     }
 
-    /// Changes after a cursor.
+    /// Changes after a cursor. `arguments` are the fields of a
+    /// [`ListChangesRequest`](context_model::ListChangesRequest).
     ///
     /// # Errors
     /// As for [`search`](Self::search).

@@ -15,7 +15,8 @@ use tokio::sync::oneshot;
 pub enum Holder {
     /// An owner.
     Owner(OwnerId),
-    /// The address of a caller without credentials; `None` on the Unix socket.
+    /// The address of a caller whose request needs no credentials; `None` if the request came over no connection, as in
+    /// a unit test.
     Address(Option<IpAddr>),
 }
 
@@ -24,9 +25,11 @@ pub enum Holder {
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
-    /// How many slots one caller may hold, and how many of its operations may wait.
+    /// How many slots one caller may hold.
     share: usize,
+    /// How many operations of one caller may wait.
     queue_share: usize,
+    /// How many operations of all callers may wait.
     queue: usize,
 }
 
@@ -47,7 +50,7 @@ struct Waiter {
 
 impl Admission {
     /// Allows `slots` operations at once and `queue` waiting ones. With `shared`, one caller gets at most
-    /// half of each.
+    /// half of each, rounded up.
     #[must_use]
     pub fn new(slots: usize, queue: usize, shared: bool) -> Arc<Self> {
         let share = |of: usize| if shared { of.div_ceil(2) } else { of };
@@ -230,7 +233,7 @@ impl Drop for QueueEntry<'_> {
             .remove(holder, Some(self.id))
             .is_some();
         if !is_waiting && self.granted.try_recv().is_ok() {
-            // The slot was granted just after the caller left.
+            // The slot was granted, but the caller left before it received it.
             self.admission.give_back(holder);
         }
     }

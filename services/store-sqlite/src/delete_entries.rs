@@ -22,7 +22,7 @@ use crate::threads;
 use crate::transaction::Transaction;
 use crate::vectors;
 
-/// Maximum number of entries held in memory at a time.
+/// Maximum number of entries selected at a time.
 const CHUNK: usize = 1000;
 
 /// The columns that the deletion of an entry needs.
@@ -162,7 +162,8 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
             .bind(Bind::Int(before.micros()));
     }
     if ids.is_none() && threads.is_none() && created_before.is_none() {
-        // The source alone would select about half of all entries. The operation rejects it, and so does the store.
+        // The source alone would select about half of all entries. The operation rejects it, and the store selects
+        // nothing.
         select.push(" AND 0");
     }
     select.push(&format!(" LIMIT {CHUNK}"));

@@ -68,7 +68,8 @@ fn sum_of(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
     lanes[0] + rest
 }
 
-/// Scales a vector to length 1. Returns false when that is impossible: a value is not finite, or all values are zero.
+/// Scales a vector to length 1. Returns false, and changes nothing, if a value is not finite or the length is
+/// below 1e-12.
 #[must_use]
 pub fn normalise(vector: &mut [f32]) -> bool {
     let length = vector

@@ -97,8 +97,8 @@ impl Retrieval {
     }
 }
 
-/// The distinct sentences of texts, each with the nearest chunk: first those of the chunks, then the others, each in
-/// the order of the texts.
+/// The distinct sentences of texts: first those in the nearest chunks, then the others, both in the order of the texts.
+/// `texts` holds each text with its chunk that is nearest to the query.
 fn sentences(texts: &[(String, Option<ChunkRange>)]) -> Vec<String> {
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for (text, chunk) in texts {

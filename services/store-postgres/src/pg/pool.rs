@@ -25,7 +25,7 @@ use crate::pg::tls::Tls;
 /// Timeout for asking the server to cancel a statement that no caller waits for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Creates connections, and checks those that are returned.
+/// Creates connections, and checks a pooled one before it is used again.
 struct Connector {
     target: Target,
     tls: Tls,
@@ -100,6 +100,7 @@ impl Pool {
     ///
     /// # Errors
     /// `Overloaded` when too many operations wait or the wait takes too long. `Unreachable` when there is no server.
+    /// `BreakerOpen` while the circuit breaker is open. `Closed` after [`close`](Self::close).
     pub async fn get(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
         if self.connections.is_closed() {
             return Err(Failure::Rejected(StoreError::Closed));

@@ -148,7 +148,7 @@ pub(crate) fn lines(
     Ok(rows.into_iter().map(line).collect())
 }
 
-/// Removes at most 1000 lines of each kind from before this time.
+/// Removes at most 1000 lines of each kind from before this time. Changes that are still in the feed stay.
 pub(crate) fn remove(conn: &mut SqliteConnection, before: Timestamp) -> Result<u64, Failure> {
     // Raw SQL for LIMIT in a subquery and a join that begins with the owners. Changes have no index by time: if an
     // owner's oldest change is due, the 1000 revisions from it on are checked.

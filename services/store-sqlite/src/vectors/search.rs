@@ -1,4 +1,5 @@
-//! Semantic search: candidates from the index, distances from the stored vectors.
+//! Semantic search: candidates from the index, distances from the stored vectors or, where they suffice, from the
+//! index's estimates.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -24,8 +25,9 @@ const MAX_CHECKED_FIRST: usize = 1_000;
 /// Maximum number of entries whose vectors are all read instead of using the vector index. The first number is for an
 /// index of four bits per dimension, the second for sign bits.
 const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
-/// Number of vectors read for each requested entry, but at least `MIN_DEPTH` in total. An index of sign bits reads this
-/// many. An index of four bits reads at most this many. Measured: see docs/benchmarks.md.
+/// Number of vectors read for each requested entry, but at least `MIN_DEPTH` in total. With an index of sign bits
+/// a search reads this many, or more if several chunks of an entry displace other entries. With an index of four bits
+/// it reads at most this many. Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
@@ -34,7 +36,8 @@ const MAX_DOUBLINGS: u32 = 3;
 /// side the entry is. Hardly any estimate is wrong by more than its error bound. One in seven is wrong by more than half
 /// of it.
 const UNDECIDED: f32 = 0.5;
-/// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries.
+/// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries. If
+/// a search needs more than half of this number, twice as many as it needs.
 const MAX_CHECKED: usize = 8_192;
 
 /// Number of distances computed between two cancellation checks, about 100 µs.
@@ -109,7 +112,7 @@ pub(super) struct Search<'s> {
     pub depth: usize,
     /// Number of entries at the top whose order and distances must be exact.
     pub exact: usize,
-    /// Ranks for which it must be decided which entries are before them.
+    /// Ranks at which a part of the ranking ends. It must be decided which entries are up to such a rank.
     pub boundaries: &'static [u32],
 }
 
@@ -292,7 +295,7 @@ impl Search<'_> {
         self.among(conn, snapshot, query, rows)
     }
 
-    /// Maximum number of vectors that a search reads.
+    /// Number of vectors that a search reads: with sign bits at first, with four bits at most. See [`DEPTH_FACTOR`].
     fn max_rescored(&self) -> usize {
         self.depth.saturating_mul(DEPTH_FACTOR).max(MIN_DEPTH)
     }
@@ -323,8 +326,8 @@ impl Search<'_> {
             Some(last) if hits.len() >= exact => similarity_at(hits[last].distance),
             _ => f32::NEG_INFINITY,
         };
-        // The similarity at each boundary: that of the first chunk after it. The exact ranks end at one, too: where many
-        // distances are equal, an error bound that is a little too small would otherwise decide.
+        // The similarity at each boundary: that of the first chunk after it. The end of the exact ranks is a boundary,
+        // too: where many distances are equal, an error bound that is a little too small would otherwise decide.
         let boundaries = self.boundaries.iter().map(|rank| *rank as usize);
         let borders: Vec<f32> = boundaries
             .chain([exact])
