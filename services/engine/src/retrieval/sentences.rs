@@ -150,17 +150,21 @@ async fn compare(
         }
     }
     let mut rest = missing.into_iter().peekable();
+    let mut is_first = true;
     while rest.peek().is_some() {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Before the first measurement one piece is encoded.
+        // Before the first measurement one piece is encoded. One sentence is encoded even if no time is left, because
+        // the pace would otherwise never be measured again after the machine was busy.
         let room = active.pace.tokens_in(left).unwrap_or(PIECE_TOKENS);
         let (mut piece, mut tokens) = (Vec::new(), 0);
         while let Some(sentence) = rest.next_if(|sentence| {
             tokens += context_text::estimated_tokens(sentence).len();
-            tokens <= room && (piece.is_empty() || tokens <= PIECE_TOKENS)
+            let fits = tokens <= room && (piece.is_empty() || tokens <= PIECE_TOKENS);
+            fits || (is_first && piece.is_empty())
         }) {
             piece.push(sentence);
         }
+        is_first = false;
         if piece.is_empty() {
             break;
         }
