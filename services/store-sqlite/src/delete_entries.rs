@@ -66,6 +66,7 @@ pub(crate) fn delete(
         if last {
             break;
         }
+        transaction.apply_full_text()?;
     }
     for (thread_id, Deleted { removed, positions }) in touched {
         let gone = threads::after_removal(transaction, &thread_id, removed)?;
