@@ -340,11 +340,11 @@ impl Search<'_> {
             borders.iter().any(is_open)
         };
         let is_open = |near: &Near| (exact > 0 && near.greatest() >= floor) || is_at_border(near);
-        let (open, estimated): (Vec<Near>, Vec<Near>) = rest.iter().copied().partition(is_open);
-        let open = &open[..open
-            .len()
-            .min(self.max_rescored().saturating_sub(first.len()))];
-        hits.extend(self.best(self.vectors(conn, open)?)?);
+        let (mut open, mut estimated): (Vec<Near>, Vec<Near>) =
+            rest.iter().copied().partition(is_open);
+        let room = self.max_rescored().saturating_sub(first.len());
+        estimated.extend(open.drain(room.min(open.len())..));
+        hits.extend(self.best(self.vectors(conn, &open)?)?);
         hits.extend(estimated.iter().map(|near| Hit {
             row_id: near.entry,
             distance: near.distance(),
