@@ -10,9 +10,9 @@ use super::frame::{Frame, line, quoted};
 use super::service::{Hit, Service};
 use super::state::LastSession;
 
-/// Most lines of a section.
+/// Maximum number of lines of a section.
 const MAX_LINES: usize = 3;
-/// Most characters of a text.
+/// Maximum number of characters of a text.
 const MAX_CHARS: usize = 110;
 /// Number of the project's newest entries that are read to find its threads.
 const NEWEST: i64 = 100;
@@ -26,10 +26,11 @@ const CLOSED: [&str; 6] = [
     "canceled",
 ];
 
-/// The brief, and the cursor from which the next session's changes begin.
+/// The brief, and the cursor from which the next session's changes begin. `key` is the project's key, `thread_id` the
+/// thread of this session, and `shown` has the ids of the entries that this session was shown already.
 ///
 /// # Errors
-/// A sentence when the service does not respond.
+/// The message of the service's error, or why there was no response.
 pub async fn brief(
     service: &Service,
     key: &str,
@@ -100,7 +101,7 @@ pub async fn brief(
 /// The cursor of this moment: later changes come after it.
 ///
 /// # Errors
-/// A sentence when the service does not respond.
+/// The message of the service's error, or why there was no response.
 pub async fn cursor(service: &Service) -> Result<String, String> {
     let reply = service.changes(json!({"cursor": "now"})).await;
     Ok(reply.map_err(|error| error.message)?.next_cursor)
@@ -140,8 +141,8 @@ async fn changes(
     }
 }
 
-/// One entry for each thread that is not closed, newest thread first. It is the thread's newest entry with a status,
-/// else its newest prompt, else its newest entry.
+/// One entry for each thread that is not closed and is not `own`, newest thread first. It is the thread's newest entry
+/// with a status, else its newest prompt, else its newest entry.
 fn open_threads<'h>(newest: &'h [Hit], own: &str) -> Vec<&'h Hit> {
     let mut threads: Vec<&str> = Vec::new();
     for hit in newest {

@@ -8,8 +8,10 @@ use crate::error::store_error;
 use crate::{Engine, read, validate};
 
 impl Engine {
-    /// The owner's counts and the state of every feature. The cost does not depend on the number of
-    /// entries.
+    /// The owner's counts and the state of every feature. Most counts are read from stored totals.
+    /// These are computed, at a cost that grows with the number of entries: the number of summaries,
+    /// the number of embeddings on PostgreSQL, the owner's bytes (at most once a minute), and all
+    /// counts for a key that is narrowed to threads.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.

@@ -16,9 +16,9 @@ use crate::schema::entries;
 use crate::tags;
 use crate::transaction::{Transaction, Writing};
 
-/// Maximum number of entries in memory at a time.
+/// Maximum number of entries that one statement deletes and returns.
 const ENTRIES_AT_ONCE: i64 = 1000;
-/// Maximum number of threads locked at a time.
+/// Maximum number of threads that one statement locks. Their locks stay until the transaction ends.
 const THREADS_AT_ONCE: i64 = 500;
 
 /// A request that deletes entries by criteria.

@@ -14,7 +14,7 @@ use crate::{artifacts, contexts, read, truncate};
 
 /// The `cursor` that stands for the position after the newest change.
 const NOW: &str = "now";
-/// Commits up to this many changes are never split.
+/// Commits of up to this many changes are split only if their bodies are too large for a page.
 const WHOLE_COMMIT: usize = 1000;
 /// Maximum number of bodies that are loaded together.
 const BODIES_AT_ONCE: usize = 50;
@@ -255,7 +255,7 @@ impl Changes {
 
     /// The empty page after the newest change.
     async fn end(&self, owner: &OwnerId, read: Read) -> Result<Page> {
-        // The first read only returns the newest revision.
+        // The first read is only for the newest revision.
         let before = self.feed(owner, 1, 1, read).await?;
         let newest = self.feed(owner, before.revision.max(1), 1, read).await?;
         let next = match newest.changes.first() {

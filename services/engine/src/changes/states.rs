@@ -25,7 +25,8 @@ impl States {
     /// Loads the current state of everything that these changes have not deleted, without images.
     ///
     /// # Errors
-    /// `RESULT_TOO_LARGE` if the texts of several entries have more than `max_bytes`; the store's errors.
+    /// `RESULT_TOO_LARGE` if the texts and metadata of several entries have more than `max_bytes`, which does not limit
+    /// artifacts; `OVERLOADED` if the caller's memory budget is too small; the store's errors.
     pub async fn load(
         store: &dyn Store,
         caller: &Caller,
@@ -119,7 +120,7 @@ impl States {
         found.unwrap_or(Current::Gone)
     }
 
-    /// The number of bytes of text and metadata.
+    /// The number of bytes of the entries' texts and metadata, and of the artifacts' content without their metadata.
     pub fn bytes(&self) -> usize {
         let entries = self
             .entries

@@ -147,7 +147,7 @@ impl Oidc {
     /// The accepted issuer and the rules for its tokens.
     ///
     /// # Errors
-    /// A message that names the missing setting.
+    /// A message that names the setting that is missing, invalid or excluded by another one.
     pub fn settings(&self) -> Result<Settings, String> {
         let issuer = self.oidc_issuer.as_ref().ok_or(
             "AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens",
