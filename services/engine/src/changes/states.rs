@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use context_model::{ArtifactId, Reason, Result};
+use context_model::{ArtifactId, Error, Reason, Result};
 use context_store::{
     Change, ChangeKind, Changed, Read, RowSelection, Store, StoredArtifact, StoredEntry, seal,
 };
@@ -22,11 +22,12 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Loads the current state of everything that these changes have not deleted, without images.
+    /// Loads the current state of everything that these changes have not deleted, without images. Texts and contents
+    /// are cut after `text_chars` characters.
     ///
     /// # Errors
-    /// `RESULT_TOO_LARGE` if the texts and metadata of several entries have more than `max_bytes`, which does not limit
-    /// artifacts; `OVERLOADED` if the caller's memory budget is too small; the store's errors.
+    /// `RESULT_TOO_LARGE` if several states have more than `max_bytes` bytes; `OVERLOADED` if the caller's memory budget
+    /// is too small; the store's errors.
     pub async fn load(
         store: &dyn Store,
         caller: &Caller,
@@ -79,10 +80,17 @@ impl States {
             match found {
                 Ok(found) => {
                     states.revision = states.revision.max(found.revision);
-                    if let Some(artifact) = found.value {
-                        let bytes = u64::try_from(artifact.content.len()).unwrap_or(u64::MAX);
-                        caller.memory.take(bytes)?;
+                    if let Some(mut artifact) = found.value {
+                        cut(&mut artifact.content, text_chars);
+                        caller.memory.take(artifact.content.len() as u64)?;
                         states.artifacts.insert(artifact_id, Some(artifact));
+                    }
+                    let are_several = states.entries.len() + states.artifacts.len() > 1;
+                    if are_several && states.bytes() as u64 > max_bytes {
+                        return Err(Error::new(
+                            Reason::ResultTooLarge,
+                            format!("the bodies of the changes have more than {max_bytes} bytes"),
+                        ));
                     }
                 }
                 // A damaged artifact must not stop the feed.
@@ -132,6 +140,15 @@ impl States {
             .flatten()
             .map(|artifact| artifact.content.len());
         entries.chain(artifacts).sum()
+    }
+}
+
+/// Cuts a text after `max_chars` characters, if given.
+fn cut(text: &mut String, max_chars: Option<u32>) {
+    let end = max_chars.and_then(|max| text.char_indices().nth(max as usize));
+    if let Some((end, _)) = end {
+        text.truncate(end);
+        text.shrink_to_fit();
     }
 }
 

@@ -259,6 +259,37 @@ async fn a_page_with_bodies_ends_at_four_megabytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_with_artifacts_ends_at_four_megabytes_unless_it_only_previews_them() {
+    let service = Service::start().await;
+    for n in 0..20 {
+        let content = format!("{n}{}", "語".repeat(99_000));
+        let stored = service.post("/v1/artifacts", json!({"content": content}));
+        assert_eq!(stored.send().await.status, 201);
+    }
+    let previews = changes(&service, "preview_chars=3").await;
+    assert_eq!(previews["changes"].as_array().map(Vec::len), Some(20));
+    assert_eq!(previews["changes"][0]["preview"], "0語語...");
+    let mut shown = Vec::new();
+    let mut page = changes(&service, "include_body=true").await;
+    loop {
+        let bodies = page["changes"].as_array().expect("a list").clone();
+        shown.push(bodies.len());
+        let bytes = bodies.iter().map(|change| {
+            let content = change["artifact"]["content"].as_str();
+            content.expect("a content").len()
+        });
+        assert!(bytes.sum::<usize>() <= 4 * 1024 * 1024, "{shown:?}");
+        if page["has_more"] == false {
+            break;
+        }
+        let query = format!("include_body=true&cursor={}", cursor(&page));
+        page = changes(&service, &query).await;
+    }
+    assert_eq!(shown.iter().sum::<usize>(), 20, "{shown:?}");
+    assert!(shown.len() > 1, "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_that_cannot_be_used_has_its_reason() {
     for (service, _database) in both(&["--auth=keys"]).await {
         let all = ["read", "write", "delete"];
