@@ -48,7 +48,11 @@ impl Engine {
         let summary_generation = self
             .background
             .summaries
-            .status(&caller.owner, counts.total_entries)
+            .status(
+                &caller.owner,
+                caller.within().cloned(),
+                counts.total_entries,
+            )
             .await?;
         Ok(Statistics {
             total_entries: counts.total_entries,

@@ -1,7 +1,7 @@
 //! Finds entries without a summary, and stores summaries, which are generated after their entries are stored.
 
 use async_trait::async_trait;
-use context_model::Timestamp;
+use context_model::{ThreadSet, Timestamp};
 use context_store::{
     LateSummary, OwnerId, Read, Result, ScanCursor, SummaryStore, Unsummarized, UnsummarizedPage,
     WriteOptions,
@@ -11,10 +11,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
 
+use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::Reading;
 use crate::schema::entries;
 use crate::store::PostgresStore;
@@ -54,8 +55,8 @@ impl SummaryStore for PostgresStore {
         Ok(self.write(owner, options, Add(summary)).await?.outcome > 0)
     }
 
-    async fn summarized_entries(&self, owner: &OwnerId) -> Result<i64> {
-        self.read(owner, Read::default(), Count).await
+    async fn summarized_entries(&self, owner: &OwnerId, threads: Option<ThreadSet>) -> Result<i64> {
+        self.read(owner, Read::default(), Count { threads }).await
     }
 }
 
@@ -159,7 +160,10 @@ impl Writing for Add {
     }
 }
 
-struct Count;
+struct Count {
+    /// Counts only entries of these threads.
+    threads: Option<ThreadSet>,
+}
 
 impl Reading for Count {
     type Outcome = i64;
@@ -175,7 +179,10 @@ impl Reading for Count {
     ) -> std::result::Result<Option<(i64, i64)>, Failure> {
         // Raw SQL: with '' as a bound value, PostgreSQL would not use the partial index `entries_with_summary`.
         let count = "SELECT count(*) FROM context.entries WHERE owner_id = ? AND summary <> ''";
-        let count = Fragment::prepared(count, vec![Bind::text(owner.as_str())]);
+        let mut count = Fragment::prepared(count, vec![Bind::text(owner.as_str())]);
+        if let Some(threads) = &self.threads {
+            count = fragment!("{all} AND {within}", count, within("thread_id", threads));
+        }
         Ok(Some((0, sql::number(conn, count).await?)))
     }
 }

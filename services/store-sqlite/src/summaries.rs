@@ -1,7 +1,7 @@
 //! Finds entries without a summary, and stores summaries, which are generated after their entries are stored.
 
 use async_trait::async_trait;
-use context_model::Timestamp;
+use context_model::{ThreadSet, Timestamp};
 use context_store::{
     LateSummary, OwnerId, Read, Result, ScanCursor, StoreError, SummaryStore, Unsummarized,
     UnsummarizedPage, WriteOptions,
@@ -11,6 +11,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 
 use crate::failure::{Failure, store_error};
+use crate::filter::within;
 use crate::owners::id_of_row;
 use crate::sql::{Bind, Fragment, query};
 use crate::statement::{self, Value};
@@ -81,13 +82,16 @@ impl SummaryStore for SqliteStore {
         Ok(written.outcome > 0)
     }
 
-    async fn summarized_entries(&self, owner: &OwnerId) -> Result<i64> {
-        self.read(&self.points, owner, Read::default(), |conn, owner| {
+    async fn summarized_entries(&self, owner: &OwnerId, threads: Option<ThreadSet>) -> Result<i64> {
+        self.read(&self.points, owner, Read::default(), move |conn, owner| {
             let Some(owner) = owner else { return Ok(0) };
             let mut count = Fragment::new(
                 "SELECT count(*) AS count FROM entries WHERE summary <> '' AND owner = ",
             );
             count.bind(Bind::Int(owner.owner));
+            if let Some(threads) = &threads {
+                count.push(" AND ").append(within("thread_id", threads));
+            }
             Ok(query::<Count>(conn, &count)
                 .map_err(store_error)?
                 .first()

@@ -1,6 +1,7 @@
 //! Summaries of texts, which are generated after their entries are stored.
 
 use async_trait::async_trait;
+use context_model::ThreadSet;
 
 use crate::{OwnerId, Result, ScanCursor};
 
@@ -61,9 +62,9 @@ pub trait SummaryStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn add_summary(&self, owner: &OwnerId, summary: LateSummary) -> Result<bool>;
 
-    /// Number of the owner's entries that have a summary.
+    /// Number of the owner's entries, or of those in a set of threads, that have a summary.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn summarized_entries(&self, owner: &OwnerId) -> Result<i64>;
+    async fn summarized_entries(&self, owner: &OwnerId, threads: Option<ThreadSet>) -> Result<i64>;
 }

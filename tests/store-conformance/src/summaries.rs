@@ -1,5 +1,6 @@
 //! Summaries follow their entries, and are removed with their texts.
 
+use context_model::ThreadSet;
 use context_store::{LateSummary, OwnerId, Store, SummaryStore, Unsummarized};
 
 use crate::arrange::*;
@@ -55,6 +56,15 @@ async fn long_texts_wait_for_their_summaries(store: &dyn Store) {
 }
 behaviour!(long_texts_wait_for_their_summaries(store));
 
+/// The number of entries with a summary, of all threads or of those with this name or beginning.
+async fn summarized(store: &dyn Store, threads: Option<&str>) -> i64 {
+    let threads = threads.and_then(|shown| ThreadSet::from_shown(&[shown.to_owned()]));
+    summaries(store)
+        .summarized_entries(&me(), threads)
+        .await
+        .expect("counted")
+}
+
 /// The summary is shown with the entry and counted. It changes neither version nor revision.
 async fn a_summary_joins_its_entry(store: &dyn Store) {
     let id = entry("a text that is long").store(store, 0).await.id;
@@ -63,12 +73,13 @@ async fn a_summary_joins_its_entry(store: &dyn Store) {
     let found = get_one(store, id).await;
     assert_eq!((found.summary.as_str(), found.version), ("in short", 1));
     assert_eq!(revision(store).await, before);
+    assert_eq!(summarized(store, None).await, 1);
+    let thread = get_one(store, id).await.thread_id;
+    assert_eq!(summarized(store, Some(thread.as_str())).await, 1);
     assert_eq!(
-        summaries(store)
-            .summarized_entries(&me())
-            .await
-            .expect("counted"),
-        1
+        summarized(store, Some("another*")).await,
+        0,
+        "a narrowed key"
     );
     assert_eq!(waiting(store, 1).await, []);
     assert!(!add(store, 999_999, 1, "of nothing").await);
@@ -107,12 +118,6 @@ async fn an_updated_text_loses_its_summary(store: &dyn Store) {
     assert!(add(store, id, 3, "the second").await);
     assert_eq!(get_one(store, id).await.summary, "the second");
     delete_ids(store, &[id]).await;
-    assert_eq!(
-        summaries(store)
-            .summarized_entries(&me())
-            .await
-            .expect("counted"),
-        0
-    );
+    assert_eq!(summarized(store, None).await, 0);
 }
 behaviour!(an_updated_text_loses_its_summary(store));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
-use context_model::{Result, SummaryStatus};
+use context_model::{Result, SummaryStatus, ThreadSet};
 use context_providers::{ProviderError, Summarizer};
 use context_store::{
     ItemOutcome, LateSummary, Memory, OwnerId, RowSelection, Store, StoredBatch, Unsummarized,
@@ -299,13 +299,15 @@ impl Summaries {
             })
     }
 
-    /// The state of the summary feature.
+    /// The state of the summary feature, for the owner's entries or for those in a set of threads. `total_entries` is
+    /// their number.
     ///
     /// # Errors
     /// The store's errors.
     pub(crate) async fn status(
         &self,
         owner: &OwnerId,
+        within: Option<ThreadSet>,
         total_entries: i64,
     ) -> Result<SummaryStatus> {
         let reason = self.why_none();
@@ -313,7 +315,7 @@ impl Summaries {
         let summary_count = self
             .store
             .summaries()
-            .summarized_entries(owner)
+            .summarized_entries(owner, within)
             .await
             .map_err(store_error)?;
         Ok(SummaryStatus {
