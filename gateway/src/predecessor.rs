@@ -5,8 +5,9 @@ use std::ffi::OsString;
 
 use context_model::expand_variables;
 
-/// Translates the settings of mcp-context-server into arguments. Returns the new command line, and a warning for each
-/// variable that was read or has no effect.
+/// Translates the settings of mcp-context-server into arguments. Returns the new command line, and warnings about the
+/// variables that changed it or have no effect. Without a warning, all subcommands but `stdio` and `http` ignore a
+/// valid `MCP_TRANSPORT`, and all but `http` ignore the other variables.
 ///
 /// # Errors
 /// A sentence that names the variable whose value cannot be used.

@@ -36,7 +36,8 @@ fn saved(file: &Path) -> PathBuf {
     beside(file, ".before-context-gateway")
 }
 
-/// The file as it was before this program changed it. `None` if it was not saved, because there was no file.
+/// The file as it was before this program changed it. `None` if there is no saved copy: this program has not changed
+/// the file, or there was no file to save.
 ///
 /// # Errors
 /// As for [`read`].

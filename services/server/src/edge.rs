@@ -1,6 +1,8 @@
-//! The outermost layer of every HTTP request. Before the body is read: request id, checks of host,
-//! caller and scope, and a lease on memory. Afterwards: security headers, and the rendering of
-//! errors.
+//! The layer around all routes. Before the body is read: request id, checks of host, caller and
+//! scope, and a lease on memory. Afterwards: security headers, and the rendering of errors.
+//!
+//! Only compression and CORS are outside this layer. With allowed origins, the CORS layer answers
+//! preflight requests itself, so they do not get here.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,7 +41,8 @@ pub struct Edge {
     /// Refuses requests from pages of other sites. `None` with authentication: other pages have no
     /// key.
     pub cross_site: Option<CrossSite>,
-    /// The sessions without which this port serves no operation. `None` on all other ports.
+    /// The sessions without which the page's port serves no operation. `None` on all other ports,
+    /// and with authentication: the page then asks for a key.
     pub sessions: Option<Arc<PageSessions>>,
 }
 

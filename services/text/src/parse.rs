@@ -20,12 +20,13 @@ pub enum Mode {
     Boolean,
 }
 
-/// Parses user input. `None` means that the input has no letter or digit, so there is nothing to search for.
+/// Parses user input. `None` means that there is nothing to search for: the input has no letter or digit, or, in
+/// [`Mode::Boolean`], only operands of `NOT` have some.
 ///
 /// # Errors
-/// Only in [`Mode::Boolean`]: an unclosed quote or parenthesis, an operator without operands, `NOT` with nothing to
-/// exclude from, more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels or more than [`MAX_TERMS`](crate::MAX_TERMS) terms.
-/// The other modes accept any input.
+/// Only in [`Mode::Boolean`]: an unclosed quote, an unmatched parenthesis, parentheses around nothing, an operator
+/// without operands, `NOT` with nothing to exclude from, more than [`MAX_DEPTH`](crate::MAX_DEPTH) levels or more than
+/// [`MAX_TERMS`](crate::MAX_TERMS) terms. The other modes accept any input.
 pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Parsed>, QueryError> {
     let only = |query: Option<Query>| {
         query.map(|query| Parsed {

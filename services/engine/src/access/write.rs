@@ -102,7 +102,8 @@ impl Writes {
             self.quotas
                 .admit_outcome(&caller.owner, options.now, bytes)
                 .await?;
-            // A write that adds nothing else, such as a delete, may free space and is not refused.
+            // A write that adds nothing else, such as a delete, may free space. So the owner's quota of bytes does not
+            // refuse it because of its outcome.
             if more != Usage::default() {
                 more.bytes = more.bytes.saturating_add(bytes);
             }

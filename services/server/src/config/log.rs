@@ -5,7 +5,7 @@ use clap::Args;
 /// The levels of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
-    /// Everything, rejected requests included
+    /// Everything, also a second line about each rejected request
     Debug,
     /// What the service does, and a line for each request
     Info,

@@ -21,7 +21,8 @@ const ALWAYS_COMPARED: f64 = 2_000.0;
 /// For up to this many entries, the comparison of all vectors uses a cached plan. Such a plan is made for few entries,
 /// and planning again would take longer than a better plan can save.
 const FEW: f64 = 500.0;
-/// Cost of one vector that the index visits, in comparisons. Measured: see docs/benchmarks.md.
+/// Cost of one vector that the index visits, in comparisons. Measured. docs/benchmarks.md has the times of searches
+/// with and without the index.
 const COMPARED_PER_VISITED: f64 = 7.0;
 /// pgvector's limit of `hnsw.ef_search`.
 const MAX_EF_SEARCH: u32 = 1_000;
@@ -40,7 +41,7 @@ pub(super) struct VectorSet {
 /// A semantic search of one owner.
 pub(super) struct Search<'s> {
     pub owner: &'s OwnerId,
-    /// The number of the owner's entries, or the planner's estimate of its artifacts.
+    /// The number of the owner's entries. For artifacts it is `expected`, because artifacts are not counted.
     pub owner_entries: i64,
     pub set: VectorSet,
     /// Rows of `chunks`: all sets and all owners, by the server's estimate.
@@ -51,7 +52,7 @@ pub(super) struct Search<'s> {
     pub filter: &'s Filter,
     /// The metadata fields with an index.
     pub indexed_paths: &'s [MetadataPath],
-    /// The planner's estimate of how many entries satisfy the filter. `None` without a filter.
+    /// The planner's estimate of how many entries or artifacts satisfy the filter. `None` for entries without a filter.
     pub expected: Option<f64>,
     /// The number of entries to find.
     pub depth: u32,
