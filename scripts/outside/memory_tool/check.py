@@ -218,6 +218,7 @@ def concurrent(tool, client):
         assert [error for _, error in results].count(False) == 1, results
 
 
+TURNS = 12
 RACES = ["/memories/r", "/memories/r/s", "/memories/r/s/t", "/memories/u", "/memories/u/s", "/memories/v/r/s"]
 
 
@@ -228,16 +229,16 @@ def race(tool, client):
 
     def agent(number):
         choose, done = random.Random(number), []
-        for turn in range(12):
+        for turn in range(TURNS):
             old, new = choose.sample(RACES, 2)
-            command = choose.choice(
-                [
-                    {"command": "create", "path": new, "file_text": f"{number} {turn}"},
-                    {"command": "rename", "old_path": old, "new_path": new},
-                    {"command": "rename", "old_path": old, "new_path": new},
-                    {"command": "delete", "path": old},
-                ]
-            )
+            commands = [
+                {"command": "create", "path": new, "file_text": f"{number} {turn}"},
+                {"command": "rename", "old_path": old, "new_path": new},
+                {"command": "rename", "old_path": old, "new_path": new},
+                {"command": "delete", "path": old},
+            ]
+            # The last command of all is a create, so that a file is left.
+            command = commands[0] if turn == TURNS - 1 else choose.choice(commands)
             done += [] if tool_call(tool, command)[1] else [command["command"]]
         return done
 
