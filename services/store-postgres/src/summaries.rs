@@ -178,11 +178,18 @@ impl Reading for Count {
         owner: &OwnerId,
     ) -> std::result::Result<Option<(i64, i64)>, Failure> {
         // Raw SQL: with '' as a bound value, PostgreSQL would not use the partial index `entries_with_summary`.
-        let count = "SELECT count(*) FROM context.entries WHERE owner_id = ? AND summary <> ''";
-        let mut count = Fragment::prepared(count, vec![Bind::text(owner.as_str())]);
-        if let Some(threads) = &self.threads {
-            count = fragment!("{all} AND {within}", count, within("thread_id", threads));
-        }
+        let owner = Bind::text(owner.as_str());
+        let count = match &self.threads {
+            None => Fragment::prepared(
+                "SELECT count(*) FROM context.entries WHERE owner_id = ? AND summary <> ''",
+                vec![owner],
+            ),
+            Some(threads) => fragment!(
+                "SELECT count(*) FROM context.entries WHERE owner_id = ? AND summary <> '' AND {threads}",
+                owner,
+                within("thread_id", threads),
+            ),
+        };
         Ok(Some((0, sql::number(conn, count).await?)))
     }
 }
