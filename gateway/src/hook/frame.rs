@@ -2,7 +2,7 @@
 
 use super::service::Hit;
 
-/// Most tokens that one hook adds to a conversation.
+/// Maximum number of tokens that one hook adds to a conversation.
 pub const MAX_TOKENS: usize = 300;
 /// The element around everything. Quoted text has no `<`, so it cannot end the element.
 const ELEMENT: &str = "remembered";

@@ -11,13 +11,13 @@ const MIN_RELEVANCE: f64 = 0.95;
 /// The least relevance of further entries. It is higher still, because a doubtful entry beside a good one only costs
 /// tokens.
 const MIN_RELEVANCE_OF_OTHERS: f64 = 0.99;
-/// Most entries for a prompt.
+/// Maximum number of entries for a prompt.
 const MAX_SNIPPETS: usize = 3;
-/// Most characters of an entry in the text for the agent.
+/// Maximum number of characters of an entry in the text for the agent.
 const MAX_CHARS: usize = 300;
 /// How many hits are read. Those of the session itself are dropped, and enough others must remain.
 const CANDIDATES: i64 = 100;
-/// Most characters of a query. A longer prompt is cut to its beginning and its end.
+/// Maximum number of characters of a query. A longer prompt is cut to its beginning and its end.
 const MAX_QUERY_CHARS: usize = 800;
 
 /// The value of the metadata field `scope` of entries that belong to every project.

@@ -68,6 +68,7 @@ impl States {
                 .map(|entry| (entry.id, entry))
                 .collect();
         }
+        let mut bytes = states.bytes() as u64;
         for artifact_id in artifact_ids {
             let Ok(id) = ArtifactId::parse(&artifact_id) else {
                 continue;
@@ -82,11 +83,13 @@ impl States {
                     states.revision = states.revision.max(found.revision);
                     if let Some(mut artifact) = found.value {
                         cut(&mut artifact.content, text_chars);
-                        caller.memory.take(artifact.content.len() as u64)?;
+                        let of_artifact = artifact.content.len() as u64;
+                        caller.memory.take(of_artifact)?;
+                        bytes += of_artifact;
                         states.artifacts.insert(artifact_id, Some(artifact));
                     }
                     let are_several = states.entries.len() + states.artifacts.len() > 1;
-                    if are_several && states.bytes() as u64 > max_bytes {
+                    if are_several && bytes > max_bytes {
                         return Err(Error::new(
                             Reason::ResultTooLarge,
                             format!("the bodies of the changes have more than {max_bytes} bytes"),
