@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use context_model::expand_variables;
 
 /// Translates the settings of mcp-context-server into arguments. Returns the new command line, and warnings about the
-/// variables that changed it or have no effect. Without a warning, all subcommands but `stdio` and `http` ignore a
-/// valid `MCP_TRANSPORT`, and all but `http` ignore the other variables.
+/// variables that changed it or have no effect. Without a warning, all subcommands but `stdio` and `http` ignore
+/// `MCP_TRANSPORT`, and all but `http` ignore the other variables.
 ///
 /// # Errors
 /// A sentence that names the variable whose value cannot be used.
@@ -20,7 +20,12 @@ pub fn translated(
         (!value.is_empty()).then_some(value)
     };
     let mut warnings = Vec::new();
-    let command = match get("MCP_TRANSPORT").as_deref() {
+    let given = arguments.get(1).map(|given| given.to_string_lossy());
+    let serves = given
+        .as_deref()
+        .is_none_or(|given| matches!(given, "stdio" | "http"));
+    let transport = if serves { get("MCP_TRANSPORT") } else { None };
+    let command = match transport.as_deref() {
         None => None,
         Some("stdio") => Some("stdio"),
         Some("http" | "streamable-http") => Some("http"),
@@ -35,14 +40,14 @@ pub fn translated(
             ));
         }
     };
-    match (command, arguments.get(1).and_then(|given| given.to_str())) {
+    match (command, given.as_deref()) {
         (Some(command), None) => {
             warnings.push(format!(
                 "MCP_TRANSPORT is a setting of mcp-context-server and is read as the subcommand `{command}`; use the subcommand"
             ));
             arguments.push(command.into());
         }
-        (Some(command), Some(given @ ("stdio" | "http"))) if command != given => {
+        (Some(command), Some(given)) if command != given => {
             warnings.push(format!(
                 "MCP_TRANSPORT differs from the subcommand `{given}`, which takes precedence"
             ));
@@ -81,7 +86,7 @@ pub fn translated(
     }
     if has_flag("--listen") || get("GATEWAY_LISTEN").is_some() {
         warnings.push(
-            "FASTMCP_HOST and FASTMCP_PORT have no effect, because GATEWAY_LISTEN is set"
+            "FASTMCP_HOST and FASTMCP_PORT have no effect, because --listen or GATEWAY_LISTEN is set"
                 .to_owned(),
         );
         return Ok((arguments, warnings));
@@ -136,6 +141,7 @@ mod tests {
             ),
             (&["tools"], "http", "tools", ""),
             (&["--help"], "http", "--help", ""),
+            (&["search"], "smoke", "search", ""),
         ] {
             let (line, warnings) = translate(arguments, &[("MCP_TRANSPORT", transport)]).unwrap();
             assert_eq!(line, expected, "{arguments:?} {transport}");

@@ -4,6 +4,7 @@ use std::io;
 use std::process::Stdio;
 
 use clap::Args;
+use context_model::{Error, Reason};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -43,7 +44,7 @@ pub async fn open(args: OpenArgs) -> Result<(), Failure> {
                 service
                     .connect()
                     .await
-                    .map_err(|error| Failure::Incomplete(error.to_string()))?,
+                    .map_err(|error| Error::new(Reason::StoreUnavailable, error.to_string()))?,
             );
             service.program().command()
         }
