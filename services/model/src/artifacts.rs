@@ -231,7 +231,7 @@ pub struct GetArtifactReply {
     pub revision: i64,
 }
 
-/// Changes to an artifact; at least one of title, content, metadata and edits is required.
+/// Changes to an artifact; at least one of title, content, metadata, path and edits is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateArtifactRequest {
@@ -261,7 +261,7 @@ pub struct UpdateArtifactRequest {
     pub return_content: Option<bool>,
 }
 
-/// Changes to an artifact. At least one of title, content, metadata and edits is required.
+/// Changes to an artifact. At least one of title, content, metadata, path and edits is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateArtifactBody {

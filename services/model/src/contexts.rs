@@ -137,13 +137,13 @@ pub struct BatchResult {
     pub index: i64,
     /// Whether it succeeded.
     pub success: bool,
-    /// The entry's id; null if no entry was stored.
+    /// The entry's id; null if an entry could not be stored.
     #[schema(required)]
     pub context_id: Option<i64>,
     /// Why it failed; null if it succeeded.
     #[schema(required)]
     pub error: Option<String>,
-    /// The fields that an update changed; absent in the result of a store.
+    /// The fields that an update gave; absent in the result of a store or of a failed update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_fields: Option<Vec<String>>,
 }

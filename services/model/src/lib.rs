@@ -5,7 +5,8 @@
 //! (thread ids, tags, filters, images) are here too, so that each rule and its error sentence exist
 //! once.
 //!
-//! This crate does no I/O. It does not depend on a database, on status codes or on a transport.
+//! This crate does no I/O, except that [`local`] finds and creates directories. It does not depend on a database, on
+//! status codes or on a transport.
 //!
 //! ```
 //! use context_model::{Filter, FilterInput, Violations};

@@ -9,8 +9,8 @@ use crate::JsonObject;
 pub struct ObjectText(Box<RawValue>);
 
 impl ObjectText {
-    /// Takes the text of an object. It must be well-formed JSON. Whether its numbers fit in 64 bits
-    /// is checked only when it is parsed.
+    /// Takes the text of an object. It must be well-formed JSON. Whether its numbers are in the range of a double is
+    /// checked only when it is parsed.
     ///
     /// # Errors
     /// If the text is not a JSON object.
@@ -32,7 +32,7 @@ impl ObjectText {
     /// The object.
     ///
     /// # Errors
-    /// If a number does not fit in 64 bits, or if the nesting is deeper than 127 levels.
+    /// If a number is beyond the range of a double, or if the nesting is deeper than 127 levels.
     pub fn to_object(&self) -> serde_json::Result<JsonObject> {
         serde_json::from_str(self.as_str())
     }

@@ -9,15 +9,15 @@ pub enum Reason {
     InvalidArgument,
     /// No entry with this id, or no entry in this thread, exists for the caller.
     ContextNotFound,
-    /// No artifact with this id exists for the caller.
+    /// No artifact with this id or path exists for the caller.
     ArtifactNotFound,
     /// The artifact has no version with this number.
     ArtifactVersionNotFound,
     /// The owner has no API key with this id.
     ApiKeyNotFound,
-    /// Another artifact of the owner has this path.
+    /// Another artifact of the owner has this path, or is in the way of a move to it.
     PathTaken,
-    /// `expected_version` (REST: `If-Match`) is not the current version of the entry.
+    /// `expected_version` (REST: `If-Match`) is not the current version of the entry or artifact.
     VersionMismatch,
     /// The idempotency key was already used with a different request.
     IdempotencyKeyReused,

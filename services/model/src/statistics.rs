@@ -15,7 +15,7 @@ pub struct Statistics {
     pub total_images: i64,
     /// Number of different tags in use.
     pub unique_tags: i64,
-    /// Size of the database in megabytes (1024 × 1024 bytes).
+    /// Size in megabytes (1024 × 1024 bytes): of the database or, if authentication is on, of the owner's data.
     pub database_size_mb: f64,
     /// Usage of the database connections; null if authentication is on.
     #[schema(required)]

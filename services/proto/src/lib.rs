@@ -3,8 +3,8 @@
 //!
 //! The server converts messages of requests to model types, and model types of replies to messages. The gateway
 //! converts in the opposite direction. A conversion is a `TryFrom` where metadata can be malformed or a message can
-//! lack a field, and a `From` elsewhere. Conversions name every field, so that a field added on one side does not
-//! compile until it is handled.
+//! lack a field, and a `From` elsewhere. Conversions name every field of a model type, so that a field added to it does
+//! not compile until it is handled.
 
 #[allow(clippy::all, reason = "generated")]
 /// Generated from `proto/context/v1`.

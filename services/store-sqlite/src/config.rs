@@ -16,8 +16,8 @@ pub struct Config {
     pub context_window: ContextWindow,
     /// Indexed metadata fields (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
-    /// Number of reader threads, at least 1. The same number again, but at most 2, serve full-text and unindexed
-    /// searches.
+    /// Number of threads that look up rows, at least 1. The same number again, but at most 2, serve searches and other
+    /// long reads.
     pub readers: usize,
     /// Maximum number of queued writes. Further ones are rejected with `OVERLOADED`.
     pub write_queue: usize,

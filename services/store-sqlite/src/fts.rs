@@ -1,7 +1,7 @@
 //! Full-text search with one FTS5 table per owner, so that the words of one owner never affect another owner's scores.
 //!
 //! `fts_<owner>(text, ctx, scope)` is contentless: it stores no text. Its rowid is `entries.row_id`. `scope` holds the
-//! values that a filter compares for equality (thread, source, content type, tags) as hashed tokens. Such a filter then
+//! values that a filter compares for equality (thread, source, content type, tags) as tokens. Such a filter then
 //! intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds the context keywords of the
 //! preceding entries (`context_window.rs`). Only hybrid search uses it. It counts as one word for FTS5, whatever its
 //! length.

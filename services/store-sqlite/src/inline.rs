@@ -2,7 +2,7 @@
 //!
 //! A lookup reads a few pages that are nearly always in memory, in a tenth of the time needed to wake a reader thread
 //! and be woken by it. But a thread that serves requests must not wait for a disk. After a slow lookup, all lookups use
-//! the reader threads for a while. A slow disk therefore delays at most one request per pause.
+//! the reader threads for a while. A slow disk therefore delays at most one request per connection and pause.
 
 #![expect(clippy::disallowed_methods, reason = "how long lookups take")]
 

@@ -1,8 +1,8 @@
 //! The SQLite store: one database file, owned by one process.
 //!
-//! [`SqliteStore`] implements [`context_store::Store`]. One thread writes. It commits all queued requests as one
+//! [`SqliteStore`] implements [`context_store::Store`]. One thread writes. It commits up to 256 queued requests as one
 //! transaction, with savepoints for requests that may need to be undone individually. Other threads read, each read in
-//! one transaction. Except for short lookups that are expected to be served from memory, nothing runs on an async
+//! one transaction. Except for short lookups that are expected to be served from memory, no statement runs on an async
 //! worker.
 //!
 //! ```no_run

@@ -14,11 +14,12 @@ use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 
 /// The key in `meta` that records that every row has checksums. After that, nothing writes a row without them: no older
-/// program opens this schema, and a migration removes the key.
+/// program opens this schema, and `migrate-data`, which can copy such rows, removes the key from its target.
 pub(crate) const SEALED: &str = "sealed";
 
-/// Maximum number of rows read in one step, and of content bytes sealed in one step. A larger row is sealed alone.
+/// Maximum number of rows read in one step.
 const STEP_ROWS: i64 = 500;
+/// A step ends with the row that reaches this number of bytes of content.
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// The tables with checksums, in the order in which they are sealed.

@@ -134,7 +134,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Records that everything of the owner was deleted, including its row and its full-text table.
+    /// Records that everything of the owner was deleted, including its row and its full-text tables.
     pub fn erased(&mut self) {
         let gone = self.owner.owner;
         self.full_text.retain(|change| change.owner() != gone);

@@ -1,5 +1,5 @@
-//! The writer thread. It takes everything that is queued and commits it as one transaction, so that many requests share
-//! one disk flush.
+//! The writer thread. It takes up to [`GROUP_REQUESTS`] queued requests and commits them as one transaction, so that
+//! they share one disk flush.
 
 #![expect(clippy::disallowed_methods, reason = "how long a commit takes")]
 
@@ -29,7 +29,7 @@ const GROUP_REQUESTS: usize = 256;
 /// Maximum number of payload bytes in one transaction. A heavier request gets its own transaction.
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// The writer waits for more requests for the duration of the previous commit divided by this number, at most
+/// The writer waits for more requests for the duration of the previous transaction divided by this number, at most
 /// `MAX_GROUP_WAIT`.
 const GROUP_WAIT_DIVISOR: u32 = 2;
 const MAX_GROUP_WAIT: Duration = Duration::from_millis(5);

@@ -27,14 +27,14 @@ pub enum Precision {
 pub enum Change {
     /// A chunk was stored.
     Add {
-        /// The owner of the entry.
+        /// The owner of the entry, as a number. Each number has codes of its own.
         owner: i64,
         /// The chunk and its code.
         item: Item,
     },
     /// A chunk was deleted.
     Remove {
-        /// The owner of the entry.
+        /// The owner of the entry, as a number. Each number has codes of its own.
         owner: i64,
         /// The chunk's number.
         chunk: i64,

@@ -50,8 +50,8 @@ impl Field {
 
 /// The name of the index on a metadata field and the statement that creates it.
 ///
-/// It serves `eq`, `in`, number ranges, `starts_with`, `exists` and the string operators, case-sensitive or not. The
-/// rows of one value come newest first.
+/// It serves every operator except `ne`, `not_in` and `array_contains`, case-sensitive or not. The rows of one value
+/// come newest first.
 pub(crate) fn index_statement(path: &MetadataPath) -> (String, String) {
     let name = index_name(path);
     let expression = Field::new(path).folded().replace("entries.", "");

@@ -130,9 +130,9 @@ fn add(
                 entry: *entry,
                 code: code(&set.index, value)?,
             };
-            let owner = Collection::of_row(*owner, *entry).key();
-            set.count(owner, i64::from(*position == 0));
-            Some(Change::Add { owner, item })
+            let key = Collection::of_row(*owner, *entry).key();
+            set.count(key, i64::from(*position == 0));
+            Some(Change::Add { owner: key, item })
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = slice

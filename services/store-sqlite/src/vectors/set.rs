@@ -17,7 +17,7 @@ pub(crate) struct Set {
     pub id: i64,
     pub model: EmbeddingModel,
     pub index: Index,
-    /// Number of entries with vectors, by owner.
+    /// Number of entries or artifacts with vectors, by [`Collection::key`](crate::collection::Collection::key).
     entries: RwLock<HashMap<i64, AtomicI64>>,
 }
 
@@ -32,15 +32,15 @@ impl Set {
         }
     }
 
-    /// Number of this owner's entries that have vectors.
-    pub fn entries(&self, owner: i64) -> i64 {
+    /// Number of entries or artifacts of the collection with this key that have vectors.
+    pub fn entries(&self, collection: i64) -> i64 {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries
-            .get(&owner)
+            .get(&collection)
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// Number of entries of all owners that have vectors.
+    /// Number of entries and artifacts of all owners that have vectors.
     pub fn all_entries(&self) -> i64 {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries
@@ -54,21 +54,21 @@ impl Set {
         self.all_entries() > 0
     }
 
-    /// Adds `by` to the number of this owner's entries with vectors.
-    pub fn count(&self, owner: i64, by: i64) {
+    /// Adds `by` to the number of entries or artifacts of the collection with this key that have vectors.
+    pub fn count(&self, collection: i64, by: i64) {
         if by == 0 {
             return;
         }
         {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = entries.get(&owner) {
+            if let Some(count) = entries.get(&collection) {
                 count.fetch_add(by, Ordering::Relaxed);
                 return;
             }
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries
-            .entry(owner)
+            .entry(collection)
             .or_default()
             .fetch_add(by, Ordering::Relaxed);
     }
@@ -180,7 +180,7 @@ pub(crate) struct OpenVectors {
     pub next_chunk: i64,
     /// Changes to apply to the index after the commit.
     changes: Vec<Change>,
-    /// Changes of the number of entries with vectors: owner and difference.
+    /// Changes of the number of entries or artifacts with vectors: the collection's key and the difference.
     counts: Vec<(i64, i64)>,
     /// A set that comes into use with this transaction.
     switched: Option<Arc<Set>>,
@@ -250,9 +250,10 @@ impl OpenVectors {
         self.changes.push(change);
     }
 
-    /// Records that the number of this owner's entries with vectors changes by `by`.
-    pub fn count(&mut self, owner: i64, by: i64) {
-        self.counts.push((owner, by));
+    /// Records that the number of entries or artifacts of the collection with this key that have vectors changes by
+    /// `by`.
+    pub fn count(&mut self, collection: i64, by: i64) {
+        self.counts.push((collection, by));
     }
 
     /// The current position in the changes.
@@ -283,8 +284,8 @@ impl OpenVectors {
         let current = self.current();
         if let Some(set) = current.filter(|_| !self.changes.is_empty()) {
             set.index.apply(self.changes.drain(..));
-            for (owner, by) in self.counts.drain(..) {
-                set.count(owner, by);
+            for (collection, by) in self.counts.drain(..) {
+                set.count(collection, by);
             }
         }
         if let Some(set) = self.begun.take() {

@@ -92,7 +92,7 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
         .filter(chunks::row_id.eq(row_id))
         .select((chunks::chunk_id, chunks::set_id))
         .load(transaction.conn)?;
-    let owner = Collection::of_row(transaction.owner.owner, row_id).key();
+    let key = Collection::of_row(transaction.owner.owner, row_id).key();
     if !found.is_empty() {
         tokens::remove(transaction, row_id)?;
     }
@@ -102,13 +102,13 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
         diesel::delete(vectors::table.find(chunk_id)).execute(transaction.conn)?;
         if set_id == set.id {
             transaction.vectors.push(Change::Remove {
-                owner,
+                owner: key,
                 chunk: chunk_id,
             });
             had_vectors = true;
         }
     }
-    transaction.vectors.count(owner, -i64::from(had_vectors));
+    transaction.vectors.count(key, -i64::from(had_vectors));
     Ok(())
 }
 

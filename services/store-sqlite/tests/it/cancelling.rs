@@ -109,7 +109,7 @@ async fn an_owner_that_fills_the_queue_of_searches_lets_another_one_in_between()
     let limited = async |limit: u64| {
         call::within(Duration::from_millis(limit), None, endless(&store, &many)).await
     };
-    // Two of them run until their deadline, and hundreds are queued. None of them would finish within an hour.
+    // Two of them run until their deadline, and 200 are queued, which together would take hours.
     let first = futures::future::join(limited(500), limited(500));
     let waiting = futures::future::join_all((0..200).map(|_| limited(3_600_000)));
     let served = tokio::time::timeout(Duration::from_secs(60), async {

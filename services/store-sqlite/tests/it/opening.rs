@@ -258,7 +258,7 @@ fn a_place_that_cannot_be_written_is_named() {
 }
 
 #[tokio::test]
-async fn another_language_is_indexed_anew() {
+async fn another_language_is_indexed_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     for (language, finds) in [("english", false), ("german", true), ("klingon", false)] {
@@ -280,7 +280,7 @@ async fn another_language_is_indexed_anew() {
 }
 
 #[tokio::test]
-async fn another_neighbourhood_is_indexed_anew() {
+async fn another_context_window_is_indexed_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     let context_windows = [

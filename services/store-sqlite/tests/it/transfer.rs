@@ -259,7 +259,7 @@ async fn a_target_that_is_not_empty_and_a_source_that_is_in_use_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_half_filled_target_takes_the_same_source_alone_and_only_as_it_was() {
+async fn an_incomplete_migration_takes_the_same_source_alone_and_only_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
     let from = filled(directory.path(), 20).await;
     let to = directory.path().join("to.db");
