@@ -38,7 +38,7 @@ pub struct BackendArgs {
     pub max_total_size_mb: u64,
     /// Memory for requests and replies in flight, in megabytes, 64 to 1048576. Requests beyond it
     /// are refused until memory is free. A request takes three times its size and a reply seven
-    /// times, so 512 MB are enough for a request of 156 MB and a reply of 68 MB
+    /// times, so 512 MB are enough for a request of 156 MB or a reply of 68 MB
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
     /// Tools to list: default (the documented ones) or full

@@ -314,8 +314,8 @@ fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorDa
     }
 }
 
-/// The response to a cancelled request. Usually no client reads it. But a second request with the
-/// same id also cancels the first; that is the client's mistake and not an internal error.
+/// The response to a cancelled request. Usually no client reads it. If a client uses the id of a running request again,
+/// rmcp cancels the later request when the earlier one ends. That is the client's mistake and not an internal error.
 pub(crate) fn cancelled() -> ErrorData {
     ErrorData::invalid_request(
         "the request was cancelled, or its id was used again while it ran",

@@ -15,7 +15,7 @@ use tonic::metadata::AsciiMetadataValue;
 
 /// Minimum time between two checks of the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest file that is read, in bytes.
+/// Only this many bytes at the beginning of the file are read.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// A file with a key.
@@ -53,8 +53,8 @@ impl KeyFile {
         })
     }
 
-    /// The current key. While the file is unreadable or being written, the previous key stays in
-    /// use.
+    /// The current key. While the file is unreadable, empty or malformed, the previous key stays in use. A half-written
+    /// key cannot be recognised, so the file should be replaced in one step.
     #[must_use]
     pub fn current(&self) -> Option<AsciiMetadataValue> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);

@@ -36,7 +36,7 @@ const WARN_AGAIN: Duration = Duration::from_secs(10);
 /// The caller to whom memory is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// All callers if authentication is off.
+    /// All callers if authentication is off, and the client on stdio.
     Anyone,
     /// The holder of a key or token, by its SHA-256.
     Key([u8; 32]),
@@ -142,8 +142,9 @@ impl Budget {
     }
 
     /// Takes `bytes` for a caller. A sixteenth of the budget is reserved for callers that hold
-    /// little, so that new callers are served next to large requests. A caller that holds more than
-    /// half gets nothing while another one is refused.
+    /// little, so that new callers are served next to large requests. For [`CONTENTION`] after another
+    /// caller was refused, a caller gets at most half. Returns `false`, and takes nothing, if the bytes
+    /// do not fit.
     fn take(&self, caller: Caller, bytes: usize) -> bool {
         let mut state = self.state();
         let little = self.total / 16;

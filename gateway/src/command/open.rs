@@ -25,7 +25,8 @@ pub struct OpenArgs {
     pub common: Common,
 }
 
-/// Opens the page of the service in the browser and prints its URL. Starts the service if none runs.
+/// Opens the page of the service in the browser and prints its URL. Starts the local service if it does not run. If
+/// CONTEXT_BACKEND is an `http://` address, it only prints the URL.
 ///
 /// # Errors
 /// Why the page cannot be opened.

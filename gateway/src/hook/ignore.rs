@@ -8,7 +8,7 @@ use super::project::Project;
 /// The name of the file in a project's root.
 pub const FILE: &str = ".contextignore";
 
-/// The rules for one project. A rule has the syntax of `.gitignore`.
+/// The rules for one project. A rule has the syntax of `.gitignore`, without `[…]` and `\`.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,

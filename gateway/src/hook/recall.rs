@@ -85,7 +85,7 @@ pub fn query(prompt: &str) -> Option<String> {
 /// session.
 ///
 /// # Errors
-/// A sentence when the service does not respond.
+/// The message of the service's error, or why there was no response.
 pub async fn find(
     service: &Service,
     query: &str,

@@ -82,7 +82,7 @@ type Cache = HashMap<[u8; 32], (Instant, CallerScopes)>;
 enum Verdict {
     Authenticated(Caller, CallerScopes),
     Unauthenticated,
-    /// The service did not respond. The service authenticates the caller at each call in any case.
+    /// The service did not respond, or with another error. It authenticates the caller at each call in any case.
     Unknown,
     /// Too many authentication requests are in flight.
     Busy,

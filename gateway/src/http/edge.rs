@@ -415,7 +415,7 @@ fn overloaded() -> Error {
     .with_retry_after(Duration::from_secs(1))
 }
 
-/// The response to a request that finds no free memory or stream.
+/// The response to a request that finds no free memory or stream (503), or that could never get enough memory (413).
 fn refused(error: &Error) -> Response {
     let text = format!("{}\n", error.message);
     match error.retry_after {

@@ -221,7 +221,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a running request. Returns the earlier one with the same id, which gets no response.
+    /// Registers a running request. Returns an earlier one with the same id: rmcp sends one response for both, which
+    /// goes where the later one's would.
     fn begin(&self, id: NumberOrString, request: Running) -> Option<Running> {
         let mut requests = self.requests();
         let replaced = requests.insert(id, request);

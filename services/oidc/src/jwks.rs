@@ -36,7 +36,7 @@ pub(crate) struct KeySet(Vec<Key>);
 pub(crate) enum Verdict {
     Good,
     Bad,
-    /// The set has no key with the token's key id or, if the token names none, no key that fits.
+    /// The set has no key with the token's key id or, if the token names none, no key that verifies it.
     UnknownKey,
 }
 

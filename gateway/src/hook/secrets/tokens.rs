@@ -237,7 +237,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        // A prefix begins a word. Checking only there also keeps the scan linear.
+        // A token begins a word.
         if at > 0 && bytes[at - 1].is_ascii_alphanumeric() || !bytes[at].is_ascii_alphanumeric() {
             at += 1;
             continue;
