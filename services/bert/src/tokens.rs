@@ -16,7 +16,7 @@ const CONTINUATION: &str = "##";
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VocabularyFit {
     /// The share of the text's letters, 0 to 1, for which the vocabulary has no word or syllable: letters in an unknown
-    /// token, or in a word that is split into single letters. 0 for a text without letters.
+    /// token, and single letters that are pieces of a split word. 0 for a text without letters.
     pub unread_share: f64,
     /// Mean number of pieces of a word, at least 1. Always 1 for vocabularies that do not mark the pieces after the
     /// first of a word.

@@ -43,7 +43,7 @@ pub enum Role {
 /// The vectors of a text from one pass of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextVectors {
-    /// The text's vector, of length 1.
+    /// The text's vector, as from [`Embedder::embed`].
     pub vector: Vec<f32>,
     /// The token vectors, if the provider supports them.
     pub tokens: Option<TokenCodes>,
@@ -52,7 +52,7 @@ pub struct TextVectors {
 /// The vectors of a query from one pass of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryVectors {
-    /// The query's vector, of length 1.
+    /// The query's vector, as from [`Embedder::embed`].
     pub vector: Vec<f32>,
     /// The token vectors, if the provider supports them. They are not encoded, because there is one query and all texts
     /// are compared with it.
@@ -101,7 +101,8 @@ pub trait Embedder: Send + Sync {
         Reading::WELL
     }
 
-    /// A vector of length 1 for each text, in order.
+    /// A vector for each text, in order. A local model's vectors have length 1. Those of a provider over HTTP can have
+    /// any length.
     ///
     /// # Errors
     /// [`ProviderError`]. No vectors are returned then.

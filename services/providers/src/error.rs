@@ -8,7 +8,8 @@ pub enum ProviderError {
     Unavailable {
         /// What happened.
         what: String,
-        /// How long to wait before a retry, if the provider's response says so.
+        /// How long to wait before a retry: what the provider asks for, or what is left of the pause after failures.
+        /// `None` if neither is known.
         retry_after: Option<Duration>,
     },
     /// The provider rejects the request because of a wrong key, an unknown model or an unacceptable text. A retry does

@@ -133,7 +133,7 @@ async fn callers_that_come_while_every_place_is_taken_share_a_request_and_get_th
 }
 
 #[tokio::test]
-async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_provider_takes() {
+async fn texts_of_a_lone_caller_are_sent_at_once_and_requests_are_no_larger_than_allowed() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
     let first = take_all_slots(&server, &embedder).await;
     assert_eq!(

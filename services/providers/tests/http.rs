@@ -101,8 +101,7 @@ fn texts(count: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_order_of_the_texts()
-{
+async fn each_provider_gets_its_documented_request_and_the_vectors_are_in_the_order_of_the_texts() {
     for dialect in DIALECTS {
         let server =
             Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
@@ -460,7 +459,7 @@ async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
 }
 
 #[tokio::test]
-async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
+async fn silence_a_trickle_and_a_broken_response_end_in_time() {
     for fault in ["hang", "trickle", "truncated"] {
         let (server, embedder) = faulty_for(Duration::from_millis(500), move |_, _| match fault {
             "hang" => Reply::Hang,
@@ -477,7 +476,7 @@ async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_the_question_is_not_used() {
+async fn a_response_that_does_not_fit_the_request_is_not_used() {
     let wrong = [
         json!({"embeddings": []}),
         json!({"embeddings": [[0.1, 0.2]]}),

@@ -71,8 +71,7 @@ fn recorded(dialect: RerankDialect, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_as_it_documents_and_its_scores_are_read_in_the_order_of_the_texts()
-{
+async fn each_provider_gets_its_documented_request_and_the_scores_are_in_the_order_of_the_texts() {
     for dialect in DIALECTS {
         let server =
             Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
@@ -244,7 +243,7 @@ async fn a_refusal_is_not_tried_again_and_the_key_is_in_no_message() {
 }
 
 #[tokio::test]
-async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
+async fn silence_a_trickle_and_a_broken_response_pass_as_unavailable() {
     for fault in [|| Reply::Hang, || Reply::Trickle, || Reply::Truncated] {
         let server = Server::start(move |_, _| fault()).await;
         let error = reranker(&server.url, RerankDialect::Voyage)
@@ -262,7 +261,7 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
 }
 
 #[tokio::test]
-async fn an_answer_without_exactly_one_score_for_each_text_is_not_used() {
+async fn a_response_without_exactly_one_score_for_each_text_is_not_used() {
     let item = |index: Value, score: Value| json!({"index": index, "relevance_score": score});
     let wrong = [
         json!({"results": []}),

@@ -120,7 +120,7 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
 }
 
 #[tokio::test]
-async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
+async fn silence_a_trickle_and_a_broken_response_pass_as_unavailable() {
     for fault in [|| Reply::Hang, || Reply::Trickle, || Reply::Truncated] {
         let server = Server::start(move |_, _| fault()).await;
         let error = summarizer(&server.url, SummaryDialect::Ollama)
@@ -132,7 +132,7 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_summary_is_malformed() {
+async fn a_response_without_a_summary_is_malformed() {
     for dialect in DIALECTS {
         for response in [
             json!({}),

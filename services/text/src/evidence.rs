@@ -13,7 +13,7 @@ const WORDS_WEIGHT: f64 = 0.5;
 /// similarities are known, because they are more precise.
 const NEAREST_BONUS: f64 = 0.05;
 /// Maximum number of sentences that are chosen by score. Adjacent sentences fill the rest of the snippet. Two show the
-/// answer more often than one or three (docs/retrieval.md).
+/// answer more often than one or three.
 const CHOSEN: usize = 2;
 /// Minimum score of the second sentence, as a share of the best sentence's score.
 const SECOND_SHARE: f64 = 0.3;
@@ -54,7 +54,8 @@ pub fn evidence_sentences(text: &str, max_chars: usize) -> Vec<Range<usize>> {
 /// beyond the opening.
 ///
 /// `opening` is the number of bytes at the start of the text that the reader already sees. The result is `None` if the
-/// opening matches clearly better, or if nothing matches and at least half of the nearest chunk is in the opening.
+/// opening matches clearly better, or if nothing matches and the nearest chunk is unknown or at least half of it is in
+/// the opening.
 /// Takes time linear in the length of the text.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! The query tree.
 
-/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones, unless
-/// [`Parsed::rarest`] chooses others for a query in [`Mode::Match`](crate::Mode::Match).
+/// Maximum number of terms in a query. Boolean mode rejects more. The other modes use the first distinct ones, in a
+/// phrase the first ones, unless [`Parsed::rarest`] chooses others for a query in [`Mode::Match`](crate::Mode::Match).
 pub const MAX_TERMS: usize = 64;
 
 /// Maximum number of terms in [`Parsed::candidates`].
@@ -13,8 +13,8 @@ pub const MAX_DEPTH: usize = 32;
 /// One word, or one bigram of a run without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// The word in the form of [`crate::Token::word`]: folded, unstemmed. An engine that analyzes it again, exactly
-    /// once, obtains `stem`.
+    /// The word in the form of [`crate::Token::word`]: unstemmed, in some languages with diacritics. An engine that
+    /// analyzes it again, exactly once, obtains `stem`.
     pub word: String,
     /// The word in the form of [`crate::Token::stem`], as held by an index of our tokens.
     pub stem: String,
@@ -123,7 +123,8 @@ impl Query {
         }
     }
 
-    /// The words that may occur in what is found, folded, in the order of the query. Excluded words are left out.
+    /// The words that may occur in what is found, as [`Term::word`], in the order of the query. Excluded words are left
+    /// out.
     #[must_use]
     pub fn wanted_words(&self) -> Vec<&str> {
         match self {

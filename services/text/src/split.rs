@@ -9,7 +9,7 @@ pub struct ChunkSizes {
     pub target: usize,
     /// Absolute maximum length. A text no longer than this is one chunk. At least `target`.
     pub max: usize,
-    /// Approximate number of tokens shared by adjacent chunks. Less than half of `target`.
+    /// Maximum number of tokens shared by adjacent chunks. [`chunks`] uses at most half of `target`.
     pub overlap: usize,
 }
 
@@ -158,8 +158,9 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Estimated token offsets for a model whose tokenizer is not available locally: one token for every three characters
-/// of a word, and one for each non-ASCII character. Most models produce fewer tokens for most texts.
+/// Estimated token offsets for a model whose tokenizer is not available locally: one token for every three ASCII
+/// letters or digits of a word, and one for each other character that is not white space. Most models produce fewer
+/// tokens for most texts.
 #[must_use]
 pub fn estimated_tokens(text: &str) -> Vec<usize> {
     let mut tokens = Vec::with_capacity(text.len() / 3);

@@ -77,7 +77,7 @@ pub struct Authenticated {
 }
 
 impl Access {
-    /// An authenticator of this store's keys. `rate` limits each key; `None` for no limit.
+    /// An authenticator of this store's keys. `rate` limits each key and each token holder; `None` for no limit.
     #[must_use]
     pub fn authenticator(&self, rate: Option<Rate>) -> Authenticator {
         Authenticator {
@@ -186,10 +186,10 @@ impl Authenticator {
         })
     }
 
-    /// Counts one request against the rate limit of this caller's key.
+    /// Counts one request against the rate limit of this caller's key, or of this token holder.
     ///
     /// # Errors
-    /// `RATE_LIMITED` if the key has no requests left.
+    /// `RATE_LIMITED` if it has no requests left.
     pub fn count(&self, authenticated: &Authenticated) -> Result<()> {
         match &self.rate {
             Some(rate) => locked(&authenticated.slot.bucket).take(rate, Instant::now()),
@@ -212,7 +212,8 @@ impl Authenticator {
     fn cache(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
         let mut verified = locked(&self.verified);
         if verified.len() >= MAX_CACHED && !verified.contains_key(&fingerprint) {
-            // Keys that are still in use are cached again after one more verification, which is cheap.
+            // Keys that are still in use are cached again after one more verification, which is cheap. Their rates
+            // are reset.
             verified.clear();
         }
         let slot = verified.entry(fingerprint).or_default().clone();

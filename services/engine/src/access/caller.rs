@@ -166,7 +166,7 @@ impl Caller {
     }
 
     /// The filter of a search by this caller, including its thread restriction, and the number of filters in the
-    /// request. Every operation with filters calls this.
+    /// request. Every operation that filters entries calls this.
     pub(crate) fn filter(
         &self,
         given: FilterInput,

@@ -22,7 +22,7 @@ const BCRYPT_COST: u32 = 10;
 /// Limits the new keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// Maximum number of active keys of one owner.
+/// No more keys can be created over the API while an owner has this many active ones. The operator can create more.
 const MAX_KEYS: usize = 500;
 
 /// A validated request for a new key.

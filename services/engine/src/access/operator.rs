@@ -225,8 +225,9 @@ impl Access {
         }
     }
 
-    /// The first `limit` valid keys of all owners, newest first, without their secrets, and whether
-    /// there are more. These keys give access once authentication is on.
+    /// The valid keys among the newest `limit` active keys of all owners, newest first, without their secrets, and
+    /// whether there are more active keys. Expired keys count as active. Valid keys give access once authentication is
+    /// on.
     ///
     /// # Errors
     /// The store's errors.

@@ -1,10 +1,10 @@
-//! The request rate of a key.
+//! The request rate of a key or a token holder.
 
 use std::time::{Duration, Instant};
 
 use context_model::{Error, Reason, Result};
 
-/// A rate limit, applied to each key separately.
+/// A rate limit, applied to each key and each token holder separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// Sustained requests per minute; at least 1.
@@ -13,7 +13,7 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// The token bucket of one key.
+/// The token bucket of one key or token holder.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
     /// Requests that the rate has not replenished yet.

@@ -13,7 +13,7 @@ pub(super) fn hash<T: serde::Serialize>(operation: &str, request: &T) -> Result<
     Ok(hasher.finalize().into())
 }
 
-/// Requests are at most 64 levels deep at this point, so the recursion is bounded.
+/// The recursion is bounded, because each transport limits the depth of a request when it decodes it.
 fn update(hasher: &mut Sha256, value: &Value) {
     match value {
         Value::Array(items) => {

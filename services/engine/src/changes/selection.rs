@@ -7,7 +7,7 @@ use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, or
 
 use crate::access::{Caller, Reach};
 
-/// Maximum bytes of the bodies of a page with several changes.
+/// Maximum bytes of the bodies of a page with several changes. The metadata of artifacts does not count.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of characters of a preview.

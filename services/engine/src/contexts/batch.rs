@@ -61,7 +61,7 @@ pub(super) struct Batch {
 /// What the texts of a batch still need after they are written: summaries and embeddings.
 pub(super) struct BatchTexts {
     want_summaries: Vec<bool>,
-    /// For each valid item, whether its vectors will be created in the background. Empty if none are missing.
+    /// For each valid item, whether its vectors will be created in the background. May be empty if none are missing.
     are_pending: Vec<bool>,
 }
 

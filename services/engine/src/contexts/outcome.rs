@@ -88,7 +88,8 @@ pub(super) fn batch_reply(
     }
 }
 
-/// The outcome of a batch without valid items. The store only reads the current revision.
+/// The outcome of a batch without valid items. The revision comes from the owner's statistics: the store has no cheaper
+/// read of it.
 ///
 /// # Errors
 /// The store's errors.

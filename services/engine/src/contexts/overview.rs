@@ -20,7 +20,7 @@ const DEFAULT_FIELDS: i64 = 100;
 const MAX_FIELDS: i64 = 1000;
 /// Maximum number of entries whose metadata one call reads.
 const MAX_OBJECTS: u32 = 10_000;
-/// Longer metadata is not read, so that one call needs at most 40 MB of memory.
+/// Longer metadata is not read, so that one call reads at most 40 MB of text. The parsed objects take more memory.
 const MAX_OBJECT_BYTES: u32 = 4096;
 /// Maximum number of characters of a prefix.
 const MAX_PREFIX_CHARS: usize = 256;

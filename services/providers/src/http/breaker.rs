@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_soon_says_nothing_about_the_provider_and_who_waited_does() {
+    async fn a_call_that_is_abandoned_early_does_not_count_and_one_that_waited_does() {
         let breaker = Breaker::new(Duration::from_secs(2));
         for _ in 0..10 {
             drop(breaker.enter().unwrap());

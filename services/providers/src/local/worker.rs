@@ -58,8 +58,8 @@ pub(super) enum Urgency {
 impl Urgency {
     const ALL: [Self; 3] = [Self::Query, Self::Document, Self::Background];
 
-    /// Maximum number of tokens computed together. A batch of background work is small (one text if texts are long),
-    /// because while it runs it yields only to queries, not to the rest of a search.
+    /// Maximum number of tokens computed together. A batch of background work is small (one text if texts are long): it
+    /// lets more urgent texts go first between two layers, but competes with the rest of a search for the processor.
     const fn batch_tokens(self) -> usize {
         match self {
             Self::Query | Self::Document => BATCH_TOKENS,
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
+    fn each_caller_gets_its_own_outputs_and_abandoned_jobs_are_removed() {
         let (shared, mut responses) = with(&[&[1, 2], &[3], &[4]]);
         finish(
             &shared,

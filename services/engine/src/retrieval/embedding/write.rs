@@ -36,7 +36,7 @@ const PENDING: &str = "are pending and will be created in the background";
 pub(crate) struct WriteEmbeddings {
     /// One for each item. Empty if no model is in use, no item has a new text, or the write is a repetition.
     pub items: Vec<Embedding>,
-    /// For each item, whether its vectors are missing and will be created in the background. Empty if none are.
+    /// For each item, whether its vectors are missing and will be created in the background. May be empty if none are.
     pub pending: Vec<bool>,
 }
 
