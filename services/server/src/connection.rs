@@ -15,7 +15,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A connection whose peer receives nothing of any reply for this long is closed.
+/// A connection with pieces of replies that wait is closed when its peer has received none and sent no request for this
+/// long.
 const STUCK: Duration = Duration::from_secs(30);
 /// Within this time a connection must show whether it uses HTTP/1.1 or HTTP/2, and each HTTP/1.1
 /// request head must be complete.

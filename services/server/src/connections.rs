@@ -26,13 +26,13 @@ use crate::write_timeout::WriteTimeout;
 
 /// Interval of pings on a silent HTTP/2 connection, and how long the peer may take to respond.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// A connection whose peer receives nothing of a reply for this long is closed.
+/// A connection is closed when a write to its socket makes no progress for this long.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which connection timeouts are checked.
 const CHECK: Duration = Duration::from_secs(1);
 /// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// Largest request headers in bytes.
+/// Largest request headers on HTTP/2, in bytes. On HTTP/1.1 the limit is [`SEND_BUFFER_BYTES`].
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
 /// Reply bytes in the buffers of a connection (HTTP/1.1) or stream (HTTP/2). They count as memory
 /// until they are sent.

@@ -151,8 +151,7 @@ impl Lease {
     /// Reserves memory.
     ///
     /// # Errors
-    /// `OVERLOADED` if there is no memory at present; `REQUEST_TOO_LARGE` if there could never be
-    /// enough.
+    /// `OVERLOADED` if there is no memory at present; `REQUEST_TOO_LARGE` if `bytes` alone exceed the limit.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
         if bytes > self.account.limit.min(self.limit) {
             return Err(Error::new(

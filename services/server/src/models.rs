@@ -143,7 +143,7 @@ pub fn unused_download(config: &Config, choice: &Choice) -> Option<String> {
 
 fn unused_download_in(config: &Config, choice: &Choice, cache: &Path) -> Option<String> {
     let models = &config.models;
-    let is_chosen = matches!(choice, Choice::Remote(_))
+    let is_unused = matches!(choice, Choice::Remote(_))
         && models.embedding_provider == EmbeddingProvider::Auto
         && ModelDirectory::new(cache.join(DEFAULT_MODEL), None).is_complete();
     let settings = [
@@ -155,7 +155,7 @@ fn unused_download_in(config: &Config, choice: &Choice, cache: &Path) -> Option<
         .into_iter()
         .filter_map(|(name, is_given)| is_given.then_some(name))
         .collect();
-    is_chosen.then(|| {
+    is_unused.then(|| {
         format!(
             "the downloaded model `{DEFAULT_MODEL}` is not used, because of {}; without these settings it is used",
             given.join(" and ")
@@ -483,7 +483,8 @@ pub async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), S
     Ok(())
 }
 
-/// Connects to the provider, and retries until it responds or refuses permanently.
+/// Connects to the provider, and retries until it responds. If the engine then cannot use its model, semantic search
+/// stays off until the next start.
 async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)

@@ -19,7 +19,8 @@ use tokio::time::Instant;
 use crate::config::{Backend, Config};
 use crate::start_error::StartError;
 
-/// How long another service may take to release the database: its drain time and a margin.
+/// How long another service may take to release the database: the default of CONTEXT_DRAIN_TIMEOUT_SECONDS (10) and a
+/// margin.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Intervals between attempts to open the database. A service that a gateway started tries less
 /// often, so that one started by hand gets the database first.

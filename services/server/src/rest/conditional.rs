@@ -3,7 +3,8 @@
 use context_model::{Error, Reason, Result};
 use http::{HeaderMap, HeaderValue, header};
 
-/// The `ETag` of a version: strong, because a version's JSON is always the same.
+/// The `ETag` of a version: its number in quotes. A summary that arrives later and a new path of an artifact do not
+/// change it.
 #[must_use]
 pub fn etag(version: i64) -> HeaderValue {
     // Digits and quotes are always a valid header value.

@@ -44,8 +44,8 @@ pub async fn healthz() -> axum::Json<Health> {
 
 /// Readiness check
 ///
-/// Checks that the database responds and has the right schema. Returns 503 if a check fails, if the
-/// database has reported damage, or while the service is stopping.
+/// Checks that the database responds and has the right schema. Returns 503 if a check fails, or if the
+/// database has reported damage. A stopping service accepts no connections.
 #[utoipa::path(
     get,
     path = "/readyz",

@@ -139,7 +139,7 @@ fn threads(address: SocketAddr) -> Request {
 }
 
 #[tokio::test]
-async fn a_service_without_a_port_opens_one_for_whoever_may_use_its_socket() {
+async fn a_service_without_a_port_opens_one_for_any_caller_of_its_socket() {
     let home = Home::new();
     let (code, _, stderr) = run(program(&home).args(["open", "--print"]));
     assert!(
