@@ -30,7 +30,7 @@ pub struct Config {
     /// Timeout for one statement.
     pub statement_timeout: Duration,
     /// How often an operation is retried after a conflict or a lost connection. It is retried only when the failed
-    /// attempt cannot have changed anything.
+    /// attempt cannot have changed anything, or when the write has an idempotency key.
     pub retries: u32,
     /// Number of consecutive failures to reach the server after which operations are rejected at once.
     pub breaker_failures: u32,

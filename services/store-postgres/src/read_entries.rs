@@ -452,8 +452,8 @@ fn bm25<'v>(
     owner: &'v str,
 ) -> Fragment<'v> {
     let (entries, weighted, or_of_context) = if context_weight > 0.0 {
-        // The words of context windows make most of a thread match. The defaults of hybrid search were tuned with this.
-        // As `context_store::bm25::context_weight`.
+        // The number of entries is that of the ranked matches: through context windows, most of a thread matches. The
+        // defaults of hybrid search were tuned with this. The weight is that of `context_store::bm25::context_weight`.
         let weighted = format!(
             "+ {context_weight:.6} * (m.context @@ t.term)::int \
              * power(least(1, {CONTEXT_WORDS:.1} / greatest(1, length(m.words))), 2)"

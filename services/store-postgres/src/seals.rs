@@ -1,4 +1,5 @@
-//! Adds missing checksums to rows and entry versions that a service without checksums (an older version) has written.
+//! Adds the checksums that are missing because an older service, which knows no checksums, created a row or a new
+//! version of an entry.
 //!
 //! Every statement names one owner, so that it runs on one server. It locks only rows that are free. Services that seal
 //! at the same time therefore share the work, and sealing never holds a row lock that a write needs while it waits for
@@ -365,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_reads_back_whatever_the_owner_is_called() {
+    fn a_position_reads_back_whatever_the_owner_is_called() {
         for after in [None, Some(("17".to_owned(), 3))] {
             let at = Position {
                 table: 1,

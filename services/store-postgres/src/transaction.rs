@@ -157,8 +157,8 @@ impl<'c> Transaction<'c> {
         })
     }
 
-    /// Locks these threads and creates the missing ones. Every write locks threads before anything else, in the order
-    /// of their names, so that writes cannot deadlock.
+    /// Locks these threads and creates the missing ones. Every write of entries locks their threads before it locks
+    /// entries, in the order of the threads' names, so that writes cannot deadlock.
     pub async fn lock_or_create_threads(
         &mut self,
         mut thread_ids: Vec<String>,

@@ -25,7 +25,7 @@ pub enum StoreError {
     /// The disk is full. Reads continue. Writes work again when there is space.
     #[error("the disk that holds the database is full")]
     Full(#[source] BoxError),
-    /// The database file or its directory cannot be written.
+    /// The database accepts no writes: its file or directory cannot be written, or the server is a standby.
     #[error("the database cannot be written")]
     ReadOnly(#[source] BoxError),
     /// The database reports damage.
@@ -43,10 +43,11 @@ pub enum StoreError {
         /// The first filter condition that no index serves, as `field (operator)`, if known.
         unindexed: Option<String>,
     },
-    /// The database cannot be reached, or a standby did not reach `min_revision` in time.
+    /// The database cannot be reached, or a write exceeded its time limit and was rolled back.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
-    /// The connection was lost during the commit of a write. The write may or may not have been committed.
+    /// The connection was lost, or the time limit was exceeded, during the commit of a write. The write may or may not
+    /// have been committed.
     #[error("the outcome of the write is unknown")]
     OutcomeUnknown(#[source] BoxError),
     /// The store was closed.

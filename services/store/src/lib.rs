@@ -3,8 +3,8 @@
 //! The crate also has what both databases share: the rules of writes ([`rules`]), checksums ([`seal`]), the migration
 //! from one database to another ([`transfer`]), and the evaluation of filters in memory ([`oracle`]).
 //!
-//! A store receives validated domain types. It never sees a scope or a status code, and accesses only the owner it is
-//! given. Every write is one transaction, durable when the call returns.
+//! A store receives validated domain types and never sees a scope or a status code. A call with an owner accesses only
+//! this owner's data. Every write is one transaction, durable when the call returns.
 
 pub mod bm25;
 pub mod call;

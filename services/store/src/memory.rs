@@ -1,4 +1,4 @@
-//! The memory budget of a request, from which a read reserves bytes before it loads them.
+//! The memory budget of a request, from which a read takes the bytes that it loads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ pub trait Meter: Send + Sync {
     /// Adds these bytes to the bytes that the request holds until it ends.
     ///
     /// # Errors
-    /// `OVERLOADED` when there is no room for them. The caller must not allocate them then.
+    /// `OVERLOADED` when there is no room for them. The caller must not allocate or keep them then.
     fn take(&self, bytes: u64) -> Result<(), Error>;
 }
 
-/// The memory budget of a read. The read reserves bytes before it loads them.
+/// The memory budget of a read. The read takes bytes from it before it loads them or, if their number is not known
+/// before, row by row.
 #[derive(Clone, Default)]
 pub struct Memory(Option<Arc<dyn Meter>>);
 
@@ -28,7 +29,7 @@ impl Memory {
         Self(Some(meter))
     }
 
-    /// Reserves bytes that are about to be loaded.
+    /// Takes these bytes from the budget.
     ///
     /// # Errors
     /// `OVERLOADED` when there is no room for them.

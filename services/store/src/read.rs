@@ -61,10 +61,10 @@ pub struct RowSelection {
     pub text_chars: Option<u32>,
     /// Whether to return the query plan.
     pub explain: bool,
-    /// Maximum number of bytes of text and images on the page. A larger page is rejected with `RESULT_TOO_LARGE`,
-    /// except when it has only one entry.
+    /// Maximum number of bytes of the page's entries: texts, metadata, tags, summaries and images. A larger page is
+    /// rejected with `RESULT_TOO_LARGE`, except when it has only one entry.
     pub max_bytes: u64,
-    /// The memory budget from which the page's bytes are reserved before they are loaded.
+    /// The memory budget that counts the page's bytes: each entry when it was read, images before they are read.
     pub memory: Memory,
 }
 
@@ -154,7 +154,7 @@ pub struct ScoredEntry {
 pub struct ThreadsPage {
     /// The threads, in order.
     pub threads: Vec<Thread>,
-    /// Number of all threads.
+    /// Number of all threads that were selected.
     pub total: i64,
     /// The owner's revision when the page was read.
     pub revision: i64,
@@ -228,7 +228,8 @@ pub struct StoreStatistics {
     pub unique_tags: i64,
     /// Number of entries in the full-text index.
     pub indexed_entries: i64,
-    /// Size of the database on disk, in bytes.
+    /// Size of the database on disk, in bytes. In statistics of a set of threads: the bytes of the texts, metadata and
+    /// images of their entries.
     pub database_bytes: u64,
     /// Use of the connections.
     pub connections: ConnectionMetrics,

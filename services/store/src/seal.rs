@@ -4,9 +4,9 @@
 //! write to the database, who could write checksums too. XXH3 with 128 bits is therefore sufficient, and costs less
 //! than copying the content.
 //!
-//! An entry's checksums are stored in its row together with the version that they cover. An old service
-//! that knows no checksums updates only the content and the version. Checksums of an earlier version are therefore
-//! ignored and renewed later. Rows of images and of artifact versions never change, so their checksums need no version.
+//! An entry's checksums are stored in its row together with the version that they cover. An old service that knows no
+//! checksums updates only the content and the version. Checksums of an earlier version are therefore ignored and
+//! renewed later. The content of images and of artifact versions never changes, so their checksums need no version.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -31,8 +31,8 @@ pub trait Store: Send + Sync + 'static {
     /// The database's name in statistics: `sqlite` or `postgresql`.
     fn backend(&self) -> &'static str;
 
-    /// Succeeds if the database responds to reads, has the schema of this binary, and has not reported structural
-    /// damage.
+    /// Succeeds if the database responds to reads, has a schema that this binary can use, and has not reported
+    /// structural damage.
     ///
     /// # Errors
     /// Why the database cannot serve reads.
@@ -147,7 +147,9 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<Vec<u64>>;
 
-    /// The owner's threads, or those of a set, by latest activity (last entry, then last id, descending).
+    /// The owner's threads, or those of a set, by latest activity (last entry, then last id, descending). With `name`
+    /// only those whose name contains it, ignoring the case of A to Z, among the
+    /// [`MAX_NAMED_THREADS`](crate::MAX_NAMED_THREADS) with the latest activity.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).

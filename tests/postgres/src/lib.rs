@@ -75,7 +75,7 @@ fn is_required() -> bool {
 impl TestDatabase {
     /// Creates a database as a copy of a template. The first call with a template's name creates the template:
     /// `prepare` gets the URL of an empty database, and must close its connections. The name must change when `prepare`
-    /// changes.
+    /// changes. `None` if there is no [`server`].
     ///
     /// # Panics
     /// When the server rejects a statement.
@@ -90,7 +90,7 @@ impl TestDatabase {
         Some(Self { server, name, url })
     }
 
-    /// Creates an empty database.
+    /// Creates an empty database. `None` if there is no [`server`].
     ///
     /// # Panics
     /// When the server rejects a statement.

@@ -157,7 +157,7 @@ pub(crate) async fn at_path(
     Ok(found.map(id).transpose()?)
 }
 
-/// Locks the artifacts at and below this path and returns them: at most [`artifact::MAX_AT_PATH`] + 1, so that the
+/// Locks the artifacts at and below this path and returns them: at most [`rules::MAX_AT_PATH`] + 1, so that the
 /// caller notices if there are too many.
 pub(crate) async fn lock_placed(
     conn: &mut AsyncPgConnection,

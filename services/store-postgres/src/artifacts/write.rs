@@ -1,4 +1,5 @@
-//! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
+//! Creating, changing, restoring and deleting artifacts. Each write to an existing artifact first locks its row. Before
+//! that, a write that sets or moves paths takes the lock of `lock_paths`.
 
 use std::sync::Arc;
 

@@ -125,7 +125,8 @@ impl Writing for Erase {
             .conn
             .batch_execute("SET LOCAL statement_timeout = 0")
             .await?;
-        // Locks the threads first, as every write does, so that no other write of the owner is in progress.
+        // Locks the threads first, as every write of entries does, so that no write to an existing thread is in
+        // progress. Writes of artifacts and to new threads do not wait for these locks.
         threads::table
             .filter(threads::owner_id.eq(transaction.owner.as_str()))
             .order(threads::thread_id)

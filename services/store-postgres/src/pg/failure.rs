@@ -49,11 +49,11 @@ pub(crate) enum CommitError {
 /// Why an attempt of an operation failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request conflicts with the stored data.
+    /// An error of the store itself: the request conflicts with stored data, the pool is full, or the store is closed.
     Rejected(StoreError),
     /// Any other error of the server or the driver.
     Database(DieselError),
-    /// The connection was lost during the commit.
+    /// The connection was lost, or the time limit was exceeded, during the commit.
     CommitUnknown(DieselError),
     /// No connection could be made.
     Unreachable(BoxError),
@@ -286,7 +286,7 @@ impl Failure {
     /// Whether the operation is retried: the failed attempt cannot have changed anything, and another one may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            // The server is read-only now, so it was the primary a moment ago and another server is the primary now.
+            // A read-only server may have been the primary a moment ago, and another one may be the primary now.
             Self::Database(error) => matches!(
                 kind(error),
                 Kind::Conflict | Kind::Unavailable | Kind::ReadOnly

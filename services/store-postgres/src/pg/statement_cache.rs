@@ -3,7 +3,7 @@
 //! PostgreSQL plans the first five uses of a prepared statement for their values, and then reuses one plan for all
 //! values if it expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a
 //! search, but a plan made for rare words may be a hundred times too slow for a common one. So searches are cached as
-//! well, and if a search was slow with a cached plan, its next uses are planned again.
+//! well, and if a search was slow, its next uses are planned again.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -146,7 +146,7 @@ impl StatementCache {
     }
 }
 
-/// Searches, by their text without values, whose cached plan was slow on any connection of a pool.
+/// Searches, by their text without values, that were slow on any connection of a pool, with a cached plan or without.
 #[derive(Debug, Default)]
 pub(crate) struct SlowSearches {
     /// Keyed by the hash of the text. When two texts share a hash, both are planned again.

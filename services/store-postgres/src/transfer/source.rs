@@ -70,7 +70,8 @@ impl PostgresSource {
 
 #[async_trait]
 impl Examined for PostgresSource {
-    /// The server offers no structural check without an extension. Reading every row verifies the page checksums.
+    /// The server offers no structural check without an extension. Reading every row verifies the page checksums, if
+    /// the server has them.
     async fn structure(&mut self) -> Result<Vec<String>, TransferError> {
         Ok(Vec::new())
     }

@@ -245,7 +245,7 @@ impl Writing for Add {
         let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
             return Ok(Once(0));
         };
-        // Locks the threads, like every write. From here on, no entry can change.
+        // Locks the threads, like every write of entries. From here on, no text of the entries can change.
         transaction.lock_threads_of(self.ids()).await?;
         lock_artifacts(transaction, self.ids()).await?;
         let unembedded = self.unembedded(transaction, set_id).await?;

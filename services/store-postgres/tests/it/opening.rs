@@ -173,7 +173,7 @@ async fn another_language_indexes_every_entry_again() {
 }
 
 #[tokio::test]
-async fn another_neighbourhood_is_indexed_anew() {
+async fn another_context_window_rebuilds_the_index() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
     use context_store::{
         ContextWindow, FtsSearch, Memory, OwnerId, Page, Read, RowSelection, WriteOptions,

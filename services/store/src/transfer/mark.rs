@@ -9,7 +9,7 @@ use super::row::Cell;
 pub struct Mark {
     /// Where the rows come from.
     pub from: String,
-    /// A checksum of the source's owners and revisions. It detects a source that changed.
+    /// A checksum of the source's owners and revisions. It detects that entries or artifacts of the source changed.
     pub state: String,
     /// The last batch that was written.
     pub at: Option<Position>,

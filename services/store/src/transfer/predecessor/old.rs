@@ -74,7 +74,7 @@ impl OldTime {
 pub struct OldEntry {
     /// The thread.
     pub thread_id: String,
-    /// `user` or `agent`.
+    /// `user`, `agent`, or another value of an early version.
     pub source: String,
     /// The text.
     pub text: String,
