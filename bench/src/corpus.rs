@@ -155,7 +155,7 @@ fn word(rank: usize) -> String {
         word.push(CONSONANTS[syllable / VOWELS.len()] as char);
         word.push(VOWELS[syllable % VOWELS.len()] as char);
     }
-    // No stop word, and no suffix that a stemmer removes, ends with these letters.
+    // With one of these letters at its end, no word of this shape is a stop word or loses a suffix to the stemmer.
     word.push(b"kmnpz"[rank % 5] as char);
     word
 }

@@ -57,7 +57,7 @@ struct Cli {
     /// Measure only these parts
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start, Part::Semantic, Part::Hybrid, Part::Watch])]
     only: Vec<Part>,
-    /// Also measure the store on this PostgreSQL server; two databases are created and dropped
+    /// Also measure the store and the streams of changes on this PostgreSQL server, in databases that are dropped again
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Number of rounds of each comparison
@@ -69,7 +69,7 @@ struct Cli {
     /// Measure semantic and hybrid search also with these vectors of a model: 384 32-bit floats each, little-endian
     #[arg(long, value_name = "FILE")]
     vectors: Option<PathBuf>,
-    /// Measure how many texts this embedding model embeds when they are stored in batches
+    /// With the part semantic or hybrid, also measure how many texts a second this model embeds
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Print JSON instead of the table
@@ -98,7 +98,7 @@ enum Part {
     Get,
     /// Starts, memory and program sizes
     Start,
-    /// Semantic search, with vectors of a provider that answers at once
+    /// Semantic search, with vectors of a provider that responds at once
     Semantic,
     /// Hybrid search, with the same vectors
     Hybrid,

@@ -146,7 +146,7 @@ impl Report {
         self.sections.iter().flat_map(of_section).collect()
     }
 
-    /// The report as a table. Times of the whole system are medians over the rounds. CPU times are per operation.
+    /// The report as a table. All figures are medians over the rounds. CPU times are per operation.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for (name, value) in &self.facts {

@@ -7,7 +7,8 @@ from google.protobuf import struct_pb2
 
 
 def to_object(members):
-    """The message of a dictionary. Integers stay integers."""
+    """The message of a dictionary. Integers stay integers. Values deeper than about 30 levels need json_value, because
+    protobuf decoders refuse messages that are nested more than about 100 deep (proto/context/v1/value.proto)."""
     return value_pb2.Object(fields={key: to_value(value) for key, value in members.items()})
 
 

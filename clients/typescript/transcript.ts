@@ -24,7 +24,10 @@ export class Transcript<Item extends object> {
     private readonly metadata: Record<string, unknown>,
   ) {}
 
-  /** Stores pairs of an id and an object. Up to 100 objects are stored together or not at all. */
+  /**
+   * Stores pairs of an id and an object, in batches of at most 100 entries and about 16 MiB. A batch is stored
+   * completely or not at all.
+   */
   async append(items: Iterable<[string, Item]>): Promise<void> {
     let batch: NewEntry[] = [];
     let chars = 0;

@@ -84,7 +84,7 @@ class Service:
             return None
 
     def entries(self):
-        """What the lists of the API return: id to (version, text, tags, metadata). None when the service does not reply."""
+        """What the lists of the API return: id to (version, text, tags, metadata). None if the service is down."""
         ids, offset, more = [], 0, True
         while more:
             page = self.call("POST", "/v1/contexts/search", {"limit": 100, "offset": offset})

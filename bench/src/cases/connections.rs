@@ -84,8 +84,8 @@ impl Connections {
             .await
     }
 
-    /// Runs the operations of each client one after the other, and all clients concurrently. Returns the figures and each
-    /// client's last reply.
+    /// Runs the operations of each client one after the other, and all clients concurrently. Returns the figures and
+    /// each client's last reply.
     ///
     /// # Errors
     /// The first failure.

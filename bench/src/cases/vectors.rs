@@ -1,4 +1,5 @@
-//! Measures semantic search beside an exact scan of all vectors in memory, and hybrid search beside its retrievers alone.
+//! Measures semantic search beside an exact scan of all vectors in memory, and hybrid search beside its retrievers
+//! alone.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -445,7 +446,7 @@ async fn reranked(
     let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
     let mut section = Section::new(
         &title,
-        "50 candidates by a reranker that answers at once, a service of its own",
+        "50 candidates by a reranker that responds at once, a service of its own",
     );
     for of_transport in &series {
         section.add(of_transport, None);

@@ -51,8 +51,8 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     service.stop()
 }
 
-/// Measures on PostgreSQL: one service stores, and another one has the streams. A database is created on the server with
-/// the URL `server`, and dropped at the end.
+/// Measures on PostgreSQL: one service stores, and another one has the streams. A database is created on the server
+/// with the URL `server`, and dropped at the end.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,5 +1,5 @@
-// Runs LangGraph for TypeScript with `ContextStore`: a graph that remembers, random operations compared with LangGraph's
-// own InMemoryStore, searches with a query, concurrent batches, and items that Python wrote.
+// Runs LangGraph for TypeScript with `ContextStore`: a graph that remembers, random operations compared with
+// LangGraph's own InMemoryStore, searches with a query, concurrent batches, and items that Python wrote.
 //
 //   check_langgraph.mjs URL PYTHON ADDRESS
 
@@ -142,8 +142,8 @@ function shown(result) {
 }
 
 /**
- * The results of InMemoryStore, without its namespaces that have no items: it lists each that was ever written. Reads are
- * shown before the writes of the batch, which change the very items that it has returned.
+ * The results of InMemoryStore, without its namespaces that have no items: it lists each that was ever written. Reads
+ * are shown before the writes of the batch, which change the very items that it has returned.
  */
 async function inMemory(store, operations) {
   for (const [namespace, items] of store.data) if (items.size === 0) store.data.delete(namespace);

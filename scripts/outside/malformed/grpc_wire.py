@@ -95,7 +95,7 @@ def fill(rng, message, depth=0):
             low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
             fitting = [value for value in NASTY_INTEGERS if low <= value <= high]
             if field.name == "min_revision":
-                # The service may wait for a future revision; that is no fault.
+                # A future revision is refused, so nothing would be read.
                 fitting = [value for value in fitting if value <= 0]
             make = lambda: rng.choice(fitting)
         if repeated:

@@ -1,5 +1,5 @@
-// Checks clients/typescript/memoryTool.ts against a service, through the SDK's tool runner. Its Messages API is a script
-// that asks for one command after the other, so nothing leaves this machine. check.py has run before.
+// Checks clients/typescript/memoryTool.ts against a service, through the SDK's tool runner. Its Messages API is a
+// script that asks for one command after the other, so nothing leaves this machine. check.py has run before.
 //
 //   node build/check.js URL scenario.json [SEED...]
 //
@@ -198,7 +198,9 @@ const TEXTS = ["", "\n", "x", "x\n", "one\ntwo\nthree\n", "one\ntwo\nx\n\n", " \
 const PIECES = ["x", "one", "two", "🦀", "ab\r", "nothing"];
 const NEW_PIECES = ["1", "", "2\n2", "$&", "\n"];
 
-/** Sends random commands to both tools. A file system keeps an empty directory, and its size says nothing of its files. */
+/**
+ * Sends random commands to both tools. A file system keeps an empty directory, and its size says nothing of its files.
+ */
 async function compare(seed: number): Promise<void> {
   let state = seed;
   const random = () => {

@@ -2,10 +2,10 @@
 //
 //   node measure.mjs CHROMIUM PROGRAM [ENTRIES [LIVE [THREAD]]]
 //
-// Fills a service of its own with ENTRIES entries (100 000): 60 % in one thread, the rest in 400 others. Prints the first
-// paint and each change of view, medians of 10. Then stores LIVE entries (10 000) while Activity is open, and prints the
-// heap of the tab before them and after each fifth of them. With THREAD the long thread grows to that many entries, and
-// is scrolled.
+// Fills a service of its own with ENTRIES entries (100 000): 60 % in one thread, the rest in 400 others. Prints the
+// first paint and each change of view, medians of 10. Then stores LIVE entries (10 000) while Activity is open, and
+// prints the heap of the tab before them and after each fifth of them. With THREAD the long thread grows to that many
+// entries, and is scrolled.
 
 import assert from "node:assert/strict";
 import os from "node:os";

@@ -45,7 +45,7 @@ export async function viewChanges(page, url, views) {
   return medians;
 }
 
-/** Runs in the page: goes to a view, or presses a button, and waits for the frame after the selected element appears. */
+/** Runs in the page: goes to a view, or presses a button, and waits for the frame after the element appears. */
 export function timeOfView([target, selector]) {
   return new Promise((resolve) => {
     performance.mark("click");

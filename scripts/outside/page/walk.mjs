@@ -788,7 +788,7 @@ async function signInWithTheIssuer() {
     await page.screenshot({ path: join(pictures, "issuer-narrow.png") });
     await page.setViewportSize({ width: 1360, height: 900 });
 
-    // While the browser is at the issuer, only the state and the verifier are stored. (Status 204 leaves the page open.)
+    // While the browser is at the issuer, only the state and the verifier are stored. Status 204 leaves the page open.
     const issuerAnswers = async (answer) => {
       await page.route(`${url}/authorize?*`, (route) => route.fulfill(answer(new URL(route.request().url()).searchParams)));
       await button.click();

@@ -49,7 +49,7 @@ const AROUND = [
   (text) => `'>${text}`,
   (text) => `</textarea></title></style></script>${text}`,
   (text) => `&lt;b&gt;${text}&#x3c;`,
-  (text) => `\u202e\u0000${text}`.replace("\u0000", "\u200b"),
+  (text) => `\u202e\u200b${text}`,
 ];
 
 export const CORPUS = AROUND.flatMap((around) => VECTORS.map(around));

@@ -244,7 +244,7 @@ fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<
     Ok(wrong)
 }
 
-/// Opens a database for reading.
+/// Opens a database file without the store.
 ///
 /// # Panics
 /// The database cannot be opened.

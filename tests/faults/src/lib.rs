@@ -5,7 +5,7 @@
 //! [`audit`](audit::audit) recounts a database from its entries, and [`Disk`](disk::Disk) loses data that was not
 //! synced. [`follow`] checks what readers of the changes receive. The real binaries are run by `context-test-support`.
 //!
-//! Every test prints its seed. `CONTEXT_FAULTS_SEED` repeats a run.
+//! Tests with random choices print their seed. `CONTEXT_FAULTS_SEED` repeats the choices.
 
 pub mod audit;
 pub mod blocker;

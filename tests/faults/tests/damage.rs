@@ -30,7 +30,7 @@ async fn undamaged() -> (Vec<u8>, Vec<(i64, Content)>) {
     (std::fs::read(path).expect("the file"), entries)
 }
 
-/// Damages a page that holds a B-tree. SQLite cannot check overflow pages or the inside of a cell.
+/// Cuts the file, or damages a page that holds a B-tree. SQLite cannot check overflow pages or the inside of a cell.
 fn damage(file: &mut Vec<u8>, random: &mut Random) -> String {
     let pages = file.len() / PAGE;
     if random.chance(15) {

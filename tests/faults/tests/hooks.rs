@@ -1,5 +1,5 @@
-//! The hooks of agents against a real service: what they capture arrives once, whatever happens to the service and however
-//! often they fire, and what they recall stays inside a project.
+//! The hooks of agents against a real service: what they capture arrives once, whatever happens to the service and
+//! however often they fire, and what they recall stays inside a project.
 
 #![expect(
     clippy::disallowed_methods,
@@ -234,7 +234,7 @@ async fn what_one_session_says_the_next_one_recalls_once_and_no_other_project_do
     let shown = format!("{stored:?}");
     assert!(!shown.contains("pa55word"), "credentials of the remote");
 
-    // The brief of a new session has the decision and the change that another agent made, and not those of other projects.
+    // The brief of a new session has the decision and the change of another agent, and not those of other projects.
     hooks
         .fire("SessionEnd", json!({"session_id": "s2", "cwd": &app}))
         .await;
@@ -375,7 +375,7 @@ async fn messages_wait_privately_while_the_service_is_away_and_arrive_once_in_or
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_starts_the_service_that_nobody_started() {
+async fn a_hook_starts_a_service_that_is_not_running() {
     let hooks = Hooks::new();
     let _sweep = Sweep(hooks.home.database());
     let app = hooks.project("app");
@@ -427,9 +427,9 @@ enum Trouble {
     Full,
 }
 
-/// Fires fifty hooks at once while the service is in trouble, and repairs it. Every message must arrive once: those that
-/// a hook captured, and, from the transcript at the session's end, those of hooks that had no time. Prints the longest
-/// time that the agent waited.
+/// Fires fifty hooks at once while the service is in trouble, and repairs it. Every message must arrive once: those
+/// that a hook captured, and, from the transcript at the session's end, those of hooks that had no time. Prints the
+/// longest time that the agent waited.
 async fn fifty_at_once(trouble: Trouble) {
     const SESSIONS: usize = 5;
     let hooks = Hooks {
@@ -538,9 +538,9 @@ async fn fifty_hooks_at_once_lose_and_double_nothing_while_the_service_is_full()
     fifty_at_once(Trouble::Full).await;
 }
 
-/// Prints how long the agent waits for a hook, with a service that runs and 100 000 entries in ten projects. It is the worst
-/// case of a recall: every entry has words of every prompt. Complaints are hooks that ended without an answer, of all
-/// events so far. Figures of a debug build say little:
+/// Prints how long the agent waits for a hook, with a service that runs and 100 000 entries in ten projects. It is the
+/// worst case of a recall: every entry has words of every prompt. Complaints are hooks that ended without an answer, of
+/// all events so far. Figures of a debug build say little:
 ///
 /// ```text
 /// cargo nextest run --locked --workspace --run-ignored only --no-capture -E 'test(latency_of_hooks)'

@@ -175,7 +175,7 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_outlives_thousands_of_refusals() {
-    // The rest of a rejected request still arrives afterwards, and counts as a fault of the client.
+    // The rest of a rejected request arrives afterwards, which the HTTP/2 library counts as a fault of the client.
     let home = home(10_000)
         .with("CONTEXT_REQUEST_MEMORY_MB", "64")
         .with("MAX_TOTAL_SIZE_MB", "10");

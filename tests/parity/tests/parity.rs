@@ -66,12 +66,12 @@ fn of_storage(expected: &Value, storage: Storage) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_door_gives_the_same_answers() {
+async fn every_transport_gives_the_same_answers() {
     run_scenario(Storage::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_door_gives_the_same_answers_on_postgresql() {
+async fn every_transport_gives_the_same_answers_on_postgresql() {
     if context_test_postgres::server().is_some() {
         run_scenario(Storage::Postgres).await;
     }

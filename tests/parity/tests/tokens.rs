@@ -67,7 +67,7 @@ async fn wait_for_refusal(gateway: &Gateway, token: &str) {
     });
     tokio::time::timeout(Duration::from_secs(10), refused)
         .await
-        .expect("a refusal within a second");
+        .expect("a refusal in time");
 }
 
 /// Checks that every transport accepts this token.
@@ -85,7 +85,7 @@ async fn assert_accepted(service: &KeyedService, gateway: &Gateway, what: &str, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_open_every_door_and_bad_ones_none() {
+async fn every_transport_accepts_good_tokens_and_refuses_bad_ones() {
     let (rsa, ec) = (Key::rsa("rsa"), Key::ec("ec"));
     let issuer = TestIssuer::start(&[&rsa, &ec]).await;
     let (service, gateway) = clients(&issuer, &[]).await;

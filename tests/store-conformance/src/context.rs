@@ -138,7 +138,7 @@ async fn only_near_entries_of_the_thread_count(store: &dyn Store) {
 behaviour!(only_near_entries_of_the_thread_count(store));
 
 /// Entries of a batch are in each other's windows like those of separate requests. Stop words are left out.
-async fn entries_of_a_batch_are_neighbours(store: &dyn Store) {
+async fn entries_of_a_batch_are_in_each_others_context_windows(store: &dyn Store) {
     let batch = ["apple", "this and that", "pear"]
         .map(|text| entry(text).0)
         .to_vec();
@@ -151,10 +151,10 @@ async fn entries_of_a_batch_are_neighbours(store: &dyn Store) {
     assert_eq!(nearby(store, "pear").await, ["pear", "plum"]);
     assert_eq!(nearby(store, "that").await, ["this and that"]);
 }
-behaviour!(entries_of_a_batch_are_neighbours(store));
+behaviour!(entries_of_a_batch_are_in_each_others_context_windows(store));
 
 /// The old words no longer find the entries after it, even if a request updates the entry more than once.
-async fn an_update_takes_its_words_out_of_its_neighbours(store: &dyn Store) {
+async fn an_update_takes_its_words_out_of_context_windows(store: &dyn Store) {
     let first = entry("apple").store(store, 0).await.id;
     entry("second").store(store, 1).await;
     entry("third").store(store, 2).await;
@@ -170,10 +170,10 @@ async fn an_update_takes_its_words_out_of_its_neighbours(store: &dyn Store) {
     entry("fourth").store(store, 4).await;
     assert_eq!(nearby(store, "second").await.len(), 3);
 }
-behaviour!(an_update_takes_its_words_out_of_its_neighbours(store));
+behaviour!(an_update_takes_its_words_out_of_context_windows(store));
 
 /// An entry whose tags change keeps the words of its context window.
-async fn other_updates_keep_the_words_of_neighbours(store: &dyn Store) {
+async fn other_updates_keep_the_words_of_context_windows(store: &dyn Store) {
     entry("apple").store(store, 0).await;
     let second = entry("second").store(store, 1).await.id;
     update(second)
@@ -194,10 +194,10 @@ async fn other_updates_keep_the_words_of_neighbours(store: &dyn Store) {
         .expect("updated");
     assert_eq!(nearby(store, "apple").await, ["apple", "other"]);
 }
-behaviour!(other_updates_keep_the_words_of_neighbours(store));
+behaviour!(other_updates_keep_the_words_of_context_windows(store));
 
 /// Deleted words no longer find an entry. Earlier entries move into the windows.
-async fn a_deleted_entry_takes_its_words_out_of_its_neighbours(store: &dyn Store) {
+async fn a_deleted_entry_takes_its_words_out_of_context_windows(store: &dyn Store) {
     let mut ids = Vec::new();
     for (second, text) in (0..).zip(["apple", "plum", "pear", "cherry", "grape", "melon"]) {
         ids.push(entry(text).store(store, second).await.id);
@@ -221,7 +221,9 @@ async fn a_deleted_entry_takes_its_words_out_of_its_neighbours(store: &dyn Store
     entry("quince").store(store, 9).await;
     assert_eq!(nearby(store, "grape").await.len(), 3);
 }
-behaviour!(a_deleted_entry_takes_its_words_out_of_its_neighbours(store));
+behaviour!(a_deleted_entry_takes_its_words_out_of_context_windows(
+    store
+));
 
 /// No word of a failed write finds anything.
 async fn an_undone_write_leaves_no_words(store: &dyn Store) {

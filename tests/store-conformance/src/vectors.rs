@@ -863,7 +863,7 @@ behaviour!(a_move_gathers_beside_what_is_in_use_and_changes_at_once(
 ));
 
 /// The vectors stored so far stay, until a move to a third model begins.
-async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store: &dyn Store) {
+async fn a_move_that_was_interrupted_goes_on_and_a_third_model_starts_over(store: &dyn Store) {
     let vectors = ready(store).await;
     for n in 0..3 {
         store_at(store, &format!("text {n}"), &[0.0]).await;
@@ -908,7 +908,7 @@ async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store
     );
     assert_eq!(with_model(vectors, &third, 30.0).await.len(), 3);
 }
-behaviour!(a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store));
+behaviour!(a_move_that_was_interrupted_goes_on_and_a_third_model_starts_over(store));
 
 /// Entries stored while the last ones are embedded do not delay the end indefinitely.
 async fn a_move_may_leave_some_entries_waiting(store: &dyn Store) {

@@ -155,7 +155,7 @@ pub struct Event {
 }
 
 impl Events {
-    /// The next event. `None` at the end of the stream.
+    /// The next event. `None` when the stream ends or its connection breaks.
     ///
     /// # Panics
     /// When an event is not UTF-8, or its data not JSON.

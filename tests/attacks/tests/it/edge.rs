@@ -385,7 +385,7 @@ async fn log_of(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> S
         .args(arguments);
     let mut process = home.spawn_as(command);
     let what = format!("{settings:?} {arguments:?} fails or starts");
-    // An embedding provider is contacted in the background. All other addresses are checked before the service is ready.
+    // An embedding provider is contacted in the background, all other addresses before the service is ready.
     let end = if settings
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")

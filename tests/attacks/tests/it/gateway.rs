@@ -18,6 +18,8 @@ use tokio::net::{TcpSocket, TcpStream};
 /// Memory that a process may use in addition to the accounted memory.
 const SLACK_KIB: u64 = 64 * 1024;
 const BUDGET_KIB: u64 = 128 * 1024;
+/// What all callers that are not authenticated may hold together.
+const UNKNOWN_CALLERS_KIB: u64 = BUDGET_KIB / 16;
 /// An address at which nothing listens.
 const UNREACHABLE: &str = "http://127.0.0.1:1";
 
@@ -111,7 +113,7 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
     )
     .await;
     assert!(
-        most <= idle + BUDGET_KIB / 16 + SLACK_KIB,
+        most <= idle + UNKNOWN_CALLERS_KIB + SLACK_KIB,
         "{} MiB",
         (most - idle) / 1024
     );
@@ -158,7 +160,7 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
         (most - idle) / 1024
     );
     assert!(
-        most <= idle + BUDGET_KIB / 16 + SLACK_KIB,
+        most <= idle + UNKNOWN_CALLERS_KIB + SLACK_KIB,
         "{} MiB",
         (most - idle) / 1024
     );
@@ -271,7 +273,7 @@ async fn replies_that_no_client_reads_are_bounded_and_others_are_served() {
     assert_served(&gateway, &target.bystander_key, &list).await;
 }
 
-/// The maximum number of connections, all of them silent.
+/// More silent connections than the 1024 that the gateway accepts by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_sockets_lock_no_client_out() {
     raise_open_files();

@@ -9,12 +9,12 @@ use context_test_support::http::Request;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-const MIB: u64 = 1024;
+const KIB_PER_MIB: u64 = 1024;
 /// CONTEXT_REQUEST_MEMORY_MB in these tests.
 const BUDGET_MB: u64 = 64;
 /// The memory that the service may use above its idle level: the effective budget, which is twice the largest message
 /// (64 MiB) and a reserve of 4 MiB, and 64 MiB more.
-const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * MIB;
+const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * KIB_PER_MIB;
 
 async fn target() -> Target {
     Target::start(&[

@@ -95,7 +95,8 @@ impl Cluster {
         self.server.restart(shuts_down).await;
     }
 
-    /// The connection string of a database. With a standby it names both servers, and selects the one that accepts writes.
+    /// The connection string of a database. With a standby it names both servers, and selects the one that accepts
+    /// writes.
     pub fn url(&self, database: &str) -> String {
         let Some(standby) = &self.standby else {
             return with_database(&self.server.url(), database);

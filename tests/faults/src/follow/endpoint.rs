@@ -81,7 +81,7 @@ pub(super) fn with_key(request: Request, key: Option<&str>) -> Request {
     }
 }
 
-/// Sends a request after a fault. Repeats it while the service responds 503, because its database cannot be reached yet.
+/// Sends a request after a fault. Repeats it while the service responds 503 because it cannot reach its database yet.
 pub(super) async fn send_until_available(request: impl Fn() -> Request) -> Reply {
     let deadline = Deadline::new();
     loop {

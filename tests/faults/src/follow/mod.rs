@@ -1,9 +1,9 @@
 //! Checks what followers of the changes receive.
 //!
 //! [`Rounds`](rounds::Rounds) run writers and followers on one or two services, with faults. Each follower records what
-//! it requested and received as a [`Log`], which the [`Round`](round::Round) keeps. [`check`](check::check) compares the
-//! logs with the [`History`](history::History), which is read from the database and not through the service. It is a pure
-//! function, so that a test can change a log and see the violation reported.
+//! it requested and received as a [`Log`], which the [`Round`](round::Round) keeps. [`check`](check::check) compares
+//! the logs with the [`History`](history::History), which is read from the database and not through the service. It is
+//! a pure function, so that a test can change a log and see the violation reported.
 
 pub mod check;
 mod cluster;

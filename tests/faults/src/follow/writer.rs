@@ -42,7 +42,8 @@ impl Writer {
             }
             match request.try_send().await {
                 Ok(reply) if reply.status != 503 => break reply,
-                // While a service stops or cannot reach its database, the request is repeated, so that it causes a change.
+                // While a service stops or cannot reach its database, the request is repeated, so that it causes a
+                // change.
                 other => deadline.pause(|| format!("{other:?}")).await,
             }
         };
