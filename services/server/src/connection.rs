@@ -231,7 +231,8 @@ impl Registry {
             if count >= self.per_peer && !open.make_room(Some(peer)) {
                 return None;
             }
-            open.peers.insert(peer, count + 1);
+            // Not `count + 1`: the connection that made room is no longer counted.
+            *open.peers.entry(peer).or_default() += 1;
         }
         let id = open.next_id;
         open.next_id += 1;
@@ -332,28 +333,29 @@ mod tests {
     #[test]
     fn a_peer_has_its_share_and_its_idle_connections_make_room() {
         let registry = Registry::new(2);
+        let peer = address("192.0.2.1");
         let (first, second) = (connection(), connection());
         let exchanges = [first.begin(), second.begin()];
         let callers = [
             first.authenticated_request(),
             second.authenticated_request(),
         ];
-        let _first = registry.admit(address("192.0.2.1"), first.clone()).unwrap();
-        let _second = registry
-            .admit(address("192.0.2.1"), second.clone())
-            .unwrap();
+        let admitted = [&first, &second].map(|one| registry.admit(peer, one.clone()).unwrap());
         assert!(
-            registry.admit(address("192.0.2.1"), connection()).is_none(),
+            registry.admit(peer, connection()).is_none(),
             "both have a request in flight"
         );
         let _other = registry.admit(address("192.0.2.2"), connection()).unwrap();
         drop((exchanges, callers));
-        let third = registry.admit(address("192.0.2.1"), connection()).unwrap();
+        let third = registry.admit(peer, connection()).unwrap();
         assert!(
             first.cut.is_cancelled() ^ second.cut.is_cancelled(),
             "one of them made room"
         );
-        drop(third);
+        let count = || registry.lock().peers.get(&peer.unwrap()).copied();
+        assert_eq!(count(), Some(2), "the one that made room is not counted");
+        drop((admitted, third));
+        assert_eq!(count(), None, "none is open");
     }
 
     #[tokio::test(start_paused = true)]
