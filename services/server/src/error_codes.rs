@@ -166,8 +166,8 @@ pub(crate) fn log(error: &Error) {
     match error.reason {
         // Warnings without causes: nothing is wrong with the service. Under load there are thousands of
         // them, and the metrics count them.
-        Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
-        Reason::ProviderUnavailable
+        Reason::QuotaExceeded
+        | Reason::ProviderUnavailable
         | Reason::IssuerUnavailable
         | Reason::Overloaded
         | Reason::ShuttingDown => {

@@ -27,13 +27,16 @@ pub fn deadline(metadata: &MetadataMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tonic::metadata::MetadataValue;
+
     use super::*;
 
     #[test]
     fn deadlines_have_six_units() {
         let read = |text: &str| {
             let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", text.parse().unwrap());
+            let value = MetadataValue::try_from(text.as_bytes()).unwrap();
+            metadata.insert("grpc-timeout", value);
             deadline(&metadata)
         };
         assert_eq!(read("2H"), Some(Duration::from_secs(7200)));
@@ -43,9 +46,7 @@ mod tests {
         assert_eq!(read("99999999u"), Some(Duration::from_micros(99_999_999)));
         assert_eq!(read("5n"), Some(Duration::from_nanos(5)));
         for malformed in ["5", "S", "-5S", "123456789S", "5X", "1.5S", "ä"] {
-            if malformed.is_ascii() {
-                assert_eq!(read(malformed), None, "{malformed}");
-            }
+            assert_eq!(read(malformed), None, "{malformed}");
         }
     }
 }

@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::quotas::services;
+use crate::changes::both;
 use crate::service::{Service, settings};
 
 fn with(request: Request, key: &str) -> Request {
@@ -340,7 +340,7 @@ async fn the_first_key_is_made_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both_databases() {
-    for (service, _database) in services(&["--auth=keys"]).await {
+    for (service, _database) in both(&["--auth=keys"]).await {
         let first = service
             .first_key
             .clone()
@@ -498,7 +498,7 @@ async fn without_authentication_keys_are_administered_over_the_socket_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_with_a_control_character_is_no_id_of_a_key_on_either_database() {
-    for (service, _database) in services(&["--auth=keys"]).await {
+    for (service, _database) in both(&["--auth=keys"]).await {
         let first = service
             .first_key
             .clone()

@@ -1,23 +1,11 @@
 //! Quotas of owners, on both databases.
 
-use context_test_postgres::TestDatabase;
 use context_test_support::http::Reply;
 use context_test_support::until;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::service::Service;
-
-/// A service on each available database, with these flags.
-pub async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
-    let mut services = vec![(Service::start_with(flags).await, None)];
-    if let Some(database) = TestDatabase::empty().await {
-        let string = format!("--postgresql-connection-string={}", database.url());
-        let flags = [flags, &["--storage-backend=postgresql", &string]].concat();
-        services.push((Service::start_with(&flags).await, Some(database)));
-    }
-    services
-}
+use crate::changes::both;
 
 fn refused(reply: &Reply, what: &str) -> bool {
     let detail = reply.json()["detail"]
@@ -35,7 +23,7 @@ fn entry(text: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
-    for (service, _database) in services(&["--quota-entries=3", "--quota-artifacts=1"]).await {
+    for (service, _database) in both(&["--quota-entries=3", "--quota-artifacts=1"]).await {
         for i in 0..2 {
             service.store("t", &format!("entry {i}")).await;
         }
@@ -90,7 +78,7 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
-    for (service, _database) in services(&["--auth=keys", "--quota-mb=1"]).await {
+    for (service, _database) in both(&["--auth=keys", "--quota-mb=1"]).await {
         let all = ["read", "write", "delete"];
         let (one, other) = (
             service.key("one", &all).await.text,
@@ -139,7 +127,7 @@ async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
-    for (service, _database) in services(&["--quota-entries=1", "--quota-artifacts=1"]).await {
+    for (service, _database) in both(&["--quota-entries=1", "--quota-artifacts=1"]).await {
         let keyed = |path: &str, body: Value, key: &str| {
             service
                 .post(path, body)
@@ -166,7 +154,7 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
-    for (service, _database) in services(&["--idempotency-mb=1"]).await {
+    for (service, _database) in both(&["--idempotency-mb=1"]).await {
         // The entries do not exist, so only outcomes are stored.
         let updates: Vec<Value> = (1..=100)
             .map(|id| json!({"context_id": id, "text": "x"}))
