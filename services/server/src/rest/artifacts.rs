@@ -56,7 +56,7 @@ pub async fn create_artifact(
     let location =
         HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
     let tag = etag(reply.version);
-    let mut response = json(&ctx, StatusCode::CREATED, reply)?;
+    let mut response = json(&ctx, StatusCode::CREATED, reply).await?;
     response.headers_mut().insert(header::LOCATION, location);
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
@@ -99,7 +99,7 @@ pub async fn list_artifacts(
     let reply = app
         .call(&ctx, Operation::ListArtifacts, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Search artifacts
@@ -144,7 +144,7 @@ pub async fn search_artifacts(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Fetch an artifact
@@ -235,7 +235,7 @@ async fn respond_with(
     let mut response = if none_match_names(headers, version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(ctx, StatusCode::OK, reply)?
+        json(ctx, StatusCode::OK, reply).await?
     };
     response.headers_mut().insert(header::ETAG, etag(version));
     response.headers_mut().insert(
@@ -281,7 +281,7 @@ pub async fn update_artifact(
         .call(&ctx, Operation::UpdateArtifact, Transport::Rest, None, work)
         .await?;
     let tag = etag(reply.version);
-    let mut response = json(&ctx, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply).await?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -325,7 +325,7 @@ pub async fn delete_artifact(
     let reply = app
         .call(&ctx, Operation::DeleteArtifact, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Move artifacts
@@ -357,7 +357,7 @@ pub async fn move_artifacts(
     let reply = app
         .call(&ctx, Operation::MoveArtifacts, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Delete artifacts by path
@@ -395,5 +395,5 @@ pub async fn delete_artifacts(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }

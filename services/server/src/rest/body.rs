@@ -1,19 +1,18 @@
 //! JSON request and reply bodies.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use context_model::{Error, Reason, decode_slice};
+use futures::stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 use crate::app::App;
 use crate::body::CountedBody;
@@ -23,13 +22,12 @@ use crate::request_context::RequestContext;
 
 /// Bodies of this size or more are parsed on a blocking thread.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
-/// Replies beyond this size are serialized while they are sent.
+/// Replies beyond this size are serialized on a blocking thread.
 const LARGE_REPLY_BYTES: usize = 1024 * 1024;
 /// Initial buffer of a reply: an entry with one page of text.
 const FIRST_BYTES: usize = 4 * 1024;
-/// Size of the pieces of a large reply, and how many may wait for the peer.
+/// Size of the pieces of a large reply.
 const PIECE_BYTES: usize = 64 * 1024;
-const PIECES: usize = 2;
 
 /// A JSON request body. Unlike axum's extractor, it reports errors like every other transport.
 pub struct JsonBody<T>(pub T);
@@ -126,12 +124,11 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
     Error::invalid("body", "`body` ended before it was complete")
 }
 
-/// A JSON reply. A large one is serialized while it is sent, so that only the value itself takes
-/// memory.
+/// A JSON reply. It is serialized completely before it is sent.
 ///
 /// # Errors
 /// `OVERLOADED` if there is no memory for it.
-pub fn json<T: Serialize + Send + 'static>(
+pub async fn json<T: Serialize + Send + 'static>(
     ctx: &RequestContext,
     status: StatusCode,
     value: T,
@@ -139,7 +136,8 @@ pub fn json<T: Serialize + Send + 'static>(
     let mut whole = Bounded(Vec::with_capacity(FIRST_BYTES));
     // The data loaded for the reply is counted already and shows whether it can be small.
     let is_small = ctx.lease.bytes() <= LARGE_REPLY_BYTES;
-    let body = match is_small.then(|| serde_json::to_writer(&mut whole, &value)) {
+    let written = is_small.then(|| serde_json::to_writer(&mut whole, &value));
+    let body = match written {
         Some(Ok(())) => {
             ctx.count_reply(whole.0.len())?;
             Body::from(whole.0)
@@ -147,8 +145,12 @@ pub fn json<T: Serialize + Send + 'static>(
         Some(Err(error)) if !error.is_io() => return Err(Error::internal(error).into()),
         Some(Err(_)) | None => {
             drop(whole);
-            ctx.count_reply(PIECES * PIECE_BYTES)?;
-            written_as_sent(value)
+            let ctx = ctx.clone();
+            let pieces = tokio::task::spawn_blocking(move || in_pieces(&ctx, value))
+                .await
+                .map_err(Error::internal)??;
+            let pieces = pieces.into_iter().map(Ok::<_, Infallible>);
+            Body::from_stream(stream::iter(pieces))
         }
     };
     let mut response = (status, body).into_response();
@@ -176,63 +178,109 @@ impl Write for Bounded {
     }
 }
 
-/// A body that a thread serializes as fast as the peer receives it. If the peer disconnects, it
-/// ends early with an error.
-fn written_as_sent<T: Serialize + Send + 'static>(value: T) -> Body {
-    let (sender, receiver) = mpsc::channel(PIECES);
-    tokio::task::spawn_blocking(move || {
-        let mut writer = Pieces {
-            piece: Vec::with_capacity(PIECE_BYTES),
-            sender,
-        };
-        let written = serde_json::to_writer(&mut writer, &value)
-            .map_err(io::Error::from)
-            .and_then(|()| writer.flush());
-        if let Err(error) = written
-            && !writer.sender.is_closed()
-        {
-            // The peer sees that the reply is truncated.
-            let _ = writer.sender.blocking_send(Err(error));
-        }
-    });
-    Body::from_stream(ReceiverStream::new(receiver))
+/// Serializes a large reply. Writing it while it is sent would keep the thread while the peer does not read.
+/// Afterwards the lease counts the pieces instead of the value.
+///
+/// # Errors
+/// `OVERLOADED` if there is no memory for the next piece.
+fn in_pieces<T: Serialize>(ctx: &RequestContext, value: T) -> Result<Vec<Vec<u8>>, Error> {
+    let counted = ctx.lease.bytes();
+    let mut writer = Pieces {
+        ctx,
+        pieces: Vec::new(),
+    };
+    serde_json::to_writer(&mut writer, &value).map_err(|error| {
+        io::Error::from(error)
+            .downcast::<Error>()
+            .unwrap_or_else(Error::internal)
+    })?;
+    drop(value);
+    ctx.lease.shrink(counted);
+    Ok(writer.pieces)
 }
 
-/// Passes on in pieces what is written to it.
-struct Pieces {
-    piece: Vec<u8>,
-    sender: mpsc::Sender<io::Result<Bytes>>,
+/// Collects in pieces what is written to it, and counts each piece.
+struct Pieces<'a> {
+    ctx: &'a RequestContext,
+    pieces: Vec<Vec<u8>>,
 }
 
-impl Write for Pieces {
+impl Write for Pieces<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let mut piece = match self.pieces.pop_if(|piece| piece.len() < PIECE_BYTES) {
+            Some(piece) => piece,
+            None => {
+                self.ctx
+                    .count_reply(PIECE_BYTES)
+                    .map_err(io::Error::other)?;
+                Vec::with_capacity(PIECE_BYTES)
+            }
+        };
         // A string with an image may be written in one call.
-        let taken = data.len().min(PIECE_BYTES - self.piece.len());
-        self.piece.extend_from_slice(&data[..taken]);
-        if self.piece.len() == PIECE_BYTES {
-            self.flush()?;
-        }
+        let taken = data.len().min(PIECE_BYTES - piece.len());
+        piece.extend_from_slice(&data[..taken]);
+        self.pieces.push(piece);
         Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.piece.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        self.sender
-            .blocking_send(Ok(Bytes::from(piece)))
-            .map_err(|_| io::ErrorKind::BrokenPipe.into())
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use context_store::OwnerId;
+
     use super::*;
+    use crate::memory::{Budget, Lease, Payer};
+
+    const MIB: usize = 1024 * 1024;
+
+    /// A request that has loaded this much.
+    fn loaded(budget: &Arc<Budget>, bytes: usize) -> RequestContext {
+        let lease = Lease::new(budget, &Payer::Owner(OwnerId::default()));
+        lease.grow(bytes).unwrap();
+        RequestContext::new(None, None, None, Arc::new(lease))
+    }
 
     #[test]
     fn values_are_counted_and_what_is_inside_strings_is_not() {
         assert_eq!(value_bytes(br#"{"a": [1, 2, {"b": null}]}"#), 5 * 64);
         assert_eq!(value_bytes(br#""[,\"[,{""#), 0);
+    }
+
+    #[test]
+    fn large_replies_that_are_not_read_keep_no_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let budget = Arc::new(Budget::new(64 * MIB, MIB, false));
+            let text = "x".repeat(3 * MIB);
+            let mut unread = Vec::new();
+            for _ in 0..2 {
+                let ctx = loaded(&budget, text.len());
+                let reply = json(&ctx, StatusCode::OK, text.clone()).await.unwrap();
+                unread.push((ctx, reply));
+            }
+            let on_the_thread = tokio::task::spawn_blocking(|| "free").await;
+            assert_eq!(on_the_thread.unwrap(), "free");
+            let one = (text.len() + 2).div_ceil(PIECE_BYTES) * PIECE_BYTES;
+            assert_eq!(budget.used(), 2 * one, "the text is counted once");
+            let (_ctx, reply) = unread.pop().unwrap();
+            let body = reply.into_body().collect().await.unwrap().to_bytes();
+            assert!(body == serde_json::to_vec(&text).unwrap(), "it is complete");
+        });
+    }
+
+    #[tokio::test]
+    async fn a_large_reply_without_memory_is_refused() {
+        let budget = Arc::new(Budget::new(64 * MIB, MIB, false));
+        let ctx = loaded(&budget, 58 * MIB);
+        let refused = json(&ctx, StatusCode::OK, "x".repeat(3 * MIB)).await;
+        let refused = refused.unwrap_err().into_response();
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

@@ -77,7 +77,7 @@ pub async fn changes_since(
         deadline: None,
     };
     let reply = poll.list_changes(request).await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// The filters in a query string.

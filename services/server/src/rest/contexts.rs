@@ -66,7 +66,7 @@ pub async fn store_context(
     let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id))
         .map_err(Error::internal)?;
     let tag = etag(reply.version);
-    let mut response = json(&ctx, status, reply)?;
+    let mut response = json(&ctx, status, reply).await?;
     response.headers_mut().insert(header::LOCATION, location);
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
@@ -110,7 +110,7 @@ pub async fn store_context_batch(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Fetch one entry
@@ -167,7 +167,7 @@ pub async fn get_context(
     let mut response = if none_match_names(&headers, entry.version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(&ctx, StatusCode::OK, entry)?
+        json(&ctx, StatusCode::OK, entry).await?
     };
     response.headers_mut().insert(header::ETAG, tag);
     response.headers_mut().insert(
@@ -214,7 +214,7 @@ pub async fn get_context_by_ids(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsRequest {
@@ -265,7 +265,7 @@ pub async fn update_context(
         .call(&ctx, Operation::UpdateContext, Transport::Rest, None, work)
         .await?;
     let tag = etag(reply.version);
-    let mut response = json(&ctx, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply).await?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -307,7 +307,7 @@ pub async fn update_context_batch(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Delete one entry
@@ -351,7 +351,7 @@ pub async fn delete_context_by_id(
     let reply = app
         .call(&ctx, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Delete entries or a thread
@@ -381,7 +381,7 @@ pub async fn delete_context(
     let reply = app
         .call(&ctx, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Delete entries by criteria
@@ -417,5 +417,5 @@ pub async fn delete_context_batch(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }

@@ -41,7 +41,7 @@ pub async fn create_api_key(
         .await?;
     let location = HeaderValue::from_str(&format!("/v1/api-keys/{}", reply.api_key.id))
         .map_err(Error::internal)?;
-    let mut response = json(&ctx, StatusCode::CREATED, reply)?;
+    let mut response = json(&ctx, StatusCode::CREATED, reply).await?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
 }
@@ -64,7 +64,7 @@ pub async fn list_api_keys(
     let reply = app
         .call(&ctx, Operation::ListApiKeys, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Fetch an API key
@@ -90,7 +90,7 @@ pub async fn get_api_key(
     let reply = app
         .call(&ctx, Operation::GetApiKey, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Change an API key
@@ -119,7 +119,7 @@ pub async fn update_api_key(
     let reply = app
         .call(&ctx, Operation::UpdateApiKey, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Deactivate an API key
@@ -152,5 +152,5 @@ pub async fn deactivate_api_key(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }

@@ -45,7 +45,7 @@ pub async fn list_threads(
     let reply = app
         .call(&ctx, Operation::ListThreads, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Fetch a thread
@@ -77,7 +77,7 @@ pub async fn get_thread(
     let reply = app
         .call(&ctx, Operation::GetThread, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// List tags
@@ -109,7 +109,7 @@ pub async fn list_tags(
     let reply = app
         .call(&ctx, Operation::ListTags, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// List metadata keys
@@ -150,7 +150,7 @@ pub async fn list_metadata_keys(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// List the values of a metadata key
@@ -192,7 +192,7 @@ pub async fn list_metadata_values(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Count entries by day
@@ -224,7 +224,7 @@ pub async fn list_days(
     let reply = app
         .call(&ctx, Operation::ListDays, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Get statistics and the state of every feature
@@ -250,5 +250,5 @@ pub async fn get_statistics(
     let statistics = app
         .call(&ctx, Operation::GetStatistics, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, statistics)
+    json(&ctx, StatusCode::OK, statistics).await
 }

@@ -41,7 +41,7 @@ pub async fn search_context(
     let reply = app
         .call(&ctx, Operation::SearchContext, Transport::Rest, None, work)
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Semantic search
@@ -74,7 +74,7 @@ pub async fn semantic_search_context(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Full-text search
@@ -107,7 +107,7 @@ pub async fn fts_search_context(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Hybrid search
@@ -140,5 +140,5 @@ pub async fn hybrid_search_context(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }

@@ -58,7 +58,7 @@ pub async fn list_artifact_versions(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Fetch a version of an artifact
@@ -103,7 +103,7 @@ pub async fn get_artifact_version(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }
 
 /// Restore a version of an artifact
@@ -151,7 +151,7 @@ pub async fn restore_artifact_version(
         )
         .await?;
     let tag = etag(reply.current_version);
-    let mut response = json(&ctx, StatusCode::OK, reply)?;
+    let mut response = json(&ctx, StatusCode::OK, reply).await?;
     response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
@@ -198,5 +198,5 @@ pub async fn diff_artifact_versions(
             work,
         )
         .await?;
-    json(&ctx, StatusCode::OK, reply)
+    json(&ctx, StatusCode::OK, reply).await
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use context_attacks::{Target, http2};
 use context_model::Operation;
 use context_test_support::http::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const KIB_PER_MIB: u64 = 1024;
@@ -191,6 +191,34 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     }
     assert!(highest < BOUND_KIB, "{highest} KiB");
     eprintln!("{highest} KiB held by 16 readers of 24 MB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_replies_that_are_not_read_keep_no_thread_from_others() {
+    let target = Target::start(&[]).await;
+    let images = json!([{"data": "A".repeat(2 << 20)}]);
+    let body = json!({"thread_id": "big", "source": "user", "text": "large", "images": images});
+    let reply = target.post("/v1/contexts", &target.write_key, &body).await;
+    assert_eq!(reply.status(), 201);
+    let stored: Value = reply.json().await.expect("JSON");
+    let path = format!("/v1/contexts/{}", stored["context_id"]);
+    let connection = http2::Connection::try_open_with_window(target.address(), 0)
+        .await
+        .expect("a connection");
+    // More than the service has threads for work that takes long.
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        let mut stream = connection.get(&path, &target.read_key).await;
+        assert_eq!(stream.head().await, 200);
+        streams.push(stream);
+    }
+    // A body of this size is read on such a thread.
+    let text = "word ".repeat(60_000);
+    let body = json!({"thread_id": "t", "source": "user", "text": text});
+    let reply = target
+        .post("/v1/contexts", &target.bystander_key, &body)
+        .await;
+    assert_eq!(reply.status(), 201);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
