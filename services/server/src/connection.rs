@@ -7,6 +7,7 @@
 )]
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// A connection with pieces of replies that wait is closed when its peer has received none and sent no request for this
-/// long.
+/// A reply is stuck when pieces of it wait and its peer has received none for this long. Its connection takes no more
+/// requests, and is closed when all its requests are stuck, or after this time once more.
 const STUCK: Duration = Duration::from_secs(30);
 /// Within this time a connection must show whether it uses HTTP/1.1 or HTTP/2, and each HTTP/1.1
 /// request head must be complete.
@@ -36,8 +37,9 @@ pub struct Connection {
     /// How many of them have an authenticated caller.
     authenticated: AtomicUsize,
     has_sent_request: AtomicBool,
-    /// Pieces of replies that wait for the peer.
-    offered: AtomicUsize,
+    /// The replies of which pieces wait for the peer, by exchange.
+    unread: Mutex<HashMap<u64, Unread>>,
+    next_exchange: AtomicU64,
     /// When the peer last sent a request or received a piece, in milliseconds after `opened`.
     touched: AtomicU64,
     /// Whether the peer has sent enough to recognise the HTTP version.
@@ -46,6 +48,14 @@ pub struct Connection {
     pub drain: CancellationToken,
     /// Cancelled: the connection closes immediately.
     pub cut: CancellationToken,
+}
+
+/// A reply of which pieces wait for the peer.
+#[derive(Debug)]
+struct Unread {
+    pieces: usize,
+    /// When the peer last received a piece, or when the first one began to wait.
+    since: Instant,
 }
 
 impl Connection {
@@ -61,7 +71,8 @@ impl Connection {
             active: AtomicUsize::new(0),
             authenticated: AtomicUsize::new(0),
             has_sent_request: AtomicBool::new(false),
-            offered: AtomicUsize::new(0),
+            unread: Mutex::default(),
+            next_exchange: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             has_begun,
             drain: drain.child_token(),
@@ -77,6 +88,7 @@ impl Connection {
         self.touch();
         Exchange {
             connection: Some(self.clone()),
+            id: self.next_exchange.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -111,16 +123,37 @@ impl Connection {
         (self.active.load(Ordering::Relaxed) == 0).then(|| self.untouched_for())
     }
 
+    fn unread(&self) -> MutexGuard<'_, HashMap<u64, Unread>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection if replies are stuck. One reply of many on HTTP/2 does not cut off the others at once: behind
+    /// a proxy they belong to other callers.
+    fn end_when_stuck(&self) {
+        let (mut stuck, mut longest) = (0, Duration::ZERO);
+        for reply in self.unread().values() {
+            let waited = reply.since.elapsed();
+            stuck += usize::from(waited > STUCK);
+            longest = longest.max(waited);
+        }
+        if stuck == 0 {
+            return;
+        }
+        if stuck == self.active.load(Ordering::Relaxed) || longest > 2 * STUCK {
+            tracing::debug!("Closed a connection whose peer receives no replies");
+            self.cut.cancel();
+        } else {
+            self.drain.cancel();
+        }
+    }
+
     /// Closes the connection if it exceeds one of its timeouts. Connections over the Unix socket
     /// may stay idle: they belong to processes of the same user.
     fn end_when_overdue(&self, may_idle: bool) {
-        let is_stuck = self.offered.load(Ordering::Relaxed) > 0 && self.untouched_for() > STUCK;
-        if is_stuck {
-            tracing::debug!("Closed a connection whose peer receives no replies");
-        }
+        self.end_when_stuck();
         let is_silent =
             !self.has_begun.load(Ordering::Relaxed) && self.opened.elapsed() > HEAD_TIMEOUT;
-        if is_stuck || is_silent {
+        if is_silent {
             self.cut.cancel();
         }
         let limit = if self.has_sent_request.load(Ordering::Relaxed) {
@@ -141,6 +174,7 @@ impl Connection {
 #[derive(Debug)]
 pub struct Exchange {
     connection: Option<Arc<Connection>>,
+    id: u64,
 }
 
 impl Exchange {
@@ -148,7 +182,10 @@ impl Exchange {
     #[cfg(test)]
     #[must_use]
     pub const fn unwatched() -> Self {
-        Self { connection: None }
+        Self {
+            connection: None,
+            id: 0,
+        }
     }
 
     /// Records that a piece of the reply waits for the peer.
@@ -156,10 +193,12 @@ impl Exchange {
         let Some(connection) = &self.connection else {
             return;
         };
-        // The timeout of the peer starts now: so far it had nothing to receive.
-        if connection.offered.fetch_add(1, Ordering::Relaxed) == 0 {
-            connection.touch();
-        }
+        let mut unread = connection.unread();
+        let reply = unread.entry(self.id).or_insert_with(|| Unread {
+            pieces: 0,
+            since: Instant::now(),
+        });
+        reply.pieces += 1;
     }
 
     /// Records that a piece was received or dropped.
@@ -167,7 +206,13 @@ impl Exchange {
         let Some(connection) = &self.connection else {
             return;
         };
-        connection.offered.fetch_sub(1, Ordering::Relaxed);
+        if let Entry::Occupied(mut reply) = connection.unread().entry(self.id) {
+            reply.get_mut().pieces -= 1;
+            reply.get_mut().since = Instant::now();
+            if reply.get().pieces == 0 {
+                reply.remove();
+            }
+        }
         connection.touch();
     }
 }
@@ -379,6 +424,52 @@ mod tests {
             registry.make_room(),
             "a request without credentials makes room"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_is_not_read_ends_its_connection_whatever_else_happens_on_it() {
+        let connection = connection();
+        connection.has_begun.store(true, Ordering::Relaxed);
+        let (stuck, other) = (connection.begin(), connection.begin());
+        let pass = async |time| {
+            // The peer keeps sending requests and receiving their replies.
+            let short = connection.begin();
+            short.offer();
+            tokio::time::advance(time).await;
+            other.offer();
+            other.taken();
+            short.taken();
+            drop(short);
+            connection.end_when_overdue(false);
+            (
+                connection.drain.is_cancelled(),
+                connection.cut.is_cancelled(),
+            )
+        };
+        stuck.offer();
+        stuck.offer();
+        assert_eq!(pass(Duration::from_secs(20)).await, (false, false));
+        stuck.taken();
+        assert_eq!(pass(Duration::from_secs(20)).await, (false, false));
+        assert_eq!(pass(Duration::from_secs(20)).await, (true, false));
+        assert_eq!(pass(Duration::from_secs(21)).await, (true, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_only_reply_is_not_read_is_cut_at_once() {
+        let connection = connection();
+        connection.has_begun.store(true, Ordering::Relaxed);
+        let (stuck, read) = (connection.begin(), connection.begin());
+        read.offer();
+        read.taken();
+        stuck.offer();
+        tokio::time::advance(STUCK - Duration::from_secs(1)).await;
+        drop(read);
+        connection.end_when_overdue(false);
+        assert!(!connection.cut.is_cancelled(), "it still has time");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        connection.end_when_overdue(false);
+        assert!(connection.cut.is_cancelled());
     }
 
     #[test]

@@ -74,10 +74,23 @@ impl Connection {
     }
 
     /// Sends a GET request.
+    ///
+    /// # Panics
+    /// The connection is closed.
     pub async fn get(&self, path: &str, key: &str) -> Stream {
+        self.try_get(path, key)
+            .await
+            .expect("the connection accepts requests")
+    }
+
+    /// Sends a GET request if the connection is open.
+    ///
+    /// # Errors
+    /// The error that closed the connection.
+    pub async fn try_get(&self, path: &str, key: &str) -> Result<Stream, h2::Error> {
         let request = Request::get(format!("http://{}{path}", self.address))
             .header("authorization", format!("Bearer {key}"));
-        self.request(request.body(()).expect("a request"), true)
+        self.try_request(request.body(()).expect("a request"), true)
             .await
     }
 
@@ -135,15 +148,22 @@ impl Stream {
     /// # Panics
     /// There is no reply.
     pub async fn head(&mut self) -> u16 {
-        let head = self
-            .response
-            .take()
-            .expect("the head is read once")
-            .await
-            .expect("a reply");
+        self.try_head().await.expect("a reply")
+    }
+
+    /// The status of the reply, if there is one. The body is not read.
+    ///
+    /// # Errors
+    /// The error that ended the stream or the connection.
+    ///
+    /// # Panics
+    /// The head was read before.
+    pub async fn try_head(&mut self) -> Result<u16, h2::Error> {
+        let response = self.response.take().expect("the head is read once");
+        let head = response.await?;
         let status = head.status().as_u16();
         self.head = Some(head);
-        status
+        Ok(status)
     }
 
     /// Waits for the gRPC status of the reply.
