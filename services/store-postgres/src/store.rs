@@ -429,7 +429,10 @@ impl Inner {
         work: &W,
     ) -> std::result::Result<Written<W::Outcome>, Failure> {
         let committing = AtomicBool::new(false);
-        let limit = self.statement_timeout * STATEMENTS_OF_A_WRITE;
+        let limit = match work.has_time_limit() {
+            true => self.statement_timeout * STATEMENTS_OF_A_WRITE,
+            false => Duration::MAX,
+        };
         let taken = match work.new_ids() {
             0 => Vec::new(),
             count => tokio::time::timeout(limit, self.ids.take(conn, owner, count))

@@ -8,10 +8,10 @@ use context_store::{
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
-use context_test_support::until;
 
 use super::arrange::{config, database};
 
+use super::locks::until_blocked;
 const PAGE: Page = Page {
     limit: 10,
     offset: 0,
@@ -85,23 +85,6 @@ async fn lock(database: &TestDatabase) -> Client {
         .await
         .expect("locked");
     client
-}
-
-async fn blocked(client: &Client) -> i64 {
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    client
-        .query_one(waiting, &[])
-        .await
-        .expect("the sessions are counted")
-        .get(0)
-}
-
-/// Waits until `count` statements wait for the lock.
-async fn until_blocked(client: &Client, count: i64) {
-    until("so many statements wait", async || {
-        blocked(client).await == count
-    })
-    .await;
 }
 
 fn assert_names_what_to_narrow(result: Result<SearchPage, StoreError>) {

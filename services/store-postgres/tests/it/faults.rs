@@ -12,7 +12,8 @@ use context_test_postgres::TestDatabase;
 use context_test_support::until;
 
 use super::arrange::{config, database, store};
-use super::proxy::{Mode, Proxy};
+use super::locks::until_blocked;
+use super::proxy::{Mode, Proxy, authority};
 
 const PLAIN: RowSelection = RowSelection {
     images: false,
@@ -187,7 +188,7 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
     let (owner, blocked) = (OwnerId::default(), database.connect().await);
     let writing = store.store_contexts(&owner, more, true, options(None));
     let crossing = async {
-        until_blocked(&blocked).await;
+        until_blocked(&blocked, 1).await;
         holding
             .execute(lock, &[&"a"])
             .await
@@ -285,7 +286,7 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
     let blocked = database.connect().await;
     tokio::select! {
         _ = put(&store, "second", None) => panic!("it cannot be done yet"),
-        () = until_blocked(&blocked) => {}
+        () = until_blocked(&blocked, 1) => {}
     }
     holding.rollback().await.expect("rolled back");
     let done = until("the write is done", async || {
@@ -294,16 +295,6 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
     tokio::time::timeout(Duration::from_secs(20), done)
         .await
         .expect("the write was completed");
-}
-
-/// Waits until a session of this database waits for a lock.
-async fn until_blocked(client: &context_test_postgres::Client) {
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    until("a statement waits for a lock", async || {
-        let count = client.query_one(waiting, &[]).await;
-        count.expect("the sessions are listed").get::<_, i64>(0) > 0
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
