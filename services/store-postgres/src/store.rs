@@ -181,7 +181,10 @@ impl PostgresStore {
             written
         });
         match writing.await {
-            Ok(written) => Ok(written?),
+            Ok(written) => written.map_err(|failure| match failure.is_too_slow() {
+                true => StoreError::WriteTooSlow,
+                false => failure.into(),
+            }),
             Err(error) => Err(StoreError::Internal(error.into())),
         }
     }

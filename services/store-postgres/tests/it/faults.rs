@@ -221,7 +221,9 @@ async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
     let error = put(&store, "second", None)
         .await
         .expect_err("another session holds the thread");
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WriteTooSlow), "{error:?}");
+    let sentence = error.into_error("entries").message;
+    assert!(sentence.contains("nothing was changed"), "{sentence}");
     assert_eq!(
         all(&store).await.expect("readers do not wait for locks"),
         ["first"]
