@@ -108,21 +108,27 @@ impl Pool {
         if !self.breaker.lets_through(Instant::now()) {
             return Err(Failure::BreakerOpen);
         }
-        let connecting = async {
-            let slot = self.slots.take(owner.cloned()).await?;
-            match self.connections.get().await {
-                Ok(conn) => Ok(Lease {
-                    conn: Some(conn),
-                    slot: Some(slot),
-                    tls: self.tls.clone(),
-                }),
-                Err(PoolError::Closed) => Err(Failure::Rejected(StoreError::Closed)),
-                Err(error) => Err(Failure::Unreachable(error.into())),
-            }
-        };
-        tokio::time::timeout(self.timeout, connecting)
+        let start = Instant::now();
+        let overloaded = || Failure::Rejected(StoreError::Overloaded);
+        let slot = tokio::time::timeout(self.timeout, self.slots.take(owner.cloned()))
             .await
-            .unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
+            .map_err(|_| overloaded())??;
+        let queued = start.elapsed();
+        let left = self.timeout.saturating_sub(queued);
+        match tokio::time::timeout(left, self.connections.get()).await {
+            Ok(Ok(conn)) => Ok(Lease {
+                conn: Some(conn),
+                slot: Some(slot),
+                tls: self.tls.clone(),
+            }),
+            Ok(Err(PoolError::Closed)) => Err(Failure::Rejected(StoreError::Closed)),
+            Ok(Err(error)) => Err(Failure::Unreachable(error.into())),
+            // A caller with a slot waits for no other caller, only for the server.
+            Err(_) if left > queued => {
+                Err(Failure::Unreachable(ConnectError::TimedOut(left).into()))
+            }
+            Err(_) => Err(overloaded()),
+        }
     }
 
     /// Records the result of an operation for the circuit breaker and the pool.

@@ -397,6 +397,101 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_accepts_connections_and_does_not_respond_leaves_time_for_the_next_one() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::start(database.url()).await;
+    proxy.set(Mode::Stalled);
+    let (stalled, server) = (
+        authority(&proxy.url(database.url())),
+        authority(database.url()),
+    );
+    let both = database
+        .url()
+        .replacen(&server, &format!("{stalled},{server}"), 1);
+    let opening = PostgresStore::open(Config {
+        connect_timeout: Duration::from_secs(1),
+        ..config(&both)
+    });
+    let store = opening.await.expect("the second host responds");
+    put(&store, "stored", None).await.expect("stored");
+    assert!(proxy.connections() > 0, "the first host was tried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_accepts_connections_and_does_not_respond_is_not_reported_as_too_many_requests()
+ {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (proxy, store) = through_proxy(&database, |config| {
+        config.pool_timeout = Duration::from_millis(300);
+        config.breaker_failures = 1000;
+    })
+    .await;
+    proxy.set(Mode::Dead);
+    assert!(all(&store).await.is_err(), "no connection is left");
+    proxy.set(Mode::Stalled);
+    let answer = all(&store).await;
+    assert!(
+        matches!(answer, Err(StoreError::Unavailable(_))),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_is_rejected_keeps_its_connection() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let writer = store(&database).await;
+    for text in ["one", "two"] {
+        put(&writer, text, None).await.expect("stored");
+    }
+    let (proxy, store) = through_proxy(&database, |config| config.pool_size = 1).await;
+    all(&store).await.expect("read");
+    let before = proxy.connections();
+    let read = async |max_bytes, min_revision| {
+        let selection = RowSelection {
+            // With images, the read has a transaction.
+            images: true,
+            max_bytes,
+            ..PLAIN
+        };
+        let read = Read {
+            min_revision,
+            ..Read::default()
+        };
+        let page = Page {
+            limit: 10,
+            offset: 0,
+        };
+        store
+            .search_contexts(
+                &OwnerId::default(),
+                Filter::default(),
+                page,
+                selection,
+                read,
+            )
+            .await
+    };
+    for _ in 0..5 {
+        for (max_bytes, min_revision) in [(1, None), (u64::MAX, Some(1_000_000))] {
+            let refused = read(max_bytes, min_revision).await;
+            assert!(
+                matches!(refused, Err(StoreError::Rejected(_))),
+                "{refused:?}"
+            );
+        }
+        let found = read(u64::MAX, None).await.expect("read");
+        assert_eq!(found.entries.len(), 2);
+    }
+    assert_eq!(proxy.connections(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn after_closing_nothing_is_done_any_more() {
     let Some(database) = database().await else {
         return;
