@@ -302,8 +302,11 @@ impl Inner {
                 Err(failure) => failure,
             };
             failure.note_damage(&self.soundness);
-            if failure.is_unavailability() {
-                lease.discard();
+            match &failure {
+                // Its statement may still be running.
+                Failure::TooSlow => drop(lease),
+                failure if failure.is_unavailability() => lease.discard(),
+                _ => lease.clean_up().await,
             }
             match pauses.next() {
                 Some(pause) if failure.is_retryable() => tokio::time::sleep(pause).await,
@@ -389,15 +392,14 @@ impl Inner {
                 Err(failure) => failure,
             };
             failure.note_damage(&self.soundness);
+            // On a standby, a retry would reach a read-only server again.
+            let is_final = matches!(failure, Failure::Rejected(_))
+                || failure.is_read_only() && !self.pool.may_reach_primary(&lease);
+            if is_final {
+                lease.clean_up().await;
+                return Err(failure);
+            }
             match &failure {
-                Failure::Rejected(_) => {
-                    if lease.conn().batch_execute("ROLLBACK").await.is_ok() {
-                        lease.give_back();
-                    } else {
-                        lease.discard();
-                    }
-                    return Err(failure);
-                }
                 Failure::TooSlow => drop(lease),
                 _ => lease.discard(),
             }
@@ -452,6 +454,7 @@ impl Inner {
                     self.statement_timeout.as_millis()
                 );
             }
+            conn.set_in_transaction(true);
             conn.send_batch(begin).await;
             if let Some(key) = &options.idempotency
                 && let Some(first) = idempotency::claim(conn, owner, key, options.now).await?
@@ -480,7 +483,10 @@ impl Inner {
             Err(_) => Err(Failure::TooSlow),
         };
         match &result {
-            Ok(_) => self.ids.give_back(owner, ids.as_slice()),
+            Ok(_) => {
+                conn.set_in_transaction(false);
+                self.ids.give_back(owner, ids.as_slice());
+            }
             Err(Failure::CommitUnknown(_)) => {}
             Err(_) => self.ids.give_back(owner, &taken),
         }

@@ -58,6 +58,8 @@ pub(crate) struct AsyncPgConnection {
     types: Types,
     /// Statements in flight, in order.
     in_flight: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
+    /// Whether a transaction was begun.
+    in_transaction: bool,
     /// Dropping the connection drops this sender, which ends the task that reads and writes.
     _alive: tokio::sync::oneshot::Sender<()>,
 }
@@ -88,6 +90,21 @@ impl AsyncPgConnection {
     /// Whether [`AsyncPgConnection::start_session`] set parameters. Otherwise each transaction sets its own.
     pub fn has_session(&self) -> bool {
         self.has_session
+    }
+
+    /// Records that a transaction was begun or ended.
+    pub const fn set_in_transaction(&mut self, in_transaction: bool) {
+        self.in_transaction = in_transaction;
+    }
+
+    /// Ends what a failed operation left: its transaction, and rows that it did not read.
+    pub async fn clean_up(&mut self) -> QueryResult<()> {
+        if self.in_transaction {
+            self.in_transaction = false;
+            return self.batch_execute("ROLLBACK").await;
+        }
+        let client = Arc::clone(&self.client);
+        self.run_in_order(client.check_connection()).await
     }
 
     /// Searches whose plans are not cached.
@@ -499,6 +516,7 @@ async fn connect_with(
         has_session: false,
         types: Types::default(),
         in_flight: VecDeque::new(),
+        in_transaction: false,
         _alive: alive,
     })
 }
