@@ -168,9 +168,8 @@ impl PostgresStore {
         self.inner.soundness.check()?;
         // A caller that stops waiting for a connection has written nothing. Once the write has a connection, it runs to
         // its end, whether or not its caller still waits.
-        let lease = self.inner.pool.get(Some(owner)).await;
-        self.inner.pool.observe(&lease);
-        let (lease, inner, owner) = (lease?, Arc::clone(&self.inner), owner.clone());
+        let lease = self.inner.pool.get(Some(owner)).await?;
+        let (inner, owner) = (Arc::clone(&self.inner), owner.clone());
         let running = Running::new(&inner);
         let writing = tokio::spawn(async move {
             let written = inner.write(lease, &owner, &options, &work).await;
@@ -282,9 +281,7 @@ impl Inner {
     ) -> std::result::Result<Seen<R::Outcome>, Failure> {
         let mut pauses = self.pauses();
         loop {
-            let lease = self.pool.get(Some(owner)).await;
-            self.pool.observe(&lease);
-            let mut lease = lease?;
+            let mut lease = self.pool.get(Some(owner)).await?;
             let limit = self.statement_timeout + Duration::from_secs(1);
             let limit = call::deadline().map_or(limit, |deadline| {
                 limit.min(deadline.saturating_duration_since(Instant::now()))
@@ -412,9 +409,7 @@ impl Inner {
             };
             tracing::debug!(?failure, ?pause, "Trying a write again");
             tokio::time::sleep(pause).await;
-            let next = self.pool.get(Some(owner)).await;
-            self.pool.observe(&next);
-            lease = match next {
+            lease = match self.pool.get(Some(owner)).await {
                 Ok(lease) => lease,
                 // The caller must learn that the first attempt may have been committed.
                 Err(_) if settled_by_key => return Err(failure),
@@ -520,9 +515,7 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<()> {
         self.inner.soundness.check()?;
-        let lease = self.inner.pool.get(None).await;
-        self.inner.pool.observe(&lease);
-        let mut lease = lease?;
+        let mut lease = self.inner.pool.get(None).await?;
         let found = open::version(lease.conn()).await.map_err(Failure::Database);
         self.inner.pool.observe(&found);
         let found = found?;

@@ -114,7 +114,8 @@ pub struct Postgres {
 
     /// Maximum number of retries of an operation after a conflict or a lost connection, 0 to 20.
     ///
-    /// An operation is retried only if it cannot have taken effect.
+    /// A write that may have taken effect is retried only with an idempotency key, which finds the outcome of the first
+    /// attempt.
     #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
     pub postgresql_retries: u64,
 

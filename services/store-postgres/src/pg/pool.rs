@@ -103,12 +103,18 @@ impl Pool {
         })
     }
 
-    /// Takes a connection, for an owner or for the service itself.
+    /// Takes a connection, for an owner or for the service itself, and records whether there was one.
     ///
     /// # Errors
     /// `Overloaded` when too many operations wait or the wait takes too long. `Unreachable` when there is no server.
     /// `BreakerOpen` while the circuit breaker is open. `Closed` after [`close`](Self::close).
     pub async fn get(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
+        let lease = self.take(owner).await;
+        self.observe(&lease);
+        lease
+    }
+
+    async fn take(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
         if self.connections.is_closed() {
             return Err(Failure::Rejected(StoreError::Closed));
         }

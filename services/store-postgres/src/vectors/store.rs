@@ -167,7 +167,9 @@ impl PostgresStore {
                 None => Ok::<Session, Failure>(Session::Unchanged),
             }
         };
-        match built.await {
+        let built = built.await;
+        self.inner.pool.observe(&built);
+        match built {
             Ok(Session::Unchanged) => {
                 lease.give_back();
                 Ok(())
