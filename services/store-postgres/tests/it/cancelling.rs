@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use context_model::{Comparison, Condition, Filter, MetadataPath, Scalar};
 use context_store::{
-    Memory, OwnerId, Page, Read, RowSelection, SearchPage, Store as _, StoreError, call,
+    EmbeddingModel, Memory, ModelUse, OwnerId, Page, Read, RowSelection, SearchPage, Store as _,
+    StoreError, VectorStore as _, call,
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
 
 use super::arrange::{config, database};
-
 use super::locks::until_blocked;
+
 const PAGE: Page = Page {
     limit: 10,
     offset: 0,
@@ -147,6 +148,32 @@ async fn a_read_whose_caller_leaves_ends_on_the_server_and_the_next_one_is_not_c
             .await
             .expect("a cancel that comes late hits no other read");
     }
+}
+
+/// Anyone may ask for the metrics, which count the waiting entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_of_waiting_entries_whose_caller_leaves_ends_on_the_server() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = open(&database, |_| ()).await;
+    let model = EmbeddingModel {
+        identity: "test@1".to_owned(),
+        dimensions: 3,
+    };
+    let used = store
+        .use_model(&model)
+        .await
+        .expect("the model is selected");
+    assert_eq!(used, ModelUse::Ready);
+    let (watching, locking) = (database.connect().await, database.connect().await);
+    let lock = "BEGIN; LOCK TABLE context.chunks IN ACCESS EXCLUSIVE MODE";
+    locking.batch_execute(lock).await.expect("locked");
+    tokio::select! {
+        count = store.unembedded_entries(&model) => panic!("the vectors are locked: {count:?}"),
+        () = until_blocked(&watching, 1) => {}
+    }
+    until_blocked(&watching, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
