@@ -129,6 +129,8 @@ def _said(item):
     said = next((message[key] for key in ("content", "output", "arguments") if message.get(key)), "")
     if isinstance(said, list):
         said = "\n".join(block["text"] for block in said if isinstance(block, dict) and isinstance(block.get("text"), str))
-    if isinstance(said, str) and said.strip("\0").strip():
-        return said.replace("\0", "").encode(errors="replace").decode()[:TEXT_CHARS]
+    if isinstance(said, str):
+        text = said.replace("\0", "").encode(errors="replace").decode()[:TEXT_CHARS]
+        if text.strip():
+            return text
     return f"({item.get('type', 'message')})"

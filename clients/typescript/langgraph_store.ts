@@ -88,7 +88,7 @@ export class ContextStore extends BaseStore {
     const words = (index === false ? [] : index ?? this.fields).flatMap((field) => textsAt(value, field)).join("\n");
     // Searches cannot filter by the path of an artifact.
     const metadata = { path, searchable: words.trim() !== "", value };
-    const content = [...words.replaceAll("\0", "")].slice(0, CONTENT_CHARS).join("").trim() || "(not searchable)";
+    const content = [...words.replaceAll("\0", "")].slice(0, CONTENT_CHARS).join("").replace(/^[\s\u0085]+|[\s\u0085]+$/g, "") || "(not searchable)";
     const body = { content, title: [...key].slice(0, 200).join(""), metadata };
     if (id === undefined) {
       done(await this.service.POST("/v1/artifacts", { params: once(), body: { path, ...body } }));
@@ -154,11 +154,11 @@ export class ContextStore extends BaseStore {
     for await (const { namespace } of this.listed(longest)) {
       if (!conditions.every((condition) => meets(namespace, condition))) continue;
       const part = namespace.slice(0, op.maxDepth);
-      found.set(part.join(":"), part);
+      found.set(JSON.stringify(part), part);
     }
     const [offset, limit] = [op.offset ?? 0, op.limit ?? found.size];
-    const sorted = [...found].sort(([one], [other]) => one.localeCompare(other));
-    return sorted.slice(offset, offset + limit).map(([, namespace]) => namespace);
+    const sorted = [...found.values()].sort((one, other) => one.join(":").localeCompare(other.join(":")));
+    return sorted.slice(offset, offset + limit);
   }
 
   private async at(path: string): Promise<Schemas["Artifact"] | null> {

@@ -11,6 +11,7 @@ export type Service = Client<paths>;
 export type Problem = components["schemas"]["Problem"];
 
 const ATTEMPTS = 5;
+const TIMEOUT_MS = 30_000; // For a call with all its retries.
 
 /** A context service, with this API key. */
 export function connect(baseUrl = "http://127.0.0.1:7420", key = process.env["CONTEXT_API_KEY"]): Service {
@@ -23,7 +24,7 @@ export function once(): { header: { "Idempotency-Key": string } } {
   return { header: { "Idempotency-Key": randomUUID() } };
 }
 
-/** An error of the service. `reason` is stable. */
+/** An error of the service, or of a proxy before it. `reason` is stable; a proxy's is `HTTP_` and the status. */
 export class Refused extends Error {
   constructor(readonly reason: string, message: string) {
     super(`${reason}: ${message}`);
@@ -31,20 +32,27 @@ export class Refused extends Error {
 }
 
 /** The body of a successful reply. Any other reply is thrown as `Refused`. */
-export function done<Body>(reply: { data?: Body; error?: Problem }): Body {
-  if (reply.error !== undefined) throw new Refused(reply.error.reason, reply.error.detail);
+export function done<Body>(reply: { data?: Body; error?: Problem; response: Response }): Body {
+  const { ok, status, statusText } = reply.response;
+  // The error of a proxy may be empty or HTML.
+  if (!ok) throw new Refused(reply.error?.reason ?? `HTTP_${status}`, reply.error?.detail ?? statusText);
   return reply.data as Body;
 }
 
 async function retried(request: Request): Promise<Response> {
+  // A lost connection, 502 and 504 do not tell whether the service has done what was asked.
+  const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/search(\/|$)/.test(new URL(request.url).pathname);
+  const busy = isRepeatable ? [429, 502, 503, 504] : [429, 503];
+  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   for (let attempt = 1; ; attempt++) {
     try {
-      const response = await fetch(request.clone());
-      if (attempt === ATTEMPTS || (response.status !== 503 && response.status !== 429)) return response;
+      const response = await fetch(request.clone(), { signal });
+      if (attempt === ATTEMPTS || !busy.includes(response.status)) return response;
+      await response.body?.cancel();
     } catch (error) {
       // fetch reports a lost connection as a TypeError.
-      if (attempt === ATTEMPTS || !(error instanceof TypeError)) throw error;
+      if (attempt === ATTEMPTS || !isRepeatable || !(error instanceof TypeError)) throw error;
     }
-    await sleep(200 * 2 ** attempt * Math.random());
+    await sleep(200 * 2 ** attempt * Math.random(), undefined, { signal });
   }
 }

@@ -138,5 +138,6 @@ function said(item: object): string {
   if (Array.isArray(words)) words = words.map((block) => block?.text).filter((text) => typeof text === "string").join("\n");
   // What cannot be stored: U+0000, and halves of surrogate pairs.
   const text = typeof words === "string" ? words.slice(0, TEXT_CHARS).replaceAll("\0", "").replace(/\p{Surrogate}/gu, "?") : "";
-  return text.trim() === "" ? `(${"type" in item ? item.type : "message"})` : text;
+  // The service counts U+0085 as blank, and \s does not.
+  return /^[\s\u0085]*$/.test(text) ? `(${"type" in item ? item.type : "message"})` : text;
 }

@@ -23,8 +23,10 @@ use_binaries() {
     mkdir -m 0700 "$HOME" "$XDG_RUNTIME_DIR"
     unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
     # The settings of the person who runs the tests must not reach the servers.
+    # docs/configuration.md names those of the service. The others are the gateway's, and those of mcp-context-server.
     local name
-    for name in $(compgen -e | grep -E '^(CONTEXT_(HOOK_.*|LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_.*|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
+    for name in $(sed -n 's/^| `\([A-Z0-9_]*\)`.*/\1/p' "$ROOT/docs/configuration.md") \
+        $(compgen -e | grep -E '^(CONTEXT_(HOOK_.*|BACKEND|API_KEY(_FILE)?|THREAD|TOOLS)|GATEWAY_.*|DISABLED_TOOLS|DATABASE_URL|MCP_AUTH_.*|(ENABLE|MAX|EMBEDDING|POSTGRESQL)_.*)$'); do
         unset "$name"
     done
     export DB_PATH=$SCRATCH/context.db CONTEXT_SOCKET=$SCRATCH/service.sock

@@ -95,7 +95,7 @@ async def the_limit_of_the_settings_holds(service):
 def any_item(random):
     return random.choice(
         [
-            {"role": "user", "content": random.choice(["same", "same", "", " ", "\0", "ünï\U0001f600", "half \ud83d"])},
+            {"role": "user", "content": random.choice(["same", "same", "", " ", "\0", " \0 ", " " * 100_000 + "x", "ünï\U0001f600", "half \ud83d"])},
             {"role": "assistant", "content": [{"type": "output_text", "text": "same", "annotations": []}]},
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "big": 2**80, "none": None, "f": 1.0},
             {"type": "function_call_output", "call_id": "c", "output": random.choice(["", "same", "x" * 900_000, '"' * 450_000])},

@@ -80,7 +80,7 @@ async function sessionsEqualThoseInMemory(seed) {
   const [ours, theirs] = [new ContextSession(randomUUID(), service), new MemorySession()];
   const item = () =>
     random.one([
-      user(random.one(["same", "same", "", " ", "\0", "ünï😀", "half \ud83d"])),
+      user(random.one(["same", "same", "", " ", "\0", "\u0085", "ünï😀", "half \ud83d"])),
       says("same"),
       { type: "function_call_result", callId: "c", name: "f", status: "completed", output: random.one(["", "x".repeat(900_000), '"'.repeat(450_000)]) },
       { type: "message", role: "user", content: [{ type: "input_image", image: "A".repeat(random.one([1, 400_000, 1_700_000])) }] },
@@ -108,7 +108,7 @@ async function concurrentItemsAreKept() {
   assert.deepEqual(popped.map((item) => item.content).sort(), stored.slice(-BATCHES).sort());
 }
 
-/** A proxy that forwards each request. It loses every other reply to a write, and answers some with 503 instead. */
+/** A proxy that forwards each request. It loses every other reply to a write, and answers some with an empty 503 or 502 instead. */
 async function lossy(use) {
   const [lost, seen] = [new Set(), { lost: 0, busy: 0 }];
   const proxy = createServer(async (request, response) => {
@@ -117,7 +117,7 @@ async function lossy(use) {
     if (key !== undefined && !lost.has(key) && seen.busy <= seen.lost) {
       lost.add(key);
       seen.busy++;
-      return response.writeHead(503).end();
+      return response.writeHead(seen.busy % 2 ? 503 : 502).end();
     }
     const { host, connection, "transfer-encoding": _, "content-length": __, ...headers } = request.headers;
     const reply = await fetch(url + request.url, { method: request.method, headers, ...(body.length > 0 ? { body } : {}) });

@@ -426,9 +426,10 @@ async function deleteAndTakeBack(base) {
   await page.getByRole("button", { name: `Delete entry ${gone}` }).click();
   await page.locator(`#entry-${kept}`).getByRole("button", { name: "Undo" }).click();
   await page.locator(`#entry-${gone} .countdown`).waitFor();
+  // First, because the rest may take longer than the page waits.
+  assert.equal((await rest.get(`v1/contexts/${gone}`)).id, gone);
   await accessible(page, "a pending deletion");
   await page.screenshot({ path: join(pictures, "delete-light.png") });
-  assert.equal((await rest.get(`v1/contexts/${gone}`)).id, gone);
   await page.locator(`#entry-${gone}`).waitFor({ state: "detached" });
   assert.equal((await fetch(`${service}/v1/contexts/${gone}`)).status, 404);
   await page.getByRole("button", { name: `Delete entry ${closed}` }).click();

@@ -32,7 +32,9 @@ impl ChangeStore for PostgresStore {
     async fn compact(&self, retention: Retention) -> Result<u64> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
-        let moved = compaction::compact(lease.conn(), &retention).await?;
+        let moved = compaction::compact(lease.conn(), &retention).await;
+        self.inner.pool.observe(&moved);
+        let moved = moved?;
         lease.give_back();
         Ok(moved)
     }

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use crate::pg::connection::{AsyncPgConnection, connect_to_listen};
+use crate::pg::failure::{self, Kind};
 use crate::pg::pool::Pool;
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
@@ -172,7 +173,11 @@ impl Session {
 
 /// Notifies the other services that there were commits.
 async fn notify_others(conn: &mut AsyncPgConnection) -> Result<(), context_store::BoxError> {
-    tokio::time::timeout(STATEMENT_TIMEOUT, conn.batch_execute(MESSAGE)).await??;
+    match tokio::time::timeout(STATEMENT_TIMEOUT, conn.batch_execute(MESSAGE)).await? {
+        // A standby sends no notifications, and has no commits to notify of.
+        Err(error) if failure::kind(&error) == Kind::ReadOnly => {}
+        sent => sent?,
+    }
     tokio::time::sleep(MESSAGE_PAUSE).await;
     Ok(())
 }

@@ -5,6 +5,7 @@ pub(crate) mod connection;
 pub(crate) mod driver;
 pub(crate) mod dsl;
 pub(crate) mod failure;
+pub(crate) mod hosts;
 pub(crate) mod pool;
 pub(crate) mod sql;
 pub(crate) mod statement_cache;

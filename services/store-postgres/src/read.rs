@@ -47,6 +47,7 @@ pub(crate) async fn begin(
             statement_timeout.as_millis()
         );
     }
+    conn.set_in_transaction(true);
     conn.send_batch(begin).await;
     Ok(())
 }
@@ -67,6 +68,7 @@ pub(crate) async fn begin_if_needed(
 
 /// Ends the transaction. An error concerns only the connection, and its next statement returns the error.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+    conn.set_in_transaction(false);
     conn.send_batch("COMMIT").await;
     Ok(())
 }

@@ -74,18 +74,15 @@ impl Reading for Get {
         owner: &OwnerId,
     ) -> Result<Option<(i64, SearchPage)>, Failure> {
         // One statement sees one state. Only reading images takes a second statement.
+        let images = self.selection.images;
+        let begun = begin_if_needed(conn, images, self.statement_timeout).await?;
         let mut loaded =
             entries::load(conn, self.statement(owner), &self.selection, usize::MAX).await?;
-        if self.selection.images {
-            if !loaded.with_images.is_empty() {
-                begin(conn, self.statement_timeout).await?;
-                loaded =
-                    entries::load(conn, self.statement(owner), &self.selection, usize::MAX).await?;
-                entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
-                commit(conn).await?;
-            } else {
-                entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
-            }
+        if images {
+            entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
+        }
+        if begun {
+            commit(conn).await?;
         }
         Ok(page_of(loaded, Vec::new()))
     }

@@ -303,56 +303,50 @@ async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option
         .optional()?)
 }
 
+/// Seals the next rows at this position, or at the first one. Returns their number, and the next position.
+async fn seal_next(
+    conn: &mut AsyncPgConnection,
+    at: Option<Position>,
+) -> Result<(u64, Option<Position>), Failure> {
+    let first_of = |owner| Position {
+        table: 0,
+        owner,
+        after: None,
+    };
+    let at = match at {
+        Some(at) => Some(at),
+        None => owner_after(conn, "").await?.map(first_of),
+    };
+    let Some(at) = at else {
+        return Ok((0, None));
+    };
+    let table = &TABLES[at.table.min(TABLES.len() - 1)];
+    conn.batch_execute("BEGIN").await?;
+    let (sealed, after) = step(conn, table, &at).await?;
+    conn.batch_execute("COMMIT").await?;
+    let next = match after {
+        Some(after) => Some(Position {
+            after: Some(after),
+            ..at
+        }),
+        None if at.table + 1 < TABLES.len() => Some(Position {
+            table: at.table + 1,
+            after: None,
+            ..at
+        }),
+        None => owner_after(conn, &at.owner).await?.map(first_of),
+    };
+    Ok((sealed, next))
+}
+
 #[async_trait]
 impl SealStore for PostgresStore {
     async fn seal(&self, after: Option<&ScanCursor>) -> Result<SealedPage> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
-        let at = match after.and_then(Position::parse) {
-            Some(at) => Some(at),
-            None => owner_after(lease.conn(), "").await?.map(|owner| Position {
-                table: 0,
-                owner,
-                after: None,
-            }),
-        };
-        let Some(at) = at else {
-            lease.give_back();
-            return Ok(SealedPage {
-                sealed: 0,
-                next: None,
-            });
-        };
-        let table = &TABLES[at.table.min(TABLES.len() - 1)];
-        lease
-            .conn()
-            .batch_execute("BEGIN")
-            .await
-            .map_err(Failure::Database)?;
-        let (sealed, after) = step(lease.conn(), table, &at).await?;
-        lease
-            .conn()
-            .batch_execute("COMMIT")
-            .await
-            .map_err(Failure::Database)?;
-        let next = match after {
-            Some(after) => Some(Position {
-                after: Some(after),
-                ..at
-            }),
-            None if at.table + 1 < TABLES.len() => Some(Position {
-                table: at.table + 1,
-                after: None,
-                ..at
-            }),
-            None => owner_after(lease.conn(), &at.owner)
-                .await?
-                .map(|owner| Position {
-                    table: 0,
-                    owner,
-                    after: None,
-                }),
-        };
+        let sealed = seal_next(lease.conn(), after.and_then(Position::parse)).await;
+        self.inner.pool.observe(&sealed);
+        let (sealed, next) = sealed?;
         lease.give_back();
         Ok(SealedPage {
             sealed,

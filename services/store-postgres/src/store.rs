@@ -168,9 +168,8 @@ impl PostgresStore {
         self.inner.soundness.check()?;
         // A caller that stops waiting for a connection has written nothing. Once the write has a connection, it runs to
         // its end, whether or not its caller still waits.
-        let lease = self.inner.pool.get(Some(owner)).await;
-        self.inner.pool.observe(&lease);
-        let (lease, inner, owner) = (lease?, Arc::clone(&self.inner), owner.clone());
+        let lease = self.inner.pool.get(Some(owner)).await?;
+        let (inner, owner) = (Arc::clone(&self.inner), owner.clone());
         let running = Running::new(&inner);
         let writing = tokio::spawn(async move {
             let written = inner.write(lease, &owner, &options, &work).await;
@@ -181,7 +180,10 @@ impl PostgresStore {
             written
         });
         match writing.await {
-            Ok(written) => Ok(written?),
+            Ok(written) => written.map_err(|failure| match failure.is_too_slow() {
+                true => StoreError::WriteTooSlow,
+                false => failure.into(),
+            }),
             Err(error) => Err(StoreError::Internal(error.into())),
         }
     }
@@ -279,9 +281,7 @@ impl Inner {
     ) -> std::result::Result<Seen<R::Outcome>, Failure> {
         let mut pauses = self.pauses();
         loop {
-            let lease = self.pool.get(Some(owner)).await;
-            self.pool.observe(&lease);
-            let mut lease = lease?;
+            let mut lease = self.pool.get(Some(owner)).await?;
             let limit = self.statement_timeout + Duration::from_secs(1);
             let limit = call::deadline().map_or(limit, |deadline| {
                 limit.min(deadline.saturating_duration_since(Instant::now()))
@@ -299,8 +299,11 @@ impl Inner {
                 Err(failure) => failure,
             };
             failure.note_damage(&self.soundness);
-            if failure.is_unavailability() {
-                lease.discard();
+            match &failure {
+                // Its statement may still be running.
+                Failure::TooSlow => drop(lease),
+                failure if failure.is_unavailability() => lease.discard(),
+                _ => lease.clean_up().await,
             }
             match pauses.next() {
                 Some(pause) if failure.is_retryable() => tokio::time::sleep(pause).await,
@@ -386,15 +389,14 @@ impl Inner {
                 Err(failure) => failure,
             };
             failure.note_damage(&self.soundness);
+            // On a standby, a retry would reach a read-only server again.
+            let is_final = matches!(failure, Failure::Rejected(_))
+                || failure.is_read_only() && !self.pool.may_reach_primary(&lease);
+            if is_final {
+                lease.clean_up().await;
+                return Err(failure);
+            }
             match &failure {
-                Failure::Rejected(_) => {
-                    if lease.conn().batch_execute("ROLLBACK").await.is_ok() {
-                        lease.give_back();
-                    } else {
-                        lease.discard();
-                    }
-                    return Err(failure);
-                }
                 Failure::TooSlow => drop(lease),
                 _ => lease.discard(),
             }
@@ -407,9 +409,7 @@ impl Inner {
             };
             tracing::debug!(?failure, ?pause, "Trying a write again");
             tokio::time::sleep(pause).await;
-            let next = self.pool.get(Some(owner)).await;
-            self.pool.observe(&next);
-            lease = match next {
+            lease = match self.pool.get(Some(owner)).await {
                 Ok(lease) => lease,
                 // The caller must learn that the first attempt may have been committed.
                 Err(_) if settled_by_key => return Err(failure),
@@ -429,7 +429,10 @@ impl Inner {
         work: &W,
     ) -> std::result::Result<Written<W::Outcome>, Failure> {
         let committing = AtomicBool::new(false);
-        let limit = self.statement_timeout * STATEMENTS_OF_A_WRITE;
+        let limit = match work.has_time_limit() {
+            true => self.statement_timeout * STATEMENTS_OF_A_WRITE,
+            false => Duration::MAX,
+        };
         let taken = match work.new_ids() {
             0 => Vec::new(),
             count => tokio::time::timeout(limit, self.ids.take(conn, owner, count))
@@ -446,6 +449,7 @@ impl Inner {
                     self.statement_timeout.as_millis()
                 );
             }
+            conn.set_in_transaction(true);
             conn.send_batch(begin).await;
             if let Some(key) = &options.idempotency
                 && let Some(first) = idempotency::claim(conn, owner, key, options.now).await?
@@ -474,7 +478,10 @@ impl Inner {
             Err(_) => Err(Failure::TooSlow),
         };
         match &result {
-            Ok(_) => self.ids.give_back(owner, ids.as_slice()),
+            Ok(_) => {
+                conn.set_in_transaction(false);
+                self.ids.give_back(owner, ids.as_slice());
+            }
             Err(Failure::CommitUnknown(_)) => {}
             Err(_) => self.ids.give_back(owner, &taken),
         }
@@ -508,9 +515,7 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<()> {
         self.inner.soundness.check()?;
-        let lease = self.inner.pool.get(None).await;
-        self.inner.pool.observe(&lease);
-        let mut lease = lease?;
+        let mut lease = self.inner.pool.get(None).await?;
         let found = open::version(lease.conn()).await.map_err(Failure::Database);
         self.inner.pool.observe(&found);
         let found = found?;

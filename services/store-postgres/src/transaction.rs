@@ -52,6 +52,11 @@ pub(crate) trait Writing: Send + Sync + 'static {
         0
     }
 
+    /// Whether it is rolled back when it takes longer than a write may.
+    fn has_time_limit(&self) -> bool {
+        true
+    }
+
     /// Does the work inside the open transaction.
     fn run(
         &self,

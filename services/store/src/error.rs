@@ -43,7 +43,10 @@ pub enum StoreError {
         /// The first filter condition that no index serves, as `field (operator)`, if known.
         unindexed: Option<String>,
     },
-    /// The database cannot be reached, or a write exceeded its time limit and was rolled back.
+    /// A write exceeded its time limit and was rolled back.
+    #[error("the write exceeded its time limit")]
+    WriteTooSlow,
+    /// The database cannot be reached.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
     /// The connection was lost, or the time limit was exceeded, during the commit of a write. The write may or may not
@@ -177,6 +180,14 @@ impl StoreError {
                     None => format!("the read exceeded its time limit; {narrow}, or request less"),
                 };
                 return Error::new(Reason::DeadlineExceeded, message);
+            }
+            Self::WriteTooSlow => {
+                return Error::new(
+                    Reason::StoreUnavailable,
+                    "the write exceeded its time limit and was rolled back: nothing was changed; retry in a second, and write or delete \
+                     less at once if it fails again",
+                )
+                .with_retry_after(Duration::from_secs(1));
             }
             Self::Unavailable(source) => {
                 let error = Error::new(

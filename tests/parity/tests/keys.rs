@@ -50,9 +50,9 @@ fn is_tool(operation: &str) -> bool {
     Operation::parse(operation).is_some_and(Operation::is_tool)
 }
 
-/// An expiry that is imminent, but later than the key's creation.
+/// An expiry that is imminent, but later than the key's creation, which starts a program.
 fn soon() -> String {
-    from_now(Duration::from_secs(3)).to_string()
+    from_now(Duration::from_secs(20)).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,7 +204,7 @@ fn probe(operation: &str, context_id: i64, artifact_id: &str) -> Value {
         "delete_artifacts" => json!({"path": "/canary"}),
         "update_artifact" => json!({"artifact_id": artifact_id, "content": "changed"}),
         "get_artifact_version" | "restore_artifact_version" => {
-            json!({"artifact_id": artifact_id, "version": 1})
+            json!({"artifact_id": artifact_id, "version_number": 1})
         }
         "diff_artifact_versions" => {
             json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1})

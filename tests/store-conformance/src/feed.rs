@@ -1,12 +1,14 @@
 //! The feed of changes: every committed change of an owner, in order, with the end of each commit.
 
-use std::time::Duration;
+use std::pin::pin;
 
 use context_model::{ArtifactId, Metadata, NewArtifact, Source};
 use context_store::{
     Change, ChangeKind, Changed, DeleteCriteria, Feed, OwnerId, Read, Retention, Store,
     Subscription, WriteOptions,
 };
+use context_test_support::until;
+use futures::poll;
 
 use crate::arrange::*;
 use crate::suite::behaviour;
@@ -211,9 +213,11 @@ behaviour!(a_large_commit_has_one_end(store));
 
 /// Waits for an announcement to a subscription.
 async fn woken(subscription: &mut Subscription) {
-    tokio::time::timeout(Duration::from_secs(10), subscription.changed())
-        .await
-        .expect("the commit is announced");
+    let mut changed = pin!(subscription.changed());
+    until("the commit is announced", async || {
+        poll!(changed.as_mut()).is_ready()
+    })
+    .await;
 }
 
 /// The erasure of the owner also wakes them, because its feed ends.

@@ -59,7 +59,8 @@ pub struct Postgres {
     ///
     /// Its form is `postgresql://user:password@host:5432/database?sslmode=verify-full`. Without `sslmode`,
     /// POSTGRESQL_SSL_MODE applies. `sslrootcert` names a file of certificate authorities; without it the system's
-    /// authorities are used. With several hosts, `target_session_attrs=read-write` selects the primary.
+    /// authorities are used. `sslrootcert=system` implies `sslmode=verify-full` and is refused with a weaker mode. With
+    /// several hosts, `target_session_attrs=read-write` selects the primary.
     #[arg(
         long,
         env = "POSTGRESQL_CONNECTION_STRING",
@@ -104,7 +105,7 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
     pub postgresql_queue: u64,
 
-    /// Timeout for connecting to one host in milliseconds, 1 to 600 000.
+    /// Timeout for connecting to one host in milliseconds, 1 to 600 000. With several hosts, it includes TLS and the login.
     #[arg(long, env = "POSTGRESQL_CONNECT_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
     pub postgresql_connect_timeout_ms: u64,
 
@@ -114,7 +115,8 @@ pub struct Postgres {
 
     /// Maximum number of retries of an operation after a conflict or a lost connection, 0 to 20.
     ///
-    /// An operation is retried only if it cannot have taken effect.
+    /// A write that may have taken effect is retried only with an idempotency key, which finds the outcome of the first
+    /// attempt.
     #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
     pub postgresql_retries: u64,
 

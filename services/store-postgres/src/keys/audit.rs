@@ -150,11 +150,13 @@ pub(crate) async fn remove(
     before: Timestamp,
 ) -> Result<u64, Failure> {
     // Raw SQL for LATERAL and ctid. Changes have no index by time. If an owner's oldest change is from before the time,
-    // the changes of the 1000 revisions from there on are tried.
+    // the changes of the 1000 revisions from there on are tried. Unlike other tables, `audited_changes` has the
+    // database's own collation. Its index serves only comparisons with that collation.
     let changes = "DELETE FROM context.audited_changes WHERE ctid = ANY (ARRAY(SELECT a.ctid FROM context.owners AS o CROSS JOIN LATERAL \
-                   (SELECT f.revision, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
-                   JOIN context.audited_changes AS a ON a.owner_id = o.owner_id AND a.revision < c.revision + 1000 \
-                   WHERE c.at < ? AND a.at < ? LIMIT 1000))";
+                   (SELECT f.revision, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id COLLATE \"default\" \
+                   ORDER BY f.revision LIMIT 1) AS c CROSS JOIN LATERAL \
+                   (SELECT f.ctid, f.at FROM context.audited_changes AS f WHERE f.owner_id = o.owner_id COLLATE \"default\" \
+                   AND f.revision < c.revision + 1000 LIMIT 1000) AS a WHERE c.at < ? AND a.at < ? LIMIT 1000))";
     let denials = "DELETE FROM context.denials WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM context.owners AS o CROSS JOIN LATERAL \
                    (SELECT d.ctid FROM context.denials AS d WHERE d.owner_id = o.owner_id AND d.at < ? ORDER BY d.at LIMIT 1000) AS d \
                    LIMIT 1000))";

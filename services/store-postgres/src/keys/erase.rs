@@ -50,7 +50,7 @@ async fn summaries(
     Ok(rows.into_iter().map(summary).collect())
 }
 
-/// Creates the owner's row if there is none.
+/// Creates the owner's row if there is none, and locks it, so that no erase deletes the owner before the commit.
 pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
     diesel::insert_into(owners::table)
         .values((
@@ -64,7 +64,8 @@ pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Res
             owners::thread_count.eq(0),
         ))
         .on_conflict(owners::owner_id)
-        .do_nothing()
+        .do_update()
+        .set(owners::revision.eq(owners::revision))
         .execute(conn)
         .await?;
     Ok(())
@@ -113,31 +114,51 @@ pub(crate) struct Erase;
 impl Writing for Erase {
     type Outcome = Once<Option<OwnerSummary>>;
 
+    fn has_time_limit(&self) -> bool {
+        false
+    }
+
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
+        // Deleting may take long, because an owner may have many rows.
+        transaction
+            .conn
+            .batch_execute("SET LOCAL statement_timeout = 0")
+            .await?;
+        // Locks what writes lock, in their order: threads or artifacts first, the owner's row last. A write that was
+        // first is then committed, so every DELETE sees all its rows. Any other write waits for the owner's row, and
+        // creates it again after the erase. No DELETE sees its rows.
+        let owner = transaction.owner.as_str();
+        threads::table
+            .filter(threads::owner_id.eq(owner))
+            .order(threads::thread_id)
+            .select(threads::last_id)
+            .for_update()
+            .send(transaction.conn)
+            .await?;
+        artifacts::table
+            .filter(artifacts::owner_id.eq(owner))
+            .order(artifacts::artifact_id)
+            .select(artifacts::version)
+            .for_update()
+            .send(transaction.conn)
+            .await?;
+        owners::table
+            .find(owner)
+            .select(owners::revision)
+            .for_update()
+            .send(transaction.conn)
+            .await?;
         let Some(summary) = summaries(transaction.conn, Some(transaction.owner))
             .await?
             .pop()
         else {
             return Ok(Once(None));
         };
-        // Deleting may take long, because an owner may have many rows.
-        transaction
-            .conn
-            .batch_execute("SET LOCAL statement_timeout = 0")
-            .await?;
-        // Locks the threads first, as every write of entries does, so that no write to an existing thread is in
-        // progress. Writes of artifacts and to new threads do not wait for these locks.
-        threads::table
-            .filter(threads::owner_id.eq(transaction.owner.as_str()))
-            .order(threads::thread_id)
-            .select(threads::last_id)
-            .for_update()
-            .send(transaction.conn)
-            .await?;
-        // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. The owner's row
-        // is deleted last.
+        // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. The audited
+        // changes come after the changes, from which a compaction may be moving rows. The owner's row is deleted last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
-                      AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' ORDER BY c.table_name = 'owners', c.table_name";
+                      AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' \
+                      ORDER BY c.table_name = 'owners', c.table_name = 'audited_changes', c.table_name";
         let tables: Vec<Name> =
             sql::query(transaction.conn, Fragment::prepared(tables, Vec::new())).await?;
         for Name { name } in tables {

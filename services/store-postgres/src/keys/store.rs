@@ -152,7 +152,9 @@ impl KeyStore for PostgresStore {
     async fn remove_audit_lines(&self, before: Timestamp) -> Result<u64> {
         self.inner.soundness.check()?;
         let mut lease = self.inner.pool.get(None).await?;
-        let removed = audit::remove(lease.conn(), before).await?;
+        let removed = audit::remove(lease.conn(), before).await;
+        self.inner.pool.observe(&removed);
+        let removed = removed?;
         lease.give_back();
         Ok(removed)
     }

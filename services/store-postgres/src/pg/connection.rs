@@ -17,13 +17,14 @@ use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use futures::{join, poll, try_join};
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, Socket, Statement};
 
 use crate::pg::driver::{Encoded, PgRow, Source, Types};
 use crate::pg::failure::{self, CommitError, DriverError, Kind, failed};
+use crate::pg::hosts;
 use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
 use crate::pg::target::Target;
-use crate::pg::tls::Tls;
+use crate::pg::tls::{Tls, TlsStream};
 
 /// Idle time after which TCP keepalive checks whether the server is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub(crate) struct AsyncPgConnection {
     types: Types,
     /// Statements in flight, in order.
     in_flight: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
+    /// Whether a transaction was begun.
+    in_transaction: bool,
     /// Dropping the connection drops this sender, which ends the task that reads and writes.
     _alive: tokio::sync::oneshot::Sender<()>,
 }
@@ -87,6 +90,21 @@ impl AsyncPgConnection {
     /// Whether [`AsyncPgConnection::start_session`] set parameters. Otherwise each transaction sets its own.
     pub fn has_session(&self) -> bool {
         self.has_session
+    }
+
+    /// Records that a transaction was begun or ended.
+    pub const fn set_in_transaction(&mut self, in_transaction: bool) {
+        self.in_transaction = in_transaction;
+    }
+
+    /// Ends what a failed operation left: its transaction, and rows that it did not read.
+    pub async fn clean_up(&mut self) -> QueryResult<()> {
+        if self.in_transaction {
+            self.in_transaction = false;
+            return self.batch_execute("ROLLBACK").await;
+        }
+        let client = Arc::clone(&self.client);
+        self.run_in_order(client.check_connection()).await
     }
 
     /// Searches whose plans are not cached.
@@ -430,6 +448,31 @@ pub(crate) async fn connect_to_listen(
     connect_with(target, tls, timeout, Some(notified)).await
 }
 
+/// Connects to the first host that accepts the connection. The driver limits only the time of each TCP connection: a
+/// host that accepts it and then does not respond would keep the driver from trying the next host.
+async fn connect_to_one(
+    config: &tokio_postgres::Config,
+    tls: &Tls,
+    timeout: Duration,
+) -> Result<(Client, Connection<Socket, TlsStream<Socket>>), ConnectError> {
+    let hosts = hosts::each(config);
+    let of_host = config.get_connect_timeout().copied().unwrap_or(timeout);
+    // A single host has this time twice: for TCP, and for TLS and the login.
+    let limit = match hosts.as_slice() {
+        [_] => of_host.saturating_mul(2),
+        _ => of_host,
+    };
+    let mut failure = ConnectError::TimedOut(limit);
+    for host in hosts {
+        match tokio::time::timeout(limit, host.connect(tls.clone())).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => failure = ConnectError::Driver(DriverError(error)),
+            Err(_) => failure = ConnectError::TimedOut(limit),
+        }
+    }
+    Err(failure)
+}
+
 async fn connect_with(
     target: &Target,
     tls: &Tls,
@@ -445,14 +488,7 @@ async fn connect_with(
         // If the server's machine disappears without closing the connection, the connection ends after this time.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
-    // Each host has its own timeout, and so have TLS and the login after connecting.
-    let hosts =
-        u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
-    let limit = timeout.saturating_mul(hosts.saturating_add(1));
-    let connecting = tokio::time::timeout(limit, config.connect(tls.clone())).await;
-    let (client, mut connection) = connecting
-        .map_err(|_| ConnectError::TimedOut(limit))?
-        .map_err(|error| ConnectError::Driver(DriverError(error)))?;
+    let (client, mut connection) = connect_to_one(&config, tls, timeout).await?;
     let (alive, dropped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         // A server that does not respond must not block this task forever.
@@ -480,6 +516,7 @@ async fn connect_with(
         has_session: false,
         types: Types::default(),
         in_flight: VecDeque::new(),
+        in_transaction: false,
         _alive: alive,
     })
 }

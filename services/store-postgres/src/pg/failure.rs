@@ -249,10 +249,9 @@ impl Failure {
         }
     }
 
-    /// Whether other connections to the same server would also fail.
-    pub fn is_of_the_server(&self) -> bool {
-        self.is_unavailability()
-            || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
+    /// Whether the server accepts no writes.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
     }
 
     /// Whether the failure indicates a problem of the server rather than of the request.

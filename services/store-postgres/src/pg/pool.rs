@@ -22,6 +22,10 @@ use crate::pg::statement_cache::SlowSearches;
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
 
+/// Timeout for ending what a failed operation left on its connection.
+const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Minimum pause between two reconnections because the server is read-only.
+const READ_ONLY_PAUSE: Duration = Duration::from_secs(5);
 /// Timeout for asking the server to cancel a statement that no caller waits for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -70,6 +74,8 @@ pub(crate) struct Pool {
     slots: Slots,
     queue: usize,
     timeout: Duration,
+    /// When the connections were last closed because the server was read-only.
+    read_only_at: Mutex<Option<Instant>>,
 }
 
 impl Pool {
@@ -93,50 +99,83 @@ impl Pool {
             breaker: Breaker::new(config.breaker_failures, config.breaker_recovery),
             queue: config.queue,
             timeout: config.pool_timeout,
+            read_only_at: Mutex::new(None),
         })
     }
 
-    /// Takes a connection, for an owner or for the service itself.
+    /// Takes a connection, for an owner or for the service itself, and records whether there was one.
     ///
     /// # Errors
     /// `Overloaded` when too many operations wait or the wait takes too long. `Unreachable` when there is no server.
     /// `BreakerOpen` while the circuit breaker is open. `Closed` after [`close`](Self::close).
     pub async fn get(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
+        let lease = self.take(owner).await;
+        self.observe(&lease);
+        lease
+    }
+
+    async fn take(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
         if self.connections.is_closed() {
             return Err(Failure::Rejected(StoreError::Closed));
         }
         if !self.breaker.lets_through(Instant::now()) {
             return Err(Failure::BreakerOpen);
         }
-        let connecting = async {
-            let slot = self.slots.take(owner.cloned()).await?;
-            match self.connections.get().await {
-                Ok(conn) => Ok(Lease {
-                    conn: Some(conn),
-                    slot: Some(slot),
-                    tls: self.tls.clone(),
-                }),
-                Err(PoolError::Closed) => Err(Failure::Rejected(StoreError::Closed)),
-                Err(error) => Err(Failure::Unreachable(error.into())),
-            }
-        };
-        tokio::time::timeout(self.timeout, connecting)
+        let start = Instant::now();
+        let overloaded = || Failure::Rejected(StoreError::Overloaded);
+        let slot = tokio::time::timeout(self.timeout, self.slots.take(owner.cloned()))
             .await
-            .unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
+            .map_err(|_| overloaded())??;
+        let queued = start.elapsed();
+        let left = self.timeout.saturating_sub(queued);
+        match tokio::time::timeout(left, self.connections.get()).await {
+            Ok(Ok(conn)) => Ok(Lease {
+                conn: Some(conn),
+                slot: Some(slot),
+                tls: self.tls.clone(),
+            }),
+            Ok(Err(PoolError::Closed)) => Err(Failure::Rejected(StoreError::Closed)),
+            Ok(Err(error)) => Err(Failure::Unreachable(error.into())),
+            // A caller with a slot waits for no other caller, only for the server.
+            Err(_) if left > queued => {
+                Err(Failure::Unreachable(ConnectError::TimedOut(left).into()))
+            }
+            Err(_) => Err(overloaded()),
+        }
     }
 
     /// Records the result of an operation for the circuit breaker and the pool.
     pub fn observe<T>(&self, result: &Result<T, Failure>) {
         match result {
             Ok(_) => self.breaker.reached(),
-            Err(failure) if failure.is_of_the_server() => {
-                if failure.is_unavailability() {
-                    self.breaker.failed(Instant::now());
-                }
+            Err(failure) if failure.is_unavailability() => {
+                self.breaker.failed(Instant::now());
                 // When one connection is lost, the others usually are too.
                 self.connections.retain(|_, _| false);
             }
             Err(_) => {}
+        }
+    }
+
+    /// Whether another connection may reach a server that accepts writes, after this one reached a read-only server.
+    /// That server may have been the primary when it was connected to. If new connections also reach a read-only server,
+    /// the service runs on a standby, and its connections stay open.
+    pub fn may_reach_primary(&self, read_only: &Lease) -> bool {
+        let Some(conn) = &read_only.conn else {
+            return true;
+        };
+        let (now, created) = (Instant::now(), Object::metrics(conn).created);
+        let mut last = self
+            .read_only_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match *last {
+            Some(last) if now < last + READ_ONLY_PAUSE => created < last,
+            _ => {
+                *last = Some(now);
+                self.connections.retain(|_, _| false);
+                true
+            }
         }
     }
 
@@ -232,6 +271,16 @@ impl Lease {
     /// Returns the connection. No statement may be running and no transaction open.
     pub fn give_back(mut self) {
         drop(self.conn.take());
+    }
+
+    /// Returns the connection after its operation failed with an error that does not concern the connection. Rolls back
+    /// an open transaction and skips unread rows. If that takes long, the connection is closed.
+    pub async fn clean_up(mut self) {
+        let cleaning = self.conn().clean_up();
+        let cleaned = tokio::time::timeout(CLEAN_UP_TIMEOUT, cleaning).await;
+        if matches!(cleaned, Ok(Ok(()))) {
+            self.give_back();
+        }
     }
 
     /// Takes a failed connection out of the pool and closes it.

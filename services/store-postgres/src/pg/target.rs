@@ -107,6 +107,12 @@ pub enum TargetError {
     /// part of the password.
     #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
     SslMode,
+    /// `sslrootcert=system` with a mode that does not verify the host.
+    #[error(
+        "it has sslmode={} and sslrootcert=system, which requires sslmode=verify-full; remove one of them",
+        .0.name()
+    )]
+    WeakForSystem(SslMode),
     /// The string's `sslmode` is less strict than the setting.
     #[error(
         "it has sslmode={}, which is less strict than POSTGRESQL_SSL_MODE={}; remove one of them",
@@ -177,17 +183,25 @@ impl Target {
             ));
         }
         let (mut ssl_mode, mut caches_statements) = (None, true);
-        let mut root_certificate = None;
+        let (mut root_certificate, mut with_system) = (None, false);
         for (key, value) in own_options {
             match key {
                 OwnOption::SslMode => {
                     ssl_mode = Some(SslMode::named(&value).ok_or(TargetError::SslMode)?);
                 }
                 OwnOption::SslRootCert => {
-                    root_certificate = (value != "system").then(|| PathBuf::from(value))
+                    with_system = value == "system";
+                    root_certificate = (!with_system).then(|| PathBuf::from(value));
                 }
                 OwnOption::PgBouncer => caches_statements = value != "true",
                 OwnOption::Ignored => {}
+            }
+        }
+        if with_system {
+            // libpq's rule: anyone can get a certificate of a public authority, so its name must be checked, too.
+            match *ssl_mode.get_or_insert(SslMode::VerifyFull) {
+                SslMode::VerifyFull => {}
+                weak => return Err(TargetError::WeakForSystem(weak)),
             }
         }
         let (mode, mut trust) = ssl_mode.or(setting).unwrap_or(SslMode::Prefer).for_driver();
@@ -482,6 +496,16 @@ mod tests {
                 DriverMode::Require,
                 Trust::KnownAuthority,
             ),
+            (
+                "postgres://u@h/d?sslrootcert=system",
+                DriverMode::Require,
+                Trust::ThisHost,
+            ),
+            (
+                "host=h user=u sslrootcert=system sslmode=verify-full",
+                DriverMode::Require,
+                Trust::ThisHost,
+            ),
         ] {
             let target = parse(text);
             assert_eq!(
@@ -489,6 +513,13 @@ mod tests {
                 (mode, trust),
                 "{text}"
             );
+        }
+        for weak in ["disable", "prefer", "require", "verify-ca"] {
+            let refused = Target::parse(&format!(
+                "postgres://u@h/d?sslmode={weak}&sslrootcert=system"
+            ));
+            let mode = SslMode::named(weak).unwrap();
+            assert_eq!(refused.unwrap_err(), TargetError::WeakForSystem(mode));
         }
         assert_eq!(
             parse("host=h user=u sslrootcert='/a b/c\\'a.pem'").root_certificate,
@@ -536,6 +567,9 @@ mod tests {
         }
         let verified = Target::parse_with("host=h user=u sslrootcert=/ca", Some(SslMode::Require));
         assert_eq!(verified.unwrap().trust, Trust::KnownAuthority);
+        let verified =
+            Target::parse_with("host=h user=u sslrootcert=system", Some(SslMode::Prefer));
+        assert_eq!(verified.unwrap().trust, Trust::ThisHost);
     }
 
     #[test]

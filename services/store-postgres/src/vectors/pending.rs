@@ -1,6 +1,8 @@
 //! Entries and artifacts that have no vectors of a model yet. A service claims some of them for two minutes, embeds
 //! their texts and adds the vectors.
 
+use std::time::Duration;
+
 use context_store::rules::artifact::document_text;
 use context_store::{
     EmbeddingModel, LateEmbedding, Once, OwnerId, ScanCursor, Unembedded, UnembeddedPage,
@@ -14,6 +16,7 @@ use crate::pg::connection::AsyncPgConnection;
 use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
+use crate::read::{Reading, begin, commit};
 use crate::schema::embedding_claims as claims;
 use crate::transaction::{Transaction, Writing};
 
@@ -81,7 +84,7 @@ impl Writing for Claim {
     type Outcome = Once<UnembeddedPage>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let Some(set) = set_of(transaction, &self.model).await? else {
+        let Some(set) = set_of(transaction.conn, &self.model).await? else {
             return Ok(Once(UnembeddedPage {
                 entries: Vec::new(),
                 next: None,
@@ -199,20 +202,36 @@ impl Claim {
     }
 }
 
-/// Counts the entries and artifacts of all owners that have no vectors of the model.
-pub(super) struct CountWaiting(pub EmbeddingModel);
+/// Counts the entries and artifacts of all owners that have no vectors of the model. A read, because it may take long,
+/// and ends when its caller leaves.
+pub(super) struct CountWaiting {
+    pub model: EmbeddingModel,
+    pub statement_timeout: Duration,
+}
 
-impl Writing for CountWaiting {
-    type Outcome = Once<i64>;
+impl Reading for CountWaiting {
+    type Outcome = i64;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<i64>, Failure> {
-        let Self(model) = self;
-        let Some(Set { set_id, .. }) = set_of(transaction, model).await? else {
-            return Ok(Once(0));
+    fn empty(&self) -> i64 {
+        0
+    }
+
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        _: &OwnerId,
+    ) -> Result<Option<(i64, i64)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let waiting = match set_of(conn, &self.model).await? {
+            Some(Set { set_id, .. }) => {
+                let all = entries(conn).await?;
+                (all - embedded(conn, set_id).await?).max(0)
+            }
+            None => 0,
         };
-        let all = entries(transaction.conn).await?;
-        let embedded = embedded(transaction.conn, set_id).await?;
-        Ok(Once((all - embedded).max(0)))
+        commit(conn).await?;
+        // The revision is 0, because no call of this read requires one.
+        Ok(Some((0, waiting)))
     }
 }
 
@@ -242,7 +261,8 @@ impl Writing for Add {
         let [first, ..] = self.0.as_slice() else {
             return Ok(Once(0));
         };
-        let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else {
+        let Some(Set { set_id, .. }) = set_of(transaction.conn, &first.embedded.model).await?
+        else {
             return Ok(Once(0));
         };
         // Locks the threads, like every write of entries. From here on, no text of the entries can change.
@@ -345,7 +365,7 @@ struct Set {
 
 /// The set of a model, in any state.
 async fn set_of(
-    transaction: &mut Transaction<'_>,
+    conn: &mut AsyncPgConnection,
     model: &EmbeddingModel,
 ) -> Result<Option<Set>, Failure> {
     let select = "SELECT set_id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM context.embedding_sets \
@@ -354,6 +374,6 @@ async fn set_of(
         Bind::text(&model.identity),
         Bind::Int(i64::from(model.dimensions)),
     ];
-    let rows = sql::query(transaction.conn, Fragment::prepared(select, binds)).await?;
+    let rows = sql::query(conn, Fragment::prepared(select, binds)).await?;
     Ok(rows.into_iter().next())
 }

@@ -56,10 +56,11 @@ impl VectorStore for PostgresStore {
         if !self.inner.vectors.has_tables() {
             return Ok(0);
         }
-        let Once(count) = self
-            .write_unlogged(&OwnerId::default(), CountWaiting(model.clone()))
-            .await?;
-        Ok(count)
+        let count = CountWaiting {
+            model: model.clone(),
+            statement_timeout: self.inner.statement_timeout,
+        };
+        self.read(&OwnerId::default(), Read::default(), count).await
     }
 
     async fn unembedded(
@@ -167,7 +168,9 @@ impl PostgresStore {
                 None => Ok::<Session, Failure>(Session::Unchanged),
             }
         };
-        match built.await {
+        let built = built.await;
+        self.inner.pool.observe(&built);
+        match built {
             Ok(Session::Unchanged) => {
                 lease.give_back();
                 Ok(())

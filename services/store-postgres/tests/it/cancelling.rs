@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use context_model::{Comparison, Condition, Filter, MetadataPath, Scalar};
 use context_store::{
-    Memory, OwnerId, Page, Read, RowSelection, SearchPage, Store as _, StoreError, call,
+    EmbeddingModel, Memory, ModelUse, OwnerId, Page, Read, RowSelection, SearchPage, Store as _,
+    StoreError, VectorStore as _, call,
 };
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
-use context_test_support::until;
 
 use super::arrange::{config, database};
+use super::locks::until_blocked;
 
 const PAGE: Page = Page {
     limit: 10,
@@ -87,23 +88,6 @@ async fn lock(database: &TestDatabase) -> Client {
     client
 }
 
-async fn blocked(client: &Client) -> i64 {
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    client
-        .query_one(waiting, &[])
-        .await
-        .expect("the sessions are counted")
-        .get(0)
-}
-
-/// Waits until `count` statements wait for the lock.
-async fn until_blocked(client: &Client, count: i64) {
-    until("so many statements wait", async || {
-        blocked(client).await == count
-    })
-    .await;
-}
-
 fn assert_names_what_to_narrow(result: Result<SearchPage, StoreError>) {
     let Err(error @ StoreError::TooSlow { .. }) = result else {
         panic!("{result:?}")
@@ -164,6 +148,32 @@ async fn a_read_whose_caller_leaves_ends_on_the_server_and_the_next_one_is_not_c
             .await
             .expect("a cancel that comes late hits no other read");
     }
+}
+
+/// Anyone may ask for the metrics, which count the waiting entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_of_waiting_entries_whose_caller_leaves_ends_on_the_server() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = open(&database, |_| ()).await;
+    let model = EmbeddingModel {
+        identity: "test@1".to_owned(),
+        dimensions: 3,
+    };
+    let used = store
+        .use_model(&model)
+        .await
+        .expect("the model is selected");
+    assert_eq!(used, ModelUse::Ready);
+    let (watching, locking) = (database.connect().await, database.connect().await);
+    let lock = "BEGIN; LOCK TABLE context.chunks IN ACCESS EXCLUSIVE MODE";
+    locking.batch_execute(lock).await.expect("locked");
+    tokio::select! {
+        count = store.unembedded_entries(&model) => panic!("the vectors are locked: {count:?}"),
+        () = until_blocked(&watching, 1) => {}
+    }
+    until_blocked(&watching, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

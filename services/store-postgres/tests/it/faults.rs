@@ -12,7 +12,8 @@ use context_test_postgres::TestDatabase;
 use context_test_support::until;
 
 use super::arrange::{config, database, store};
-use super::proxy::{Mode, Proxy};
+use super::locks::until_blocked;
+use super::proxy::{Mode, Proxy, authority};
 
 const PLAIN: RowSelection = RowSelection {
     images: false,
@@ -187,7 +188,7 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
     let (owner, blocked) = (OwnerId::default(), database.connect().await);
     let writing = store.store_contexts(&owner, more, true, options(None));
     let crossing = async {
-        until_blocked(&blocked).await;
+        until_blocked(&blocked, 1).await;
         holding
             .execute(lock, &[&"a"])
             .await
@@ -220,7 +221,9 @@ async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
     let error = put(&store, "second", None)
         .await
         .expect_err("another session holds the thread");
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert!(matches!(error, StoreError::WriteTooSlow), "{error:?}");
+    let sentence = error.into_error("entries").message;
+    assert!(sentence.contains("nothing was changed"), "{sentence}");
     assert_eq!(
         all(&store).await.expect("readers do not wait for locks"),
         ["first"]
@@ -285,7 +288,7 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
     let blocked = database.connect().await;
     tokio::select! {
         _ = put(&store, "second", None) => panic!("it cannot be done yet"),
-        () = until_blocked(&blocked) => {}
+        () = until_blocked(&blocked, 1) => {}
     }
     holding.rollback().await.expect("rolled back");
     let done = until("the write is done", async || {
@@ -294,16 +297,6 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
     tokio::time::timeout(Duration::from_secs(20), done)
         .await
         .expect("the write was completed");
-}
-
-/// Waits until a session of this database waits for a lock.
-async fn until_blocked(client: &context_test_postgres::Client) {
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    until("a statement waits for a lock", async || {
-        let count = client.query_one(waiting, &[]).await;
-        count.expect("the sessions are listed").get::<_, i64>(0) > 0
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -401,6 +394,101 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
     tokio::time::timeout(Duration::from_secs(10), back)
         .await
         .expect("it comes back soon");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_accepts_connections_and_does_not_respond_leaves_time_for_the_next_one() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let proxy = Proxy::start(database.url()).await;
+    proxy.set(Mode::Stalled);
+    let (stalled, server) = (
+        authority(&proxy.url(database.url())),
+        authority(database.url()),
+    );
+    let both = database
+        .url()
+        .replacen(&server, &format!("{stalled},{server}"), 1);
+    let opening = PostgresStore::open(Config {
+        connect_timeout: Duration::from_secs(1),
+        ..config(&both)
+    });
+    let store = opening.await.expect("the second host responds");
+    put(&store, "stored", None).await.expect("stored");
+    assert!(proxy.connections() > 0, "the first host was tried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_accepts_connections_and_does_not_respond_is_not_reported_as_too_many_requests()
+ {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (proxy, store) = through_proxy(&database, |config| {
+        config.pool_timeout = Duration::from_millis(300);
+        config.breaker_failures = 1000;
+    })
+    .await;
+    proxy.set(Mode::Dead);
+    assert!(all(&store).await.is_err(), "no connection is left");
+    proxy.set(Mode::Stalled);
+    let answer = all(&store).await;
+    assert!(
+        matches!(answer, Err(StoreError::Unavailable(_))),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_is_rejected_keeps_its_connection() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let writer = store(&database).await;
+    for text in ["one", "two"] {
+        put(&writer, text, None).await.expect("stored");
+    }
+    let (proxy, store) = through_proxy(&database, |config| config.pool_size = 1).await;
+    all(&store).await.expect("read");
+    let before = proxy.connections();
+    let read = async |max_bytes, min_revision| {
+        let selection = RowSelection {
+            // With images, the read has a transaction.
+            images: true,
+            max_bytes,
+            ..PLAIN
+        };
+        let read = Read {
+            min_revision,
+            ..Read::default()
+        };
+        let page = Page {
+            limit: 10,
+            offset: 0,
+        };
+        store
+            .search_contexts(
+                &OwnerId::default(),
+                Filter::default(),
+                page,
+                selection,
+                read,
+            )
+            .await
+    };
+    for _ in 0..5 {
+        for (max_bytes, min_revision) in [(1, None), (u64::MAX, Some(1_000_000))] {
+            let refused = read(max_bytes, min_revision).await;
+            assert!(
+                matches!(refused, Err(StoreError::Rejected(_))),
+                "{refused:?}"
+            );
+        }
+        let found = read(u64::MAX, None).await.expect("read");
+        assert_eq!(found.entries.len(), 2);
+    }
+    assert_eq!(proxy.connections(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

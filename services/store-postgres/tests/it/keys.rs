@@ -1,9 +1,16 @@
 //! Keys and owners.
 
-use context_model::{NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Denial, KeyChange, KeyEvent, OwnerId, Store, StoredKey, WriteOptions};
+use std::time::Duration;
 
-use super::arrange::{database, store};
+use context_model::{NewEntry, Source, ThreadId, Timestamp};
+use context_store::{
+    Denial, KeyChange, KeyEvent, OwnerId, Store, StoredBatch, StoredKey, WriteOptions, Written,
+};
+use context_store_postgres::{Config, PostgresStore};
+use context_test_support::until;
+
+use super::arrange::{config, database, store};
+use super::locks::until_blocked;
 
 fn key(owner: &str, id: &str, at: i64) -> StoredKey {
     StoredKey {
@@ -33,8 +40,19 @@ fn event(key_id: &str, at: i64) -> KeyEvent {
 }
 
 async fn put(store: &dyn Store, owner: &OwnerId, text: &str, at: i64) -> i64 {
+    let written = put_in(store, owner, "t", text, at).await;
+    written.outcome.items[0].as_ref().expect("applied").id
+}
+
+async fn put_in(
+    store: &dyn Store,
+    owner: &OwnerId,
+    thread: &str,
+    text: &str,
+    at: i64,
+) -> Written<StoredBatch> {
     let entry = NewEntry {
-        thread_id: ThreadId::from_stored("t".to_owned()),
+        thread_id: ThreadId::from_stored(thread.to_owned()),
         source: Source::User,
         text: text.to_owned(),
         images: None,
@@ -47,11 +65,10 @@ async fn put(store: &dyn Store, owner: &OwnerId, text: &str, at: i64) -> i64 {
         key_id: Some("k1".to_owned()),
         embeddings: Vec::new(),
     };
-    let written = store
+    store
         .store_contexts(owner, vec![entry], true, options)
         .await
-        .expect("stored");
-    written.outcome.items[0].as_ref().expect("applied").id
+        .expect("stored")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,4 +269,85 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
     }
     let again = put(&store, &one, "again", 5).await;
     assert!(again > 1, "the ids of an erased owner are not used again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_during_an_erase_is_either_erased_or_written_as_a_whole() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    let keys = Store::keys(&store);
+    let owner = OwnerId::new("one");
+    for text in ["a", "b"] {
+        put(&store, &owner, text, 1).await;
+    }
+    // The erase stops at this table: it has deleted the changes, and not yet the entries.
+    let mut holding = database.connect().await;
+    let held = holding.transaction().await.expect("a transaction");
+    held.batch_execute("LOCK TABLE context.denials IN SHARE MODE")
+        .await
+        .expect("locked");
+    let watching = database.connect().await;
+    let writing = async {
+        until_blocked(&watching, 1).await;
+        let mut written = Box::pin(put_in(&store, &owner, "new", "c", 2));
+        // The write either ends at once or waits for the erase.
+        let early = tokio::select! {
+            written = &mut written => Some(written),
+            () = until_blocked(&watching, 2) => None,
+        };
+        held.rollback().await.expect("rolled back");
+        match early {
+            Some(written) => written,
+            None => written.await,
+        }
+    };
+    let (erased, written) = futures::join!(keys.erase_owner(&owner, Timestamp(3)), writing);
+    let erased = erased.expect("erased").expect("it existed");
+    assert_eq!((erased.contexts, written.revision), (2, 1));
+    let rows = "SELECT (SELECT count(*) FROM context.entries), (SELECT count(*) FROM context.changes), \
+                (SELECT entry_count FROM context.owners)";
+    let rows = watching.query_one(rows, &[]).await.expect("counted");
+    let rows: (i64, i64, i64) = (rows.get(0), rows.get(1), rows.get(2));
+    assert_eq!(rows, (1, 1, 1));
+    let next = put_in(&store, &owner, "new", "d", 4).await;
+    assert_eq!(next.revision, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erase_has_no_time_limit() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let statement_timeout = Duration::from_millis(200);
+    let store = PostgresStore::open(Config {
+        statement_timeout,
+        ..config(database.url())
+    })
+    .await
+    .expect("it opens");
+    let owner = OwnerId::new("one");
+    let prepared = super::arrange::store(&database).await;
+    put(&prepared, &owner, "a", 1).await;
+    let mut holding = database.connect().await;
+    let held = holding.transaction().await.expect("a transaction");
+    held.batch_execute("LOCK TABLE context.denials IN SHARE MODE")
+        .await
+        .expect("locked");
+    let watching = database.connect().await;
+    let waited = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                  AND state_change < clock_timestamp() - interval '1 s'";
+    let released = async {
+        // Longer than a write may take.
+        until("the erase waits for a second", async || {
+            let waiting = watching.query_one(waited, &[]).await;
+            waiting.expect("counted").get::<_, i64>(0) == 1
+        })
+        .await;
+        held.rollback().await.expect("rolled back");
+    };
+    let keys = Store::keys(&store);
+    let (erased, ()) = futures::join!(keys.erase_owner(&owner, Timestamp(2)), released);
+    assert!(erased.expect("erased").is_some());
 }

@@ -9,6 +9,7 @@ mod damage;
 mod discipline;
 mod faults;
 mod keys;
+mod locks;
 mod opening;
 mod plans;
 mod pooler;

@@ -173,3 +173,31 @@ async fn a_standby_learns_of_changes_and_says_when_a_revision_may_still_come() {
     assert_eq!(ahead, [true, false]);
     assert!(!feed(&reader, 3).await.is_behind);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_on_a_standby_are_rejected_without_new_connections() {
+    let Some(programs) = programs() else { return };
+    let primary = Server::start(&programs).await;
+    let writer = PostgresStore::open(config(&primary.url()))
+        .await
+        .expect("the primary opens");
+    put(&writer, "first".to_owned()).await.expect("stored");
+    let standby = primary.synchronous_standby().await;
+    let reader = PostgresStore::open(config(&standby.url()))
+        .await
+        .expect("a standby with the schema opens");
+    let control = standby.connect().await;
+    let sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = 'context-service'";
+    let mut pids = std::collections::BTreeSet::new();
+    for _ in 0..50 {
+        let refused = put(&reader, "never".to_owned()).await;
+        assert!(
+            matches!(refused, Err(StoreError::ReadOnly(_))),
+            "{refused:?}"
+        );
+        let sessions = control.query(sessions, &[]).await.expect("listed");
+        pids.extend(sessions.iter().map(|session| session.get::<_, i32>(0)));
+    }
+    // A connection is replaced every five seconds at most.
+    assert!(pids.len() < 20, "{} connections", pids.len());
+}

@@ -7,5 +7,4 @@ mod everything;
 mod gateway;
 mod keys;
 mod memory;
-mod shares;
 mod work;
