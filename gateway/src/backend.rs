@@ -249,11 +249,9 @@ impl Backend {
                 let cause = innermost_cause(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if failure == ConnectionFailure::Broken && is_write {
-                    return unavailable(
-                        "the connection to the context service broke before it responded: the change may or may not have been made; \
-                         check the stored data before you repeat it"
-                            .to_owned(),
-                    );
+                    return unavailable(format!(
+                        "the connection to the context service broke before it responded: {OUTCOME_UNKNOWN}"
+                    ));
                 }
                 let cause = if cause.is_empty() {
                     cause
@@ -386,6 +384,10 @@ impl http_body::Body for CountedBody {
     }
 }
 
+/// What an error says about a write that got no response.
+pub const OUTCOME_UNKNOWN: &str =
+    "the change may or may not have been made; check the stored data before you repeat it";
+
 /// How the connection of a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionFailure {
@@ -393,7 +395,7 @@ pub enum ConnectionFailure {
     Unreachable,
     /// As `Unreachable`, and a retry fails too until the user corrects the cause.
     Lasting,
-    /// The connection broke: the service may have received the request.
+    /// The connection broke, or a proxy lost it: the service may have received the request.
     Broken,
 }
 
@@ -401,7 +403,7 @@ pub enum ConnectionFailure {
 /// created has a source. One from the service has none, and carries details.
 #[must_use]
 pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
-    let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
+    let chain = || sources(status);
     if chain().any(|error| error.is::<tonic::ConnectError>()) {
         let is_lasting = chain()
             .filter_map(|error| error.downcast_ref())
@@ -411,26 +413,33 @@ pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
         } else {
             ConnectionFailure::Unreachable
         })
-    } else if chain().any(|error| error.is::<tonic::TimeoutExpired>()) {
+    } else if timed_out(status) {
         None
-    } else if chain().next().is_some() {
-        Some(ConnectionFailure::Broken)
     } else {
-        // A proxy's response while the service is down.
-        (status.code() == tonic::Code::Unavailable && status.details().is_empty())
-            .then_some(ConnectionFailure::Unreachable)
+        // Without a source and details it is a proxy's response (502, 503 or 504). The proxy may have passed the
+        // request on before.
+        let is_proxys = || status.code() == tonic::Code::Unavailable && status.details().is_empty();
+        (chain().next().is_some() || is_proxys()).then_some(ConnectionFailure::Broken)
     }
+}
+
+/// Whether the call reached the deadline that this process set for it.
+#[must_use]
+pub fn timed_out(status: &tonic::Status) -> bool {
+    sources(status).any(|error| error.is::<tonic::TimeoutExpired>())
+}
+
+/// The causes of a status, outermost first.
+fn sources(status: &tonic::Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(status), |error| error.source())
 }
 
 /// The innermost cause, which is the most specific: `Connection refused` rather than `transport error`.
 fn innermost_cause(status: &tonic::Status) -> String {
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
-    let mut text = String::new();
-    while let Some(error) = cause {
-        text = error.to_string();
-        cause = error.source();
-    }
-    text
+    sources(status)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -452,6 +461,21 @@ mod tests {
         ] {
             assert_eq!(Target::parse(text).unwrap().to_string(), shown);
         }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_a_proxy_lost_may_have_been_made() {
+        let target = Target::Unix("/nonexistent.sock".into());
+        let backend = Backend::new(target, 1024).unwrap();
+        // What tonic makes of a plain 502, 503 or 504.
+        let status = tonic::Status::unavailable(
+            "grpc-status header missing, mapped from HTTP status code 502",
+        );
+        assert_eq!(connection_failure(&status), Some(ConnectionFailure::Broken));
+        let write = backend.error(&status, true);
+        assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
+        let read = backend.error(&status, false);
+        assert!(read.message.contains("cannot be reached"), "{read}");
     }
 
     #[test]
