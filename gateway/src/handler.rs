@@ -131,7 +131,7 @@ impl Gateway {
         })
     }
 
-    /// The channel to the service.
+    /// The connections to the service.
     #[must_use]
     pub fn backend(&self) -> &Backend {
         &self.backend

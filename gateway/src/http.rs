@@ -4,6 +4,7 @@ mod auth;
 mod edge;
 mod held;
 mod serve;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
