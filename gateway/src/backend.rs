@@ -1,29 +1,25 @@
-//! The one gRPC channel to the context service.
+//! The context service as the gateway reaches it.
 //!
-//! The channel connects on first use and reconnects after the connection is lost. So the gateway can
+//! Connections are made on first use and made again after they are lost. So the gateway can
 //! start before the service, keep running when it restarts, and list its tools while it is down.
 
 use std::fmt;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use context_model::{Error, Reason, shown_url};
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
-use http_body::{Frame, SizeHint};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
-use tower::{Service, service_fn};
+use tower::service_fn;
 
+use crate::channel::Connections;
 use crate::local::LocalService;
-use crate::memory::Lease;
 use crate::service_program::{How, Notice, ServiceProgram};
 use crate::start_failure::is_lasting;
 
@@ -96,17 +92,17 @@ impl fmt::Display for Target {
     }
 }
 
-/// The gRPC channel to the service. It makes the clients that the tools and commands call.
+/// The connections to the service. It makes the clients that the tools and commands call.
 #[derive(Debug, Clone)]
 pub struct Backend {
     target: Target,
-    channel: Channel,
+    connections: Connections,
     max_message_bytes: usize,
     notice: Arc<Notice>,
 }
 
 impl Backend {
-    /// A backend that connects on first use. Must be called inside a Tokio runtime.
+    /// A backend that connects on first use.
     ///
     /// # Errors
     /// When the target is not a valid URI.
@@ -125,21 +121,27 @@ impl Backend {
         .initial_stream_window_size(1024 * 1024)
         .initial_connection_window_size(4 * 1024 * 1024)
         .user_agent(concat!("context-gateway/", env!("CARGO_PKG_VERSION")))?;
-        let channel = match &target {
-            Target::Tcp(_) => endpoint.connect_lazy(),
+        let connect: Box<dyn Fn() -> Channel + Send + Sync> = match &target {
+            Target::Tcp(_) => Box::new(move || endpoint.connect_lazy()),
             Target::Unix(path) => {
                 let path = path.clone();
-                endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                Box::new(move || {
                     let path = path.clone();
-                    async move { UnixStream::connect(path).await.map(TokioIo::new) }
-                }))
+                    endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                        let path = path.clone();
+                        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+                    }))
+                })
             }
             Target::Local(service) => {
                 let service = service.clone();
-                endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                Box::new(move || {
                     let service = service.clone();
-                    async move { service.connect().await.map(TokioIo::new) }
-                }))
+                    endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                        let service = service.clone();
+                        async move { service.connect().await.map(TokioIo::new) }
+                    }))
+                })
             }
         };
         let notice = match &target {
@@ -148,7 +150,7 @@ impl Backend {
         };
         Ok(Self {
             target,
-            channel,
+            connections: Connections::new(connect),
             max_message_bytes,
             notice,
         })
@@ -181,34 +183,34 @@ impl Backend {
         &self.notice
     }
 
-    /// A client for the context operations. Cheap, because it shares the channel.
+    /// A client for the context operations. Cheap, because it shares the connections.
     #[must_use]
-    pub fn contexts(&self) -> ContextServiceClient<CountedChannel> {
-        ContextServiceClient::new(CountedChannel(self.channel.clone()))
+    pub fn contexts(&self) -> ContextServiceClient<Connections> {
+        ContextServiceClient::new(self.connections.clone())
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for the artifact operations. Cheap, because it shares the channel.
+    /// A client for the artifact operations. Cheap, because it shares the connections.
     #[must_use]
-    pub fn artifacts(&self) -> ArtifactServiceClient<CountedChannel> {
-        ArtifactServiceClient::new(CountedChannel(self.channel.clone()))
+    pub fn artifacts(&self) -> ArtifactServiceClient<Connections> {
+        ArtifactServiceClient::new(self.connections.clone())
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for the changes. Cheap, because it shares the channel.
+    /// A client for the changes. Cheap, because it shares the connections.
     #[must_use]
-    pub fn changes(&self) -> ChangeServiceClient<CountedChannel> {
-        ChangeServiceClient::new(CountedChannel(self.channel.clone()))
+    pub fn changes(&self) -> ChangeServiceClient<Connections> {
+        ChangeServiceClient::new(self.connections.clone())
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }
 
-    /// A client for the API key operations. Cheap, because it shares the channel.
+    /// A client for the API key operations. Cheap, because it shares the connections.
     #[must_use]
-    pub fn keys(&self) -> ApiKeyServiceClient<Channel> {
-        ApiKeyServiceClient::new(self.channel.clone())
+    pub fn keys(&self) -> ApiKeyServiceClient<Connections> {
+        ApiKeyServiceClient::new(self.connections.clone())
     }
 
     /// The file that remembers the service's features between sessions: next to the local service's
@@ -226,7 +228,7 @@ impl Backend {
         use tonic_health::pb::health_check_response::ServingStatus;
         use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-        let mut client = HealthClient::new(self.channel.clone());
+        let mut client = HealthClient::new(self.connections.clone());
         let check = client.check(HealthCheckRequest {
             service: String::new(),
         });
@@ -249,11 +251,9 @@ impl Backend {
                 let cause = innermost_cause(status);
                 tracing::warn!(target = %self.target, %cause, "No response from the context service");
                 if failure == ConnectionFailure::Broken && is_write {
-                    return unavailable(
-                        "the connection to the context service broke before it responded: the change may or may not have been made; \
-                         check the stored data before you repeat it"
-                            .to_owned(),
-                    );
+                    return unavailable(format!(
+                        "the connection to the context service broke before it responded: {OUTCOME_UNKNOWN}"
+                    ));
                 }
                 let cause = if cause.is_empty() {
                     cause
@@ -292,99 +292,9 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The channel with memory accounting. If a request carries a [`Lease`], its reply is refused unless
-/// there is memory for everything that is built from it.
-#[derive(Debug, Clone)]
-pub struct CountedChannel(Channel);
-
-impl Service<http::Request<tonic::body::Body>> for CountedChannel {
-    type Response = http::Response<CountedBody>;
-    type Error = tonic::transport::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
-        let lease = request.extensions_mut().remove::<Arc<Lease>>();
-        let response = self.0.call(request);
-        Box::pin(async move {
-            Ok(response.await?.map(|inner| CountedBody {
-                inner,
-                lease,
-                prefix: Vec::new(),
-            }))
-        })
-    }
-}
-
-/// Bytes before a gRPC message
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
-const PREFIX_BYTES: usize = 5;
-
-/// The body of a reply. It holds exactly one message.
-#[derive(Debug)]
-pub struct CountedBody {
-    inner: tonic::body::Body,
-    lease: Option<Arc<Lease>>,
-    /// The message's prefix as received so far: one flag byte and four bytes of length.
-    prefix: Vec<u8>,
-}
-
-impl CountedBody {
-    /// Reserves memory for the message once its length is known. The service is trusted to send the
-    /// length it announces.
-    fn count(&mut self, data: &[u8]) -> Result<(), tonic::Status> {
-        let Some(lease) = self
-            .lease
-            .as_ref()
-            .filter(|_| self.prefix.len() < PREFIX_BYTES)
-        else {
-            return Ok(());
-        };
-        let missing = PREFIX_BYTES - self.prefix.len();
-        self.prefix
-            .extend_from_slice(&data[..missing.min(data.len())]);
-        let &[_, a, b, c, d] = self.prefix.as_slice() else {
-            return Ok(());
-        };
-        let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-        lease
-            .admit_reply(length)
-            .map_err(|error| tonic::Status::resource_exhausted(error.message))
-    }
-}
-
-impl http_body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = tonic::Status;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
-        let this = self.get_mut();
-        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => Some(
-                frame
-                    .data_ref()
-                    .map_or(Ok(()), |data| this.count(data))
-                    .map(|()| frame),
-            ),
-            other => other,
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
+/// What an error says about a write that got no response.
+pub const OUTCOME_UNKNOWN: &str =
+    "the change may or may not have been made; check the stored data before you repeat it";
 
 /// How the connection of a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,7 +303,7 @@ pub enum ConnectionFailure {
     Unreachable,
     /// As `Unreachable`, and a retry fails too until the user corrects the cause.
     Lasting,
-    /// The connection broke: the service may have received the request.
+    /// The connection broke, or a proxy lost it: the service may have received the request.
     Broken,
 }
 
@@ -401,7 +311,7 @@ pub enum ConnectionFailure {
 /// created has a source. One from the service has none, and carries details.
 #[must_use]
 pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
-    let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
+    let chain = || sources(status);
     if chain().any(|error| error.is::<tonic::ConnectError>()) {
         let is_lasting = chain()
             .filter_map(|error| error.downcast_ref())
@@ -411,26 +321,33 @@ pub fn connection_failure(status: &tonic::Status) -> Option<ConnectionFailure> {
         } else {
             ConnectionFailure::Unreachable
         })
-    } else if chain().any(|error| error.is::<tonic::TimeoutExpired>()) {
+    } else if timed_out(status) {
         None
-    } else if chain().next().is_some() {
-        Some(ConnectionFailure::Broken)
     } else {
-        // A proxy's response while the service is down.
-        (status.code() == tonic::Code::Unavailable && status.details().is_empty())
-            .then_some(ConnectionFailure::Unreachable)
+        // Without a source and details it is a proxy's response (502, 503 or 504). The proxy may have passed the
+        // request on before.
+        let is_proxys = || status.code() == tonic::Code::Unavailable && status.details().is_empty();
+        (chain().next().is_some() || is_proxys()).then_some(ConnectionFailure::Broken)
     }
+}
+
+/// Whether the call reached the deadline that this process set for it.
+#[must_use]
+pub fn timed_out(status: &tonic::Status) -> bool {
+    sources(status).any(|error| error.is::<tonic::TimeoutExpired>())
+}
+
+/// The causes of a status, outermost first.
+fn sources(status: &tonic::Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(status), |error| error.source())
 }
 
 /// The innermost cause, which is the most specific: `Connection refused` rather than `transport error`.
 fn innermost_cause(status: &tonic::Status) -> String {
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
-    let mut text = String::new();
-    while let Some(error) = cause {
-        text = error.to_string();
-        cause = error.source();
-    }
-    text
+    sources(status)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -452,6 +369,21 @@ mod tests {
         ] {
             assert_eq!(Target::parse(text).unwrap().to_string(), shown);
         }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_a_proxy_lost_may_have_been_made() {
+        let target = Target::Unix("/nonexistent.sock".into());
+        let backend = Backend::new(target, 1024).unwrap();
+        // What tonic makes of a plain 502, 503 or 504.
+        let status = tonic::Status::unavailable(
+            "grpc-status header missing, mapped from HTTP status code 502",
+        );
+        assert_eq!(connection_failure(&status), Some(ConnectionFailure::Broken));
+        let write = backend.error(&status, true);
+        assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
+        let read = backend.error(&status, false);
+        assert!(read.message.contains("cannot be reached"), "{read}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::backend::{Backend, ConnectionFailure, connection_failure};
+use crate::backend::{Backend, ConnectionFailure, OUTCOME_UNKNOWN, connection_failure, timed_out};
 use crate::brief;
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::memory::Lease;
@@ -50,13 +50,18 @@ pub const fn deadline(operation: Operation) -> Duration {
     }
 }
 
-/// The error of a call that reached its deadline.
+/// The error of a call that reached its deadline. A write that has begun runs to its end in the service.
 #[must_use]
 pub fn too_late(operation: Operation) -> Error {
+    let advice = if operation.is_write() {
+        OUTCOME_UNKNOWN
+    } else {
+        "request less (a smaller limit, a narrower filter), or try again"
+    };
     Error::new(
         Reason::DeadlineExceeded,
         format!(
-            "{} took longer than {} seconds; request less (a smaller limit, a narrower filter), or try again",
+            "{} took longer than {} seconds; {advice}",
             operation.as_str(),
             deadline(operation).as_secs()
         ),
@@ -213,9 +218,10 @@ impl Call<'_> {
     where
         M: TryFrom<P, Error: Into<Error>> + Serialize,
     {
-        let failure = |status| {
-            self.refusal()
-                .unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()))
+        let failure = |status| match self.refusal() {
+            Some(refusal) => refusal,
+            None if timed_out(&status) => too_late(self.operation),
+            None => self.backend.error(&status, self.operation.is_write()),
         };
         let message = response.map_err(failure)?.into_inner();
         let reply = M::try_from(message).map_err(Into::<Error>::into)?;
@@ -230,5 +236,34 @@ impl Call<'_> {
     /// The error if this gateway refused the reply for lack of memory.
     fn refusal(&self) -> Option<Error> {
         self.lease.as_ref()?.refusal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Target;
+
+    #[tokio::test]
+    async fn a_write_that_was_too_slow_may_have_been_made() {
+        let backend = Backend::new(Target::Unix("/nonexistent.sock".into()), 1024).unwrap();
+        let error = |operation| {
+            let call = Call {
+                backend: &backend,
+                metadata: MetadataMap::new(),
+                operation,
+                lease: None,
+            };
+            // The timer of tonic, which runs beside that of the caller.
+            let status = Status::from_error(Box::new(tonic::TimeoutExpired(())));
+            call.to_reply::<model::StoreContextReply, pb::StoreContextResponse>(Err(status))
+                .unwrap_err()
+        };
+        let write = error(Operation::StoreContext);
+        assert_eq!(write.reason, Reason::DeadlineExceeded);
+        assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
+        let read = error(Operation::ListThreads);
+        assert_eq!(read.reason, Reason::DeadlineExceeded);
+        assert!(read.message.ends_with("or try again"), "{read}");
     }
 }

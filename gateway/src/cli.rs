@@ -11,7 +11,7 @@ use clap::{
 
 use crate::command::CommandLine;
 use crate::connection::{BackendArgs, StdioArgs, expanded, number, or};
-use crate::http::{ConnectionLimits, Guarded};
+use crate::http::{AllowedOrigin, ConnectionLimits, Guarded};
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
 #[derive(Debug, Parser)]
@@ -226,11 +226,7 @@ impl HttpArgs {
             .iter()
             .filter(|origin| !origin.is_empty())
         {
-            let base = origin.strip_suffix(":*").unwrap_or(origin);
-            let uri = base.parse::<http::Uri>();
-            if !uri.is_ok_and(|uri| {
-                uri.scheme().is_some() && uri.host().is_some() && matches!(uri.path(), "" | "/")
-            }) {
+            if AllowedOrigin::parse(origin).is_none() {
                 let origin = context_model::shown_url(origin);
                 return Err(format!(
                     "`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"

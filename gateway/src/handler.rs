@@ -131,7 +131,7 @@ impl Gateway {
         })
     }
 
-    /// The channel to the service.
+    /// The connections to the service.
     #[must_use]
     pub fn backend(&self) -> &Backend {
         &self.backend
@@ -249,7 +249,8 @@ impl Gateway {
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Option<CallToolResult> {
-        let outcome = match lenient::arguments(&tool.input_schema, arguments) {
+        let lease = lease(context);
+        let outcome = match lenient::arguments(&tool.input_schema, arguments, lease.as_deref()) {
             Ok(arguments) => self.run(operation, arguments, context).await?,
             Err(error) => Err(error),
         };

@@ -3,7 +3,9 @@
 mod auth;
 mod edge;
 mod held;
+mod origins;
 mod serve;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -24,6 +26,8 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use crate::handler::Gateway;
 use crate::memory::Budget;
 pub use auth::Guarded;
+pub use origins::AllowedOrigin;
+use origins::Origins;
 pub use serve::{ConnectionLimits, serve};
 
 /// The configuration of the HTTP transport.
@@ -34,8 +38,7 @@ pub struct HttpConfig {
     /// Host names by which clients reach this server, besides the loopback names and the listen
     /// address.
     pub allowed_hosts: Vec<String>,
-    /// Browser origins that may call, besides this server's own loopback origins; `scheme://host:port`, `:*` for any
-    /// port.
+    /// Browser origins that may call, besides this server's own loopback origins, as [`AllowedOrigin`] reads them.
     pub allowed_origins: Vec<String>,
     /// The protected resource, if every request needs a valid key or token; `None` if
     /// authentication is off.
@@ -54,14 +57,14 @@ impl HttpConfig {
         hosts
     }
 
-    fn origins(&self) -> Vec<String> {
+    fn origins(&self) -> Origins {
         let port = self.listen.port();
         let mut origins: Vec<String> = ["localhost", "127.0.0.1", "[::1]"]
             .iter()
             .map(|host| format!("http://{host}:{port}"))
             .collect();
         origins.extend(self.allowed_origins.iter().cloned());
-        origins
+        Origins::new(&origins)
     }
 }
 
@@ -86,15 +89,17 @@ pub fn app(
             .with_json_response(true)
             .with_sse_retry(None)
             .with_allowed_hosts(config.hosts())
-            .with_allowed_origins(config.origins())
-            .enforce_origin_validation()
+            // `origins::admit` checks them, with the comparison that CORS uses.
+            .disable_allowed_origins()
             .with_max_request_body_bytes(config.max_message_bytes)
             .with_cancellation_token(stop),
     );
+    let origins = config.origins();
     let admission = edge::Admission::new(budget, config.max_message_bytes);
     let mut routes = Router::new()
         .route_service("/mcp", service.clone())
         .route_service("/mcp/", service)
+        .layer(from_fn_with_state(origins.clone(), origins::admit))
         .layer(from_fn_with_state(admission, edge::admit));
     if let Some(guarded) = &config.guarded_as {
         let guard = auth::Guard::new(gateway.clone(), guarded.clone());
@@ -106,7 +111,7 @@ pub fn app(
         }
     }
     routes
-        .layer(cors(config.origins()))
+        .layer(cors(origins))
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
             "/readyz",
@@ -116,20 +121,9 @@ pub fn app(
         .with_state(gateway)
 }
 
-/// Adds CORS headers for the allowed origins. rmcp itself refuses the others.
-fn cors(origins: Vec<String>) -> CorsLayer {
-    let allowed = AllowOrigin::predicate(move |origin: &HeaderValue, _| {
-        origin.to_str().is_ok_and(|origin| {
-            origins
-                .iter()
-                .any(|allowed| match allowed.strip_suffix(":*") {
-                    Some(base) => origin
-                        .strip_prefix(base)
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
-                    None => origin.eq_ignore_ascii_case(allowed),
-                })
-        })
-    });
+/// Adds CORS headers for the allowed origins.
+fn cors(origins: Origins) -> CorsLayer {
+    let allowed = AllowOrigin::predicate(move |origin, _| origins.allow(origin));
     let mcp = [
         "mcp-protocol-version",
         "mcp-method",
@@ -143,6 +137,7 @@ fn cors(origins: Vec<String>) -> CorsLayer {
         .allow_origin(allowed)
         .allow_methods([Method::POST])
         .allow_headers(headers)
+        .expose_headers([header::WWW_AUTHENTICATE, header::RETRY_AFTER])
         .max_age(Duration::from_secs(3600))
 }
 

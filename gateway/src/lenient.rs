@@ -7,12 +7,18 @@
 
 use std::fmt;
 
-use context_model::{JsonObject, Result, Violations};
+use context_model::{Error, JsonObject, Result, Violations};
+use serde::de::IgnoredAny;
 use serde_json::Value;
+
+use crate::memory::{BYTES_PER_VALUE, Lease};
+use crate::scan::Scan;
 
 /// Maximum number of collected violations. Further ones are only counted, so that a hostile list
 /// cannot use up memory. The error names the first few and the number of the others.
 const MAX_VIOLATIONS: usize = 1000;
+/// Longest string in which an integer, a number or a boolean is looked for, in bytes.
+const MAX_SCALAR: usize = 64;
 
 /// Repairs `arguments` according to `schema`, the tool's input schema.
 ///
@@ -24,17 +30,28 @@ const MAX_VIOLATIONS: usize = 1000;
 ///   one
 /// - the rules also apply inside declared lists and objects, but not inside free-form objects
 ///
+/// The values inside a string count in `lease` before they are built: the scan of the message saw only one value.
+///
 /// # Errors
 /// `INVALID_ARGUMENT` naming each value of a wrong type, and each unknown parameter with the most
 /// similar known one. The service reports missing parameters, so that the message is the same on
-/// every transport.
-pub fn arguments(schema: &JsonObject, mut arguments: JsonObject) -> Result<JsonObject> {
+/// every transport. `OVERLOADED` or `REQUEST_TOO_LARGE` if there is no memory for the values inside a string.
+pub fn arguments(
+    schema: &JsonObject,
+    mut arguments: JsonObject,
+    lease: Option<&Lease>,
+) -> Result<JsonObject> {
     let mut repair = Repair {
         violations: Violations::default(),
         count: 0,
+        lease,
+        refusal: None,
     };
     repair.object(schema, &mut arguments, Path::Root);
-    repair.violations.finish(arguments)
+    match repair.refusal {
+        Some(refusal) => Err(refusal),
+        None => repair.violations.finish(arguments),
+    }
 }
 
 /// The path of a value in the arguments. It is only formatted for an error.
@@ -57,13 +74,16 @@ impl fmt::Display for Path<'_> {
 }
 
 /// Repairs values in place and collects the violations.
-struct Repair {
+struct Repair<'l> {
     violations: Violations,
     /// The number of violations, including those that are not collected.
     count: usize,
+    lease: Option<&'l Lease>,
+    /// Why there is no memory for the values inside a string.
+    refusal: Option<Error>,
 }
 
-impl Repair {
+impl Repair<'_> {
     fn add(&mut self, path: Path<'_>, description: impl FnOnce() -> String) {
         self.count += 1;
         if self.count <= MAX_VIOLATIONS {
@@ -115,20 +135,22 @@ impl Repair {
                 None => self.wrong_type(path, "an integer", value),
             },
             Some("number") => {
-                unpack(value, Value::is_number);
+                unpack_scalar(value, Value::is_number);
                 if !value.is_number() {
                     self.wrong_type(path, "a number", value);
                 }
             }
             Some("boolean") => {
-                unpack(value, Value::is_boolean);
+                unpack_scalar(value, Value::is_boolean);
                 if !value.is_boolean() {
                     self.wrong_type(path, "true or false", value);
                 }
             }
             Some("array") => self.array(schema, value, path),
             Some("object") => {
-                unpack(value, Value::is_object);
+                if !self.unpack(value, '{', path) {
+                    return;
+                }
                 match value {
                     Value::Object(members) => self.object(schema, members, path),
                     other => self.wrong_type(path, "an object", other),
@@ -141,7 +163,9 @@ impl Repair {
 
     fn array(&mut self, schema: &JsonObject, value: &mut Value, path: Path<'_>) {
         let items = schema.get("items").and_then(Value::as_object);
-        unpack(value, Value::is_array);
+        if !self.unpack(value, '[', path) {
+            return;
+        }
         let is_single = match items
             .and_then(|items| items.get("type"))
             .and_then(Value::as_str)
@@ -164,14 +188,46 @@ impl Repair {
             }
         }
     }
+
+    /// Replaces a string with the list or object inside it, which begins with `open`. `false` if the content must not
+    /// be read; the reason is collected.
+    fn unpack(&mut self, value: &mut Value, open: char, path: Path<'_>) -> bool {
+        let Some(text) = value.as_str() else {
+            return true;
+        };
+        // This builds nothing.
+        let is_structure =
+            text.trim_start().starts_with(open) && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if !is_structure {
+            return true;
+        }
+        let scan = Scan::of_value(text);
+        if let Some(flaw) = scan.flaw() {
+            self.add(path, || format!("`{path}` {flaw}"));
+            return false;
+        }
+        if let Some(lease) = self.lease
+            && let Err(error) = lease.grow(scan.values() * BYTES_PER_VALUE)
+        {
+            self.refusal.get_or_insert(error);
+            return false;
+        }
+        if let Ok(inside) = serde_json::from_str(text) {
+            *value = inside;
+        }
+        true
+    }
 }
 
-/// Replaces a string with the JSON value inside it, if that value has the wanted type.
-fn unpack(value: &mut Value, wanted: fn(&Value) -> bool) {
-    let inside: Option<Value> = value
-        .as_str()
-        .and_then(|text| serde_json::from_str(text).ok());
-    if let Some(inside) = inside.filter(wanted) {
+/// The JSON value inside a string that is short enough for an integer, a number or a boolean.
+fn scalar(text: &str) -> Option<Value> {
+    let text = text.trim_ascii();
+    (text.len() <= MAX_SCALAR).then(|| serde_json::from_str(text).ok())?
+}
+
+/// Replaces a string with the number or boolean inside it, if that has the wanted type.
+fn unpack_scalar(value: &mut Value, wanted: fn(&Value) -> bool) {
+    if let Some(inside) = value.as_str().and_then(scalar).filter(wanted) {
         *value = inside;
     }
 }
@@ -188,7 +244,7 @@ fn integer(value: &Value) -> Option<Value> {
             // Every float within ±EXACT without a fraction fits an i64.
             .map(|float| Value::from(float as i64)),
         Value::Number(_) => Some(value.clone()),
-        Value::String(text) => match serde_json::from_str(text).ok()? {
+        Value::String(text) => match scalar(text)? {
             number @ Value::Number(_) => integer(&number),
             _ => None,
         },
@@ -210,17 +266,19 @@ fn describe(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use context_model::Reason;
     use serde_json::json;
 
     use super::*;
     use crate::catalogue::Catalogue;
+    use crate::memory::{Budget, Caller};
 
     fn read(tool: &str, sent: Value) -> Result<Value> {
         let schema = &Catalogue::get().find(tool).unwrap().input_schema;
         let Value::Object(sent) = sent else {
             panic!("arguments are an object")
         };
-        arguments(schema, sent).map(Value::Object)
+        arguments(schema, sent, None).map(Value::Object)
     }
 
     #[test]
@@ -275,6 +333,61 @@ mod tests {
         for (tool, sent, expected) in cases {
             assert_eq!(read(tool, sent.clone()).unwrap(), expected, "{tool} {sent}");
         }
+    }
+
+    #[test]
+    fn the_values_inside_a_string_count_before_they_are_built() {
+        let schema = &Catalogue::get()
+            .find("get_context_by_ids")
+            .unwrap()
+            .input_schema;
+        let sent = || JsonObject::from_iter([("context_ids".to_owned(), json!("[1,2,3]"))]);
+        let budget = Budget::new(16 * 1024);
+        let lease = budget.enter(Caller::Anyone).unwrap();
+        arguments(schema, sent(), Some(&lease)).unwrap();
+        assert!(budget.used() >= 3 * BYTES_PER_VALUE);
+        let budget = Budget::new(3 * BYTES_PER_VALUE);
+        let lease = budget.enter(Caller::Anyone).unwrap();
+        let error = arguments(schema, sent(), Some(&lease)).unwrap_err();
+        assert_eq!(error.reason, Reason::RequestTooLarge);
+    }
+
+    #[test]
+    fn a_long_string_is_no_number_and_no_boolean() {
+        let long = format!("5.{}", "0".repeat(MAX_SCALAR));
+        for sent in [
+            json!({ "limit": long }),
+            json!({"include_images": format!("[{long}]")}),
+        ] {
+            assert!(read("search_context", sent.clone()).is_err(), "{sent}");
+        }
+        let spaced = json!({"limit": format!("{}5\n", " ".repeat(MAX_SCALAR))});
+        assert_eq!(read("search_context", spaced).unwrap(), json!({"limit": 5}));
+    }
+
+    #[test]
+    fn an_integer_beyond_64_bits_inside_a_string_is_refused_with_its_digits() {
+        for (tool, field, sent) in [
+            (
+                "store_context",
+                "metadata",
+                json!({"thread_id":"t","source":"user","text":"x","metadata":"{\"n\":18446744073709551616}"}),
+            ),
+            (
+                "store_context_batch",
+                "entries",
+                json!({"entries":"[{\"metadata\":{\"n\":18446744073709551616}}]"}),
+            ),
+        ] {
+            let error = read(tool, sent).unwrap_err();
+            assert_eq!(error.violations.len(), 1, "{error}");
+            assert_eq!(error.violations[0].field, field);
+            assert!(error.message.contains("18446744073709551616"), "{error}");
+        }
+        // A text that only looks like a list is a tag.
+        let tag = json!({"tags": "[18446744073709551616 is large"});
+        let expected = json!({"tags": ["[18446744073709551616 is large"]});
+        assert_eq!(read("search_context", tag).unwrap(), expected);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! The same program has three other uses: its [`command`]s are for people and scripts, [`hook`] gives
 //! an agent memory without tool calls, and [`install`] registers the gateway in a client.
 //!
-//! The main types are [`Gateway`](handler::Gateway), the MCP server; [`Backend`](backend::Backend), its channel to the
-//! service; and [`Catalogue`](catalogue::Catalogue), the tools as clients see them.
+//! The main types are [`Gateway`](handler::Gateway), the MCP server; [`Backend`](backend::Backend), its connections to
+//! the service; and [`Catalogue`](catalogue::Catalogue), the tools as clients see them.
 //!
 //! ```
 //! use context_gateway::catalogue::Catalogue;
@@ -22,6 +22,7 @@ pub mod batch;
 pub mod brief;
 pub mod call;
 pub mod catalogue;
+pub mod channel;
 pub mod cli;
 pub mod clock;
 pub mod command;

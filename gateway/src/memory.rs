@@ -113,7 +113,7 @@ impl Budget {
             Caller::Unknown => MAX_UNKNOWN_REQUESTS,
         };
         if own >= most || state.requests >= MAX_REQUESTS {
-            return Err(overloaded());
+            return Err(overloaded("requests"));
         }
         state.requests += 1;
         state.held.entry(caller).or_default().requests += 1;
@@ -226,7 +226,7 @@ impl Lease {
         Err(if could_never_fit {
             too_large()
         } else {
-            overloaded()
+            overloaded("requests")
         })
     }
 
@@ -307,10 +307,12 @@ fn too_large() -> Error {
     Error::new(Reason::RequestTooLarge, sentence)
 }
 
-fn overloaded() -> Error {
+/// The error when there are too many of `what`, such as requests.
+#[must_use]
+pub fn overloaded(what: &str) -> Error {
     Error::new(
         Reason::Overloaded,
-        "too many requests at once; retry in a second",
+        format!("too many {what} at once; retry in a second"),
     )
     .with_retry_after(Duration::from_secs(1))
 }

@@ -43,6 +43,17 @@ impl Scan {
         }
     }
 
+    /// The scan of a JSON value that stands in a string or on a command line.
+    #[must_use]
+    pub fn of_value(text: &str) -> Self {
+        let mut scan = Self::new(usize::MAX);
+        // A number is only judged inside a structure, and when it has ended.
+        for piece in [b"[".as_slice(), text.as_bytes(), b"]"] {
+            scan.feed(piece);
+        }
+        scan
+    }
+
     /// Takes the next piece of the message.
     pub fn feed(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len());
@@ -161,16 +172,21 @@ impl Scan {
     pub fn refusal(&self) -> Option<String> {
         if self.is_too_large() {
             Some(self.too_large())
-        } else if self.values > MAX_VALUES {
-            Some(format!(
-                "the message contains more than {MAX_VALUES} values; split it"
-            ))
         } else {
-            self.wide.as_ref().map(|number| {
-                let number: String = number.chars().take(MAX_NUMBER).collect();
-                format!("the message holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")
-            })
+            self.flaw().map(|flaw| format!("the message {flaw}"))
         }
+    }
+
+    /// What is wrong with the values so far, as the end of a sentence whose subject holds them.
+    #[must_use]
+    pub fn flaw(&self) -> Option<String> {
+        if self.values > MAX_VALUES {
+            return Some(format!("contains more than {MAX_VALUES} values; split it"));
+        }
+        self.wide.as_ref().map(|number| {
+            let number: String = number.chars().take(MAX_NUMBER).collect();
+            format!("holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")
+        })
     }
 
     /// Whether the message is larger than allowed.
@@ -278,6 +294,22 @@ mod tests {
         assert_eq!(small.refusal(), None);
         small.feed(b"5");
         assert!(small.refusal().is_some());
+    }
+
+    #[test]
+    fn a_value_alone_is_judged_as_within_a_message() {
+        let wide = Scan::of_value("18446744073709551616").flaw().unwrap();
+        assert!(wide.starts_with("holds the integer 18446744073709551616;"));
+        let many = Scan::of_value(&format!("[{}0]", "0,".repeat(MAX_VALUES)));
+        assert!(many.flaw().unwrap().contains("values"));
+        for text in [
+            "5",
+            "-9223372036854775808",
+            "\"18446744073709551616\"",
+            "{\"a\":1e300}",
+        ] {
+            assert_eq!(Scan::of_value(text).flaw(), None, "{text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::inert::one_line;
+use crate::scan::Scan;
 
 /// One metadata field on the command line: `key=text` or `key:=json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,10 @@ pub fn field(given: &str) -> Result<Field, String> {
         Some(key) => {
             let value = serde_json::from_str(text)
                 .map_err(|error| format!("`{text}` is not JSON ({error}); {FORMS}"))?;
+            // Parsing has rounded an integer beyond 64 bits.
+            if let Some(flaw) = Scan::of_value(text).flaw() {
+                return Err(format!("the value {flaw}"));
+            }
             (key, value)
         }
         None => (key, Value::from(text)),
@@ -144,7 +149,7 @@ mod tests {
             object(fields.into()),
             json!({"a": "5", "b": 5, "c": "x=y", "d": [true], "e": "", "f.g": null})
         );
-        for wrong in ["a", "=5", ":=5", "a:=x"] {
+        for wrong in ["a", "=5", ":=5", "a:=x", "n:=18446744073709551616"] {
             assert!(field(wrong).is_err(), "{wrong}");
         }
     }

@@ -13,21 +13,19 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
-use context_model::{Error, Reason};
+use context_model::Error;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::batch;
 use crate::envelope::{self, Envelope};
 use crate::http::held;
+use crate::http::streams::Streams;
 use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
 use crate::scan::Scan;
 
-/// Maximum number of notification streams. Further ones are refused and may retry.
-const MAX_STREAMS: usize = 256;
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
 /// Time within which a short body must arrive; longer bodies get more time ([`BODY_RATE`]).
@@ -45,7 +43,7 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct Admission {
     budget: Arc<Budget>,
-    streams: Arc<Semaphore>,
+    streams: Arc<Streams>,
     max_message_bytes: usize,
 }
 
@@ -55,7 +53,7 @@ impl Admission {
     pub fn new(budget: Arc<Budget>, max_message_bytes: usize) -> Self {
         Self {
             budget,
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams: Arc::default(),
             max_message_bytes,
         }
     }
@@ -87,10 +85,10 @@ pub async fn admit(
     let Some(length) = response.body().size_hint().exact() else {
         // A stream takes almost no memory and is not counted as a request.
         drop(lease);
-        let Ok(permit) = admission.streams.clone().try_acquire_owned() else {
-            return refused(&overloaded());
+        return match admission.streams.open(caller) {
+            Ok(stream) => response.map(|body| held::until_sent(body, Arc::new(stream))),
+            Err(error) => refused(&error),
         };
-        return response.map(|body| held::until_sent(body, Arc::new(permit)));
     };
     lease.settle(usize::try_from(length).unwrap_or(usize::MAX));
     response.map(|body| held::until_sent(body, lease))
@@ -405,14 +403,6 @@ const fn status(has_id: bool) -> StatusCode {
     } else {
         StatusCode::BAD_REQUEST
     }
-}
-
-fn overloaded() -> Error {
-    Error::new(
-        Reason::Overloaded,
-        "too many streams at once; retry in a second",
-    )
-    .with_retry_after(Duration::from_secs(1))
 }
 
 /// The response to a request that finds no free memory or stream (503), or that could never get enough memory (413).

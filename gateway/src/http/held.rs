@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::memory::Lease;
 
@@ -24,7 +23,6 @@ pub trait Keep: Send + Sync + 'static {
 }
 
 impl Keep for Lease {}
-impl Keep for OwnedSemaphorePermit {}
 
 /// The same body, which holds `held` until its last byte is written to the connection. The server
 /// takes a whole frame out of a body long before a slow peer has received it.
@@ -106,9 +104,11 @@ impl<K: Keep> HttpBody for Held<K> {
 #[cfg(test)]
 mod tests {
     use futures::StreamExt as _;
-    use tokio::sync::Semaphore;
+    use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
     use super::*;
+
+    impl Keep for OwnedSemaphorePermit {}
 
     #[tokio::test]
     async fn what_is_held_lives_until_the_last_part_is_dropped() {

@@ -1,10 +1,15 @@
 //! A failed call is a result that a model can read and act on. No failure ends the gateway.
 
+use std::time::Duration;
+
 use context_gateway::catalogue::{Selection, ToolSet};
 use context_gateway::handler::Credentials;
 use context_model::{Error, Reason, Violations};
 use context_proto::status_from_error;
+use context_proto::v1::ListThreadsRequest;
+use context_test_support::until;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use crate::fake::{Behaviour, setup, setup_with};
@@ -266,4 +271,27 @@ async fn a_cancelled_call_is_given_up_in_the_service_too() {
     setup.fake.cancelled().await;
     setup.fake.behave(Behaviour::Respond);
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+}
+
+#[tokio::test]
+async fn calls_that_wait_do_not_block_the_others() {
+    let setup = setup(Credentials::Own(None));
+    setup.fake.behave(Behaviour::Hang);
+    let backend = setup.gateway.backend();
+    let mut waiting = JoinSet::new();
+    // More than the service takes on one connection.
+    for _ in 0..300 {
+        let mut client = backend.contexts();
+        waiting.spawn(async move { client.list_threads(ListThreadsRequest::default()).await });
+    }
+    until("every call arrives", async || {
+        setup.fake.seen().len() == 300
+    })
+    .await;
+    setup.fake.behave(Behaviour::Respond);
+    assert!(backend.is_ready(Duration::from_secs(10)).await);
+    let mut client = backend.contexts();
+    let call = client.list_threads(ListThreadsRequest::default());
+    let reply = tokio::time::timeout(Duration::from_secs(10), call).await;
+    assert!(reply.unwrap().is_ok());
 }

@@ -144,6 +144,8 @@ impl Fake {
                 let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
                 let (_reporter, health) = tonic_health::server::health_reporter();
                 let serving = Server::builder()
+                    // As the service.
+                    .max_concurrent_streams(128)
                     .add_service(health)
                     .add_service(service)
                     .add_service(artifacts)

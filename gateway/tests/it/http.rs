@@ -114,6 +114,7 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
         ("host", "evil.example", StatusCode::FORBIDDEN),
         ("origin", "http://localhost:7421", StatusCode::OK),
         ("origin", "https://app.example", StatusCode::OK),
+        ("origin", "https://app.example:8443", StatusCode::FORBIDDEN),
         ("origin", "http://evil.example", StatusCode::FORBIDDEN),
         ("origin", "http://localhost:9999", StatusCode::FORBIDDEN),
         ("origin", "null", StatusCode::FORBIDDEN),
@@ -147,6 +148,10 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
         allowed.headers()["access-control-allow-origin"],
         "https://app.example"
     );
+    let request = with(post(LEGACY, &list()), "origin", "https://app.example");
+    let reply = router.clone().oneshot(request).await.unwrap();
+    let exposed = reply.headers()["access-control-expose-headers"].to_str();
+    assert_eq!(exposed.unwrap(), "www-authenticate,retry-after");
     let refused = router
         .clone()
         .oneshot(preflight("https://evil.example"))

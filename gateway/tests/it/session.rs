@@ -45,7 +45,7 @@ pub fn router(setup: &Setup) -> Router {
     let config = HttpConfig {
         listen: "127.0.0.1:7421".parse().unwrap(),
         allowed_hosts: vec!["gateway.example".into()],
-        allowed_origins: vec!["https://app.example:*".into()],
+        allowed_origins: vec!["https://app.example:443".into()],
         guarded_as: None,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
