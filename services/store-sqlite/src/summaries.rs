@@ -76,7 +76,7 @@ impl SummaryStore for SqliteStore {
             embeddings: Vec::new(),
         };
         let written = self
-            .write(owner, options, bytes, move |transaction| {
+            .write_existing(owner, options, bytes, move |transaction| {
                 add(transaction, &summary)
             })
             .await?;
