@@ -140,11 +140,8 @@ impl Serialize for FoldedObject<'_> {
     }
 }
 
+/// The size comes first: it bounds the work of the other checks.
 fn check(object: &JsonObject, field: &str) -> Result<()> {
-    for (key, value) in object {
-        check_key(key, field)?;
-        check_value(value, &|| format!("{field}.{key}"), 2)?;
-    }
     let size = json_len(object);
     if size > Metadata::MAX_BYTES {
         return Err(Error::invalid(
@@ -155,14 +152,22 @@ fn check(object: &JsonObject, field: &str) -> Result<()> {
             ),
         ));
     }
-    Ok(())
+    check_object(object, &|| field.to_owned(), 1)
 }
 
-fn check_key(key: &str, field: &str) -> Result<()> {
+fn check_object(object: &JsonObject, path: &dyn Fn() -> String, depth: usize) -> Result<()> {
+    object.iter().try_for_each(|(key, value)| {
+        check_key(key, path)?;
+        check_value(value, &|| format!("{}.{key}", path()), depth + 1)
+    })
+}
+
+fn check_key(key: &str, path: &dyn Fn() -> String) -> Result<()> {
     if key.contains('\0') {
+        let path = path();
         return Err(Error::invalid(
-            field,
-            format!("`{field}` has a key with the character U+0000, which cannot be stored"),
+            &path,
+            format!("`{path}` has a key with the character U+0000, which cannot be stored"),
         ));
     }
     Ok(())
@@ -197,10 +202,7 @@ fn check_value(value: &Value, path: &dyn Fn() -> String, depth: usize) -> Result
             .iter()
             .enumerate()
             .try_for_each(|(i, item)| check_value(item, &|| format!("{}[{i}]", path()), depth + 1)),
-        Value::Object(object) => object.iter().try_for_each(|(key, value)| {
-            check_key(key, &path())?;
-            check_value(value, &|| format!("{}.{key}", path()), depth + 1)
-        }),
+        Value::Object(object) => check_object(object, path, depth),
     }
 }
 
@@ -258,6 +260,32 @@ mod tests {
             refused(deep),
             "`metadata` is nested more than 64 levels deep"
         );
+    }
+
+    #[test]
+    fn a_path_is_built_only_for_an_error() {
+        let built = std::cell::Cell::new(0);
+        let path = || {
+            built.set(built.get() + 1);
+            "metadata".to_owned()
+        };
+        let mut many = json!({"a": {"b": [1, "x", {"c": null}], "d": {}}, "e": 2.5});
+        assert!(check_object(many.as_object().unwrap(), &path, 1).is_ok());
+        assert_eq!(built.get(), 0);
+        many["a"]["d"]["f\0"] = json!(1);
+        assert_eq!(
+            check_object(many.as_object().unwrap(), &path, 1)
+                .unwrap_err()
+                .message,
+            "`metadata.a.d` has a key with the character U+0000, which cannot be stored"
+        );
+        assert_eq!(built.get(), 1);
+    }
+
+    #[test]
+    fn the_members_of_an_oversized_object_are_not_checked() {
+        let large = json!({"a\0": "x\0".repeat(Metadata::MAX_BYTES)});
+        assert!(refused(large).contains("the maximum is 1048576"));
     }
 
     #[test]

@@ -43,8 +43,9 @@ impl Object {
     ///
     /// # Errors
     /// When the bytes do not encode members.
-    pub(crate) fn members(&self) -> Result<Vec<Member>, DecodeError> {
-        Members::decode(self.members.as_slice()).map(|Members { members }| members)
+    pub(crate) fn into_members(self) -> Result<Vec<Member>, DecodeError> {
+        // `Bytes`, so that the members' own objects are not copied twice.
+        Members::decode(Bytes::from(self.members)).map(|Members { members }| members)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Conversions of metadata values, in both directions.
 
 use context_model::{Error, JsonObject, Metadata, ObjectText, Reason, Result};
+use prost::Message as _;
 use prost_types::NullValue;
 use serde_json::{Number, Value};
 
@@ -10,17 +11,33 @@ use crate::v1::value::Kind;
 use crate::write;
 
 pub(crate) fn object_from_pb(object: Object, field: &str) -> Result<JsonObject> {
-    object_at_level(&object, &|| field.to_owned(), 1)
+    object_at_level(object, &|| field.to_owned(), 1)
 }
+
+/// Maximum size of an encoded object. JSON grows most where a list holds `-1`: three bytes with the comma become
+/// thirteen. Eight times the size leaves room for clients that encode less tightly.
+const MAX_ENCODED_BYTES: usize = 8 * Metadata::MAX_BYTES;
 
 /// Converts an object at this level of nesting. `path` is called only for an error. The recursion ends at the maximum
 /// depth of metadata. prost's own limit does not suffice: it counts within one message, and the members of each object
 /// are decoded as a separate message. (serde_json limits the depth of JSON text.)
-fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> Result<JsonObject> {
+///
+/// Decoding copies the bytes of each nested object. So the size is limited first, and an object's own bytes are freed
+/// before its members are converted. Otherwise deep nesting would need memory and time for 64 copies of any message.
+fn object_at_level(object: Object, path: &dyn Fn() -> String, level: usize) -> Result<JsonObject> {
     if level > Metadata::MAX_DEPTH {
         return Err(Metadata::too_deep(&path()));
     }
-    let members = object.members().map_err(|error| {
+    let size = object.encoded_len();
+    if size > MAX_ENCODED_BYTES {
+        let path = path();
+        let rule = format!(
+            "`{path}` takes {size} bytes as a message; the maximum is {MAX_ENCODED_BYTES}, and {} as JSON",
+            Metadata::MAX_BYTES
+        );
+        return Err(Error::invalid(&path, rule));
+    }
+    let members = object.into_members().map_err(|error| {
         let path = path();
         Error::invalid(&path, format!("`{path}` is not a valid message: {error}"))
     })?;
@@ -73,7 +90,7 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
                     .collect::<Result<_>>()?,
             )
         }
-        Some(Kind::ObjectValue(object)) => Value::Object(object_at_level(&object, path, level)?),
+        Some(Kind::ObjectValue(object)) => Value::Object(object_at_level(object, path, level)?),
         Some(Kind::JsonValue(text)) => {
             context_model::decode_slice(text.as_bytes()).map_err(|error| {
                 let path = path();
@@ -136,7 +153,6 @@ fn scalar_to_pb(value: Value) -> pb::Value {
 mod tests {
     use super::*;
     use crate::object::of_members;
-    use prost::Message as _;
     use serde_json::json;
 
     #[test]
@@ -222,6 +238,25 @@ mod tests {
                 "`metadata` is nested more than 64 levels deep"
             );
         }
+    }
+
+    #[test]
+    fn an_object_that_is_too_large_is_refused_before_it_is_decoded() {
+        // No valid members, so an error of the decoder would show that it was called.
+        let large = Object::of_encoded(vec![0xff; MAX_ENCODED_BYTES + 1]);
+        assert_eq!(
+            object_from_pb(large, "metadata").unwrap_err().message,
+            "`metadata` takes 8388609 bytes as a message; the maximum is 8388608, and 1048576 as JSON"
+        );
+        let mut longest = String::from(r#"{"a":[-1"#);
+        while longest.len() + 5 < Metadata::MAX_BYTES {
+            longest.push_str(",-1");
+        }
+        longest.push_str("]}");
+        let object: JsonObject = serde_json::from_str(&longest).unwrap();
+        let encoded = Object::from(&object);
+        assert!(encoded.encoded_len() > 4 * longest.len());
+        assert_eq!(object_from_pb(encoded, "metadata").unwrap(), object);
     }
 
     #[test]

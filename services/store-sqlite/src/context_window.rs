@@ -10,6 +10,7 @@ use context_text::{Analyzer, CONTEXT_KEYWORDS_BYTES, context_keywords};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::columns::LossyText;
 use crate::entries::substr;
 use crate::schema::entries;
 
@@ -181,7 +182,7 @@ impl ContextWindows {
             .eq(position.created_at)
             .and(entries::row_id.lt(position.row_id));
         let chars = i64::try_from(CONTEXT_KEYWORDS_BYTES).unwrap_or(i64::MAX);
-        let rows: Vec<(i64, i64, String)> = entries::table
+        let rows: Vec<(i64, i64, LossyText)> = entries::table
             .filter(
                 entries::owner
                     .eq(position.owner)
@@ -205,10 +206,10 @@ impl ContextWindows {
                 substr(entries::text, 1, chars),
             ))
             .load(conn)?;
-        let turn = |(row_id, created_at, text): (i64, i64, String)| Turn {
+        let turn = |(row_id, created_at, text): (i64, i64, LossyText)| Turn {
             row_id,
             created_at,
-            keywords: self.keywords(&text),
+            keywords: self.keywords(&String::from(text)),
         };
         Ok(rows.into_iter().rev().map(turn).collect())
     }

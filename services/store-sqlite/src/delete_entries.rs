@@ -8,8 +8,9 @@ use context_store::{ChangeKind, DeleteCriteria};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
+use crate::columns::LossyText;
 use crate::context_window::EntryPosition;
-use crate::entries::{parse_source, parse_tags};
+use crate::entries::{source_or_user, tags_of};
 use crate::failure::Failure;
 use crate::filter::within;
 use crate::full_text::FullTextChange;
@@ -30,9 +31,9 @@ const CHUNK: usize = 1000;
 struct SelectedEntry {
     #[diesel(sql_type = BigInt)]
     row_id: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     thread_id: String,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     source: String,
     #[diesel(sql_type = BigInt)]
     image_count: i64,
@@ -40,7 +41,7 @@ struct SelectedEntry {
     created_at: i64,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     tags: String,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn delete(
         let selected: Vec<SelectedEntry> = sql::query(transaction.conn, &select)?;
         let last = selected.len() < CHUNK;
         for entry in selected {
-            let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
+            let source = source_or_user(&entry.source);
             let of_thread = touched.entry(entry.thread_id.clone()).or_default();
             of_thread.removed += EntryCounts::of_entry(source, entry.image_count);
             of_thread.positions.push((entry.created_at, entry.row_id));
@@ -186,7 +187,7 @@ fn delete_entry(
         tags,
     } = entry;
     let owner = transaction.owner.owner;
-    let tags = parse_tags(tags).map_err(Failure::Rejected)?;
+    let tags = tags_of(transaction.conn, owner, *row_id, tags)?;
     tags::remove(transaction, *row_id, &tags)?;
     if *image_count > 0 {
         images::delete(transaction.conn, owner, *row_id)?;

@@ -11,20 +11,24 @@ use crate::columns::LossyText;
 use crate::failure::store_error;
 use crate::images::{self, Images};
 use crate::owners::id_of_row;
-use crate::schema::entries;
+use crate::schema::{entries, entry_tags};
 
 /// An entry's row, without the columns that are only used in conditions.
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = entries)]
 pub(crate) struct EntryRow {
     pub row_id: i64,
+    #[diesel(deserialize_as = LossyText)]
     pub thread_id: String,
+    #[diesel(deserialize_as = LossyText)]
     pub source: String,
     pub image_count: i64,
     pub version: i64,
     pub created_at: i64,
     pub updated_at: i64,
+    #[diesel(deserialize_as = LossyText)]
     pub tags: String,
+    #[diesel(deserialize_as = LossyText)]
     pub summary: String,
     #[diesel(deserialize_as = LossyText)]
     pub metadata: String,
@@ -62,7 +66,7 @@ impl EntryRow {
     }
 
     /// The entry, without images. At most `text_chars` characters of the text were read.
-    pub fn into_entry(self, text_chars: Option<u32>) -> Result<StoredEntry, StoreError> {
+    pub fn into_entry(self, text_chars: Option<u32>) -> StoredEntry {
         let checked = seal::check_entry(&self.content(), seal::is_whole(&self.text, text_chars));
         let Self {
             row_id,
@@ -87,21 +91,29 @@ impl EntryRow {
             damage.get_or_insert(Part::Metadata);
             ObjectText::default()
         });
-        Ok(StoredEntry {
+        let tags = parse_tags(&tags).unwrap_or_else(|_| {
+            damage.get_or_insert(Part::Tags);
+            Vec::new()
+        });
+        let source = Source::named(&source).unwrap_or_else(|| {
+            damage.get_or_insert(Part::Source);
+            Source::User
+        });
+        StoredEntry {
             id: id_of_row(row_id),
             thread_id,
-            source: parse_source(&source)?,
+            source,
             content_type: ContentType::of(usize::from(image_count > 0)),
             text,
             summary,
             metadata,
-            tags: parse_tags(&tags)?,
+            tags,
             created_at: Timestamp(created_at),
             updated_at: Timestamp(updated_at),
             version,
             images: None,
             damage,
-        })
+        }
     }
 }
 
@@ -113,8 +125,35 @@ pub(crate) fn parse_metadata(json: &str) -> Result<JsonObject, StoreError> {
     serde_json::from_str(json).map_err(|e| unreadable("metadata", Some(e)))
 }
 
+/// The source, for work that must not stop at a damaged row: its deletion and the full-text index.
+pub(crate) fn source_or_user(text: &str) -> Source {
+    Source::named(text).unwrap_or(Source::User)
+}
+
 pub(crate) fn parse_tags(json: &str) -> Result<Vec<String>, StoreError> {
     serde_json::from_str(json).map_err(|e| unreadable("tags", Some(e)))
+}
+
+/// The tags of a row. If its own list is damaged, they are read from the index of tags, which takes a scan of the
+/// owner's tags.
+pub(crate) fn tags_of(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_id: i64,
+    json: &str,
+) -> QueryResult<Vec<String>> {
+    if let Ok(tags) = parse_tags(json)
+        && !json.contains(char::REPLACEMENT_CHARACTER)
+    {
+        return Ok(tags);
+    }
+    let tags: Vec<LossyText> = entry_tags::table
+        .filter(entry_tags::owner.eq(owner))
+        .filter(entry_tags::row_id.eq(row_id))
+        .order(entry_tags::tag)
+        .select(entry_tags::tag)
+        .load(conn)?;
+    Ok(tags.into_iter().map(String::from).collect())
 }
 
 pub(crate) fn tags_json(tags: &[String]) -> String {
@@ -193,7 +232,7 @@ pub(crate) fn load(
             with_images.push(row_id);
         }
         let image_count = row.image_count;
-        found.push((row_id, image_count, row.into_entry(selection.text_chars)?));
+        found.push((row_id, image_count, row.into_entry(selection.text_chars)));
     }
     if selection.images {
         if !with_images.is_empty() {

@@ -122,16 +122,15 @@ fn reindex(
         row_id,
     };
     let context = context_windows.of_old(conn, &position)?;
-    let unreadable =
-        |_| diesel::result::Error::DeserializationError("a stored entry cannot be read".into());
+    let tags = entries::tags_of(conn, owner, row_id, &row.tags)?;
     let document = Document {
         row_id,
         text: &Indexable::plain(&row.text),
         context: &context,
         thread_id: &row.thread_id,
-        source: entries::parse_source(&row.source).map_err(unreadable)?,
+        source: entries::source_or_user(&row.source),
         content_type: ContentType::of(usize::from(row.image_count > 0)),
-        tags: &entries::parse_tags(&row.tags).map_err(unreadable)?,
+        tags: &tags,
     };
     fts::delete(conn, Collection::entries(owner), row_id)?;
     fts::insert(conn, owner, &document)

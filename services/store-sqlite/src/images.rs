@@ -15,7 +15,7 @@ use crate::owners::id_of_row;
 use crate::schema::images;
 
 /// Position, media type, metadata, data and checksum.
-type ImageRow = (i64, LossyText, Option<String>, Vec<u8>, Option<Vec<u8>>);
+type ImageRow = (i64, LossyText, Option<LossyText>, Vec<u8>, Option<Vec<u8>>);
 
 define_sql_function! {
     /// Length of a value in bytes. The length of a stored blob is in the row's header, so the blob is not read.
@@ -137,6 +137,7 @@ pub(crate) fn load(
         let mut images = Images::default();
         for (position, mime_type, metadata, data, seal) in rows {
             let mime_type = String::from(mime_type);
+            let metadata = metadata.map(String::from);
             images.sound &= seal::agrees(seal.as_deref(), || {
                 seal::image(
                     id_of_row(row_id),

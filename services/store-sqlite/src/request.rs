@@ -3,8 +3,6 @@
 use context_store::{
     ChangeNotifier, OwnerId, Recorded, StoreError, Touched, WriteOptions, Written,
 };
-use diesel::QueryResult;
-use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
@@ -23,6 +21,8 @@ pub(crate) struct Request<T, W> {
     pub bytes: usize,
     /// Whether it may be rejected after it has written something.
     pub may_need_undo: bool,
+    /// The outcome if the owner does not exist. `None` for a request that creates it.
+    pub if_absent: Option<fn() -> T>,
     pub work: W,
     pub reply: oneshot::Sender<Result<Written<T>, StoreError>>,
     pub outcome: Option<Result<Written<T>, StoreError>>,
@@ -51,21 +51,25 @@ where
         self.may_need_undo
     }
 
-    fn prepare(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> QueryResult<()> {
-        self.outcome = None;
-        if open.owners.find(conn, &self.owner)?.is_none() {
-            let owner = Owners::create(conn, &self.owner)?;
-            open.full_text
-                .create(conn, Collection::entries(owner.owner))?;
-        }
-        Ok(())
-    }
-
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
-        let owner = open
-            .owners
-            .find(conn, &self.owner)?
-            .ok_or(DieselError::NotFound)?;
+        self.outcome = None;
+        let owner = match (open.owners.find(conn, &self.owner)?, self.if_absent) {
+            (Some(owner), _) => owner,
+            (None, Some(outcome)) => {
+                self.outcome = Some(Ok(Written {
+                    outcome: outcome(),
+                    revision: 0,
+                }));
+                return Ok(());
+            }
+            // The row is not cached before the request has succeeded, because a rejection undoes it.
+            (None, None) => {
+                let owner = Owners::create(conn, &self.owner)?;
+                open.full_text
+                    .create(conn, Collection::entries(owner.owner))?;
+                owner
+            }
+        };
         if let Some(key) = &self.options.idempotency
             && let Some(first) = idempotency::find(conn, owner.owner, key, self.options.now)?
         {

@@ -6,6 +6,7 @@ use context_store::{Result, ScanCursor, SealStore, SealedPage};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
+use crate::columns::CheckedText;
 use crate::failure::store_error;
 use crate::owners::id_of_row;
 use crate::schema::meta;
@@ -25,6 +26,10 @@ const STEP_BYTES: usize = 1024 * 1024;
 /// The tables with checksums, in the order in which they are sealed.
 const TABLES: [&str; 3] = ["entries", "images", "artifact_versions"];
 
+/// Stored in place of the checksums of a row with invalid UTF-8, which certainly is not what was stored. No content has
+/// this checksum, so the row counts as damaged from then on.
+const NO_CHECKSUM: [u8; 1] = [0];
+
 /// A row's key, in the form used by the updates, and its checksums.
 type Sealed = ([i64; 3], Vec<u8>);
 
@@ -41,13 +46,13 @@ struct Row {
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = Text)]
-    id: String,
+    id: CheckedText,
     #[diesel(sql_type = Text)]
-    title: String,
+    title: CheckedText,
     #[diesel(sql_type = Nullable<Text>)]
-    metadata: Option<String>,
+    metadata: Option<CheckedText>,
     #[diesel(sql_type = Text)]
-    text: String,
+    text: CheckedText,
     #[diesel(sql_type = Binary)]
     data: Vec<u8>,
 }
@@ -69,7 +74,12 @@ impl Row {
             data,
             ..
         } = self;
-        let json = metadata.as_deref();
+        let mut texts = [id, title, text].into_iter().chain(metadata);
+        if !texts.all(|text| text.is_valid) {
+            return NO_CHECKSUM.to_vec();
+        }
+        let [id, title, text] = [id, title, text].map(|text| text.text.as_str());
+        let json = metadata.as_ref().map(|json| json.text.as_str());
         match table {
             "entries" => EntrySeal::of(*version, text, json.unwrap_or_default())
                 .to_bytes(id_of_row(*k1))
@@ -130,7 +140,7 @@ fn next(
         let row = row.map_err(store_error)?;
         last = Some(row.key());
         if row.unsealed != 0 {
-            bytes += row.text.len() + row.data.len();
+            bytes += row.text.text.len() + row.data.len();
             sealed.push((row.key(), row.seal(table)));
         }
         if bytes >= STEP_BYTES {

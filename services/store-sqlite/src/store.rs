@@ -227,6 +227,23 @@ impl SqliteStore {
         self.write_items(owner, options, bytes, true, work).await
     }
 
+    /// Like [`Self::write`], for a write that must not create its owner, because the owner may have been erased in the
+    /// meantime. Without the owner, the outcome is the default.
+    pub(crate) async fn write_existing<T, W>(
+        &self,
+        owner: &OwnerId,
+        options: WriteOptions,
+        bytes: usize,
+        work: W,
+    ) -> Result<Written<T>>
+    where
+        T: Recorded + Default + Send + 'static,
+        W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    {
+        self.submit(owner, options, bytes, true, Some(T::default), work)
+            .await
+    }
+
     /// Like [`Self::write`]. With `may_need_undo` false, `work` normally rejects a request before it writes anything.
     /// If it rejects one later, the requests in the same transaction are delayed.
     pub(crate) async fn write_items<T, W>(
@@ -241,12 +258,30 @@ impl SqliteStore {
         T: Recorded + Send + 'static,
         W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     {
+        self.submit(owner, options, bytes, may_need_undo, None, work)
+            .await
+    }
+
+    async fn submit<T, W>(
+        &self,
+        owner: &OwnerId,
+        options: WriteOptions,
+        bytes: usize,
+        may_need_undo: bool,
+        if_absent: Option<fn() -> T>,
+        work: W,
+    ) -> Result<Written<T>>
+    where
+        T: Recorded + Send + 'static,
+        W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let request = Request {
             owner: owner.clone(),
             options,
             bytes,
             may_need_undo,
+            if_absent,
             work,
             reply,
             outcome: None,

@@ -181,7 +181,9 @@ fn repeats(
     let Some(stored) = entries::find(transaction.conn, row_id)? else {
         return Ok(None);
     };
-    let tags = entries::parse_tags(&stored.tags).map_err(Failure::Rejected)?;
+    let Ok(tags) = entries::parse_tags(&stored.tags) else {
+        return Ok(None);
+    };
     let content = retransmit::Stored {
         text: &stored.text,
         tags: &tags,

@@ -10,6 +10,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
 
+use crate::columns::LossyText;
 use crate::failure::{Failure, store_error};
 use crate::filter::within;
 use crate::owners::id_of_row;
@@ -29,7 +30,7 @@ struct Row {
     owner_id: String,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     text: String,
 }
 
@@ -75,7 +76,7 @@ impl SummaryStore for SqliteStore {
             embeddings: Vec::new(),
         };
         let written = self
-            .write(owner, options, bytes, move |transaction| {
+            .write_existing(owner, options, bytes, move |transaction| {
                 add(transaction, &summary)
             })
             .await?;

@@ -20,6 +20,7 @@ use crate::transaction::Transaction;
 #[derive(Debug, Queryable, QueryableByName, Selectable)]
 #[diesel(table_name = threads)]
 struct ThreadRow {
+    #[diesel(deserialize_as = LossyText)]
     thread_id: String,
     entry_count: i64,
     user_count: i64,
@@ -28,6 +29,7 @@ struct ThreadRow {
     first_entry: i64,
     last_entry: i64,
     last_id: i64,
+    #[diesel(deserialize_as = LossyText)]
     last_source: String,
     last_hash: i64,
 }
@@ -193,7 +195,7 @@ fn find_ends(
     };
     let newest = || of_thread().order((entries::created_at.desc(), entries::row_id.desc()));
     let columns = (entries::row_id, entries::created_at, entries::source);
-    let mut last: Option<(i64, i64, String)> = entries::table
+    let mut last: Option<(i64, i64, LossyText)> = entries::table
         .find(last_row)
         .select(columns)
         .first(conn)
@@ -222,7 +224,7 @@ fn find_ends(
             .first(conn)?,
         last_entry,
         last_id: id_of_row(row),
-        last_source,
+        last_source: last_source.into(),
         last_text: match row == last_row {
             true => None,
             false => Some(text(conn)?.into()),

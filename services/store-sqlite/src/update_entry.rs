@@ -6,7 +6,7 @@ use context_store::{ChangeKind, Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::context_window::EntryPosition;
-use crate::entries::{self, EntryRow, parse_source, parse_tags, tags_json};
+use crate::entries::{self, EntryRow, parse_source, tags_json, tags_of};
 use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
@@ -49,7 +49,7 @@ pub(crate) fn update(
     };
     let merged = entry::merge(update, &before, transaction.now)?;
     let source = parse_source(&stored.source)?;
-    let old_tags = parse_tags(&stored.tags)?;
+    let old_tags = tags_of(transaction.conn, owner, row_id, &stored.tags)?;
 
     let tags_now = match new_tags {
         None => old_tags,

@@ -42,10 +42,6 @@ pub(crate) trait Job: Weight + Send {
     fn may_need_undo(&self) -> bool {
         true
     }
-    /// Creates the owner if it does not exist. The owner stays even if the request is rejected.
-    fn prepare(&mut self, _conn: &mut SqliteConnection, _open: &mut Open) -> QueryResult<()> {
-        Ok(())
-    }
     /// Does the work inside the open transaction.
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
     /// Stores the error of a request that was undone, until the others are committed.
@@ -267,7 +263,6 @@ fn transact(
     open.vectors.clear();
     BeginImmediate.execute(conn)?;
     for job in jobs {
-        job.prepare(conn, open)?;
         let (pending, vectors) = (open.pending.len(), open.vectors.mark());
         let undoable = savepoints == Savepoints::Always || job.may_need_undo();
         let changes = if undoable {
@@ -356,6 +351,47 @@ mod tests {
     fn refuse(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
         change(transaction, id)?;
         Err(Error::invalid("id", "refused").into())
+    }
+
+    #[tokio::test]
+    async fn an_owner_appears_with_its_first_write_and_not_with_one_that_is_rejected() {
+        for expected in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("store.db");
+            let store = SqliteStore::open(Config::new(&path)).unwrap();
+            let owner = OwnerId::new("owner");
+            let refused = store
+                .write_items(&owner, options(), 0, expected, |transaction| {
+                    refuse(transaction, 1)
+                })
+                .await;
+            assert!(
+                matches!(refused, Err(StoreError::Rejected(_))),
+                "{refused:?}"
+            );
+            let absent = store
+                .write_existing(&owner, options(), 0, |transaction| change(transaction, 1))
+                .await
+                .unwrap();
+            assert_eq!((absent.outcome, absent.revision), (0, 0));
+            let mut conn = connection::reader(&path, Duration::ZERO).unwrap();
+            let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'fts\\_%' ESCAPE '\\'";
+            assert_eq!(connection::pragma_int(&mut conn, tables).unwrap(), 0);
+            assert_eq!(crate::owners::find(&mut conn, &owner).unwrap(), None);
+            let written = store
+                .write_items(&owner, options(), 0, expected, |transaction| {
+                    change(transaction, 1)
+                })
+                .await
+                .unwrap();
+            assert_eq!(written.revision, 1);
+            let existing = store
+                .write_existing(&owner, options(), 0, |transaction| change(transaction, 2))
+                .await
+                .unwrap();
+            assert_eq!((existing.outcome, existing.revision), (1, 2));
+            store.close().await;
+        }
     }
 
     #[tokio::test]

@@ -111,7 +111,7 @@ impl Recorded for u64 {
 }
 
 /// The outcome of an operation without an idempotency key, which cannot be requested again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Once<T>(pub T);
 
 impl<T> Recorded for Once<T> {

@@ -49,6 +49,10 @@ pub enum Part {
     Metadata,
     /// An image, or the number of images.
     Images,
+    /// The tags. No checksum covers them, but their list cannot be parsed.
+    Tags,
+    /// The source. No checksum covers it, but it is neither of the two.
+    Source,
     /// The checksums themselves.
     Checksum,
 }
@@ -61,6 +65,8 @@ impl Part {
             Self::Text => "text",
             Self::Metadata => "metadata",
             Self::Images => "images",
+            Self::Tags => "tags",
+            Self::Source => "source",
             Self::Checksum => "checksum",
         }
     }
@@ -333,6 +339,8 @@ pub fn refuse_context(id: i64, part: Part) -> Error {
         Part::Text => format!("the text of context {id}"),
         Part::Metadata => format!("the metadata of context {id}"),
         Part::Images => format!("an image of context {id}"),
+        Part::Tags => format!("the list of tags of context {id}"),
+        Part::Source => format!("the source of context {id}"),
         Part::Checksum => format!("context {id}"),
     })
 }

@@ -1,6 +1,8 @@
 //! Keys and owners.
 
-use context_store::{Denial, KeyChange, KeyEvent, KeyStore, OwnerId, Retention, Store, StoredKey};
+use context_store::{
+    Denial, KeyChange, KeyEvent, KeyStore, LateSummary, OwnerId, Retention, Store, StoredKey,
+};
 
 use crate::arrange::*;
 use crate::suite::behaviour;
@@ -287,6 +289,35 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     );
 }
 behaviour!(an_erased_owner_has_nothing_left(store));
+
+/// Neither work that ends after the owner was erased, nor a write that is rejected.
+async fn only_a_write_that_succeeds_creates_an_owner(store: &dyn Store) {
+    let (gone, new) = (OwnerId::new("gone"), OwnerId::new("new"));
+    entry("words").store_for(store, &gone, 0).await;
+    keys(store).erase_owner(&gone, at(1)).await.expect("erased");
+    let late = LateSummary {
+        id: 1,
+        version: 1,
+        summary: "of the erased text".to_owned(),
+    };
+    let added = store.summaries().add_summary(&gone, late).await;
+    assert!(!added.expect("it is ignored"));
+    let updates = vec![update(1).text("changed").0];
+    store
+        .update_contexts(&new, updates, true, options(2))
+        .await
+        .expect_err("there is no such entry");
+    let owners = keys(store).list_owners().await.expect("listed");
+    let names: Vec<_> = owners.iter().map(|o| o.owner.as_str()).collect();
+    assert!(
+        !names.contains(&"gone") && !names.contains(&"new"),
+        "{names:?}"
+    );
+    entry("words").store_for(store, &new, 3).await;
+    let owners = keys(store).list_owners().await.expect("listed");
+    assert!(owners.iter().any(|o| o.owner == new && o.contexts == 1));
+}
+behaviour!(only_a_write_that_succeeds_creates_an_owner(store));
 
 /// Changes and denials are listed oldest first, from a time on.
 async fn the_audit_log_has_changes_and_refusals(store: &dyn Store) {

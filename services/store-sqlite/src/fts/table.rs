@@ -11,7 +11,9 @@ use diesel::sqlite::{Sqlite, SqliteConnection};
 
 use super::scope;
 use crate::collection::Collection;
+use crate::columns::LossyText;
 use crate::context_window::{ContextWindows, EntryPosition};
+use crate::entries::{source_or_user, tags_of};
 use crate::indexable::Indexable;
 use crate::schema::{entries, meta, owners};
 use crate::tokenizer::VERBATIM;
@@ -293,7 +295,7 @@ fn index_slice(
     let mut last = after;
     let mut indexed = 0;
     while indexed < SLICE {
-        let rows: Vec<(i64, String, String, i64, i64, String, String)> = entries::table
+        let rows: Vec<(i64, LossyText, LossyText, i64, i64, LossyText, LossyText)> = entries::table
             .filter(
                 entries::row_id
                     .gt(last)
@@ -311,15 +313,12 @@ fn index_slice(
                 entries::text,
             ))
             .load(conn)?;
-        let full = rows.len() == 20;
+        let full = i64::try_from(rows.len()) == Ok(ROWS);
         for (row_id, thread_id, source, image_count, created_at, tags, text) in rows {
-            let source = if source == Source::Agent.as_str() {
-                Source::Agent
-            } else {
-                Source::User
-            };
-            let tags: Vec<String> = serde_json::from_str(&tags)
-                .map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
+            // A damaged row must not keep the others from being indexed.
+            let [thread_id, source, tags, text] = [thread_id, source, tags, text].map(String::from);
+            let source = source_or_user(&source);
+            let tags = tags_of(conn, owner, row_id, &tags)?;
             let content_type = ContentType::of(usize::from(image_count > 0));
             let position = EntryPosition {
                 owner,

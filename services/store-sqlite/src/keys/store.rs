@@ -17,32 +17,45 @@ use crate::transaction::Transaction;
 /// Upper bound of the memory that a queued request about keys takes, in bytes.
 const REQUEST_BYTES: usize = 4096;
 
+/// The options of a write about keys and owners.
+const fn options(now: Timestamp) -> WriteOptions {
+    WriteOptions {
+        now,
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    }
+}
+
 impl SqliteStore {
+    /// Creates the owner if it does not exist.
     async fn administer<T: Send + 'static>(
         &self,
         owner: &OwnerId,
         now: Timestamp,
         mut work: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let options = WriteOptions {
-            now,
-            idempotency: None,
-            key_id: None,
-            embeddings: Vec::new(),
-        };
         let written = self
-            .write(owner, options, REQUEST_BYTES, move |transaction| {
+            .write(owner, options(now), REQUEST_BYTES, move |transaction| {
                 work(transaction).map(Once)
             })
             .await?;
         Ok(written.outcome.0)
     }
 
-    async fn owner_exists(&self, owner: &OwnerId) -> Result<bool> {
-        self.read(&self.points, owner, Read::default(), |_, owner| {
-            Ok(owner.is_some())
-        })
-        .await
+    /// Like [`Self::administer`], but without the owner nothing happens, and the result is the default.
+    async fn administer_existing<T: Default + Send + 'static>(
+        &self,
+        owner: &OwnerId,
+        now: Timestamp,
+        mut work: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let written = self
+            .write_existing(owner, options(now), REQUEST_BYTES, move |transaction| {
+                work(transaction).map(Once)
+            })
+            .await?;
+        Ok(written.outcome.0)
     }
 }
 
@@ -63,10 +76,7 @@ impl KeyStore for SqliteStore {
 
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
         self.require_own()?;
-        if !self.owner_exists(owner).await? {
-            return Ok(None);
-        }
-        self.administer(owner, now, erase::erase).await
+        self.administer_existing(owner, now, erase::erase).await
     }
 
     async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()> {
@@ -80,10 +90,7 @@ impl KeyStore for SqliteStore {
 
     async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool> {
         let (owner, now, id) = (key.owner.clone(), key.created_at, id.to_owned());
-        if !self.owner_exists(&owner).await? {
-            return Ok(false);
-        }
-        self.administer(&owner, now, move |transaction| {
+        self.administer_existing(&owner, now, move |transaction| {
             rows::replace(
                 transaction.conn,
                 transaction.owner.owner,
@@ -102,11 +109,8 @@ impl KeyStore for SqliteStore {
         digest: &str,
         now: Timestamp,
     ) -> Result<()> {
-        if !self.owner_exists(owner).await? {
-            return Ok(());
-        }
         let (id, digest) = (id.to_owned(), digest.to_owned());
-        self.administer(owner, now, move |transaction| {
+        self.administer_existing(owner, now, move |transaction| {
             let sql =
                 "UPDATE api_keys SET digest = ? WHERE owner = ? AND key_id = ? AND digest IS NULL";
             let values = [
@@ -172,12 +176,8 @@ impl KeyStore for SqliteStore {
         change: KeyChange,
         event: KeyEvent,
     ) -> Result<Option<StoredKey>> {
-        // An update of an unknown key must not create its owner.
-        if !self.owner_exists(owner).await? {
-            return Ok(None);
-        }
         let (id, now) = (id.to_owned(), event.at);
-        self.administer(owner, now, move |transaction| {
+        self.administer_existing(owner, now, move |transaction| {
             rows::update(
                 transaction.conn,
                 transaction.owner.owner,
@@ -190,11 +190,8 @@ impl KeyStore for SqliteStore {
     }
 
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
-        if !self.owner_exists(owner).await? {
-            return Ok(());
-        }
         let id = id.to_owned();
-        self.administer(owner, at, move |transaction| {
+        self.administer_existing(owner, at, move |transaction| {
             let sql = "UPDATE api_keys SET last_used_at = ? WHERE owner = ? AND key_id = ?";
             let values = [
                 Value::Int(at.micros()),
@@ -208,11 +205,8 @@ impl KeyStore for SqliteStore {
     }
 
     async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()> {
-        if !self.owner_exists(owner).await? {
-            return Ok(());
-        }
         let now = denial.at;
-        self.administer(owner, now, move |transaction| {
+        self.administer_existing(owner, now, move |transaction| {
             audit::record(transaction.conn, transaction.owner.owner, &denial)
         })
         .await

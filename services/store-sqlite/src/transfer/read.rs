@@ -1,12 +1,13 @@
 //! Reading rows of any table.
 
 use context_store::transfer::{
-    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slots, Table,
+    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
 };
 use context_store::{EmbeddingModel, OwnerId, StoreError, unreadable};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
+use crate::columns::CheckedText;
 use crate::failure::store_error;
 use crate::owners::id_of_row;
 use crate::schema::{embedding_sets, owners};
@@ -25,17 +26,17 @@ struct Loaded {
     #[diesel(sql_type = Nullable<BigInt>)]
     i4: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
-    t0: Option<String>,
+    t0: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t1: Option<String>,
+    t1: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t2: Option<String>,
+    t2: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t3: Option<String>,
+    t3: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t4: Option<String>,
+    t4: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Text>)]
-    t5: Option<String>,
+    t5: Option<CheckedText>,
     #[diesel(sql_type = Nullable<Binary>)]
     b0: Option<Vec<u8>>,
     #[diesel(sql_type = Nullable<Binary>)]
@@ -61,19 +62,71 @@ impl Loaded {
         } = self;
         Slots {
             ints: [i0, i1, i2, i3, i4],
-            texts: [t0, t1, t2, t3, t4, t5],
+            texts: [t0, t1, t2, t3, t4, t5].map(|text| text.map(|text| text.text)),
             bytes: [b0, b1],
         }
     }
 
+    /// Of these columns, those with invalid UTF-8.
+    fn damaged<'c>(&self, columns: &'c [Column]) -> Vec<&'c Column> {
+        let Self {
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            ..
+        } = self;
+        columns
+            .iter()
+            .filter(|column| column.kind.slot() == Slot::Text)
+            .zip([t0, t1, t2, t3, t4, t5])
+            .filter(|(_, text)| text.as_ref().is_some_and(|text| !text.is_valid))
+            .map(|(column, _)| column)
+            .collect()
+    }
+
+    /// The row. Invalid UTF-8 is replaced where a checksum shows the damage, in the copy too. Elsewhere the damage would
+    /// be hidden, so the row is an error.
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
+        let damaged = self.damaged(table.columns);
         let mut row = self
             .into_slots()
             .into_row(table)
             .ok_or_else(|| unreadable(table.name, None))?;
+        let has_seal = matches!(row.cell(table, "seal"), Some(Cell::Bytes(_)));
+        if damaged
+            .iter()
+            .any(|column| !has_seal || !is_sealed(table, column))
+        {
+            return Err(unreadable(table.name, None));
+        }
         with_ids(&mut row.0, table);
         Ok(row)
     }
+
+    fn into_key(self, table: &Table) -> Result<Vec<Cell>, StoreError> {
+        if !self.damaged(table.key_columns()).is_empty() {
+            return Err(unreadable(table.name, None));
+        }
+        let mut key = self
+            .into_slots()
+            .into_key(table)
+            .ok_or_else(|| unreadable(table.name, None))?;
+        with_ids(&mut key, table);
+        Ok(key)
+    }
+}
+
+/// Whether checksums cover this text column.
+fn is_sealed(table: &Table, column: &Column) -> bool {
+    matches!(
+        (table.name, column.name),
+        ("entries", "metadata" | "text")
+            | ("images", "mime_type" | "metadata")
+            | ("artifact_versions", "title" | "metadata" | "content")
+    )
 }
 
 /// Replaces row ids by the ids of entries.
@@ -299,18 +352,10 @@ pub(super) fn keys(
         " ORDER BY {} LIMIT {BATCH_ROWS}",
         key_columns(table)
     ));
-    let key = |loaded: Loaded| {
-        let mut key = loaded
-            .into_slots()
-            .into_key(table)
-            .ok_or_else(|| unreadable(table.name, None))?;
-        with_ids(&mut key, table);
-        Ok(key)
-    };
     sql::query::<Loaded>(conn, &select)
         .map_err(store_error)?
         .into_iter()
-        .map(key)
+        .map(|loaded| loaded.into_key(table))
         .collect()
 }
 

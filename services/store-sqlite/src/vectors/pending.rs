@@ -11,6 +11,7 @@ use diesel::sqlite::SqliteConnection;
 
 use super::write;
 use crate::artifacts::documents;
+use crate::columns::LossyText;
 use crate::entries;
 use crate::failure::{Failure, store_error};
 use crate::filter::within;
@@ -30,7 +31,7 @@ struct Row {
     owner_id: String,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     text: String,
 }
 
@@ -137,9 +138,9 @@ fn pending_documents(
         owner_id: String,
         #[diesel(sql_type = BigInt)]
         version: i64,
-        #[diesel(sql_type = Text)]
+        #[diesel(sql_type = Text, deserialize_as = LossyText)]
         title: String,
-        #[diesel(sql_type = Text)]
+        #[diesel(sql_type = Text, deserialize_as = LossyText)]
         content: String,
     }
     let mut found = Fragment::new(

@@ -85,15 +85,6 @@ impl VectorStore for SqliteStore {
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
-        // An owner that was deleted in the meantime must not be created again.
-        if !self
-            .read(&self.points, owner, Read::default(), |_, owner| {
-                Ok(owner.is_some())
-            })
-            .await?
-        {
-            return Ok(0);
-        }
         let bytes = embeddings
             .iter()
             .map(|late| weigh::embedded(&late.embedded))
@@ -105,7 +96,7 @@ impl VectorStore for SqliteStore {
             embeddings: Vec::new(),
         };
         let written = self
-            .write(owner, options, bytes, move |transaction| {
+            .write_existing(owner, options, bytes, move |transaction| {
                 pending::add(transaction, &embeddings)
             })
             .await?;

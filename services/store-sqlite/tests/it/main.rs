@@ -3,6 +3,7 @@
 mod arrange;
 mod cancelling;
 mod changes;
+mod damage;
 mod full_disk;
 mod groups;
 mod opening;

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use context_store::seal::Part;
 use context_store::transfer::{
     Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate,
 };
 use context_store::{EmbeddingModel, OwnerId, Store as _};
 use context_store_conformance::generate::fill;
 use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
+use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
@@ -143,6 +145,61 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
     assert_eq!(one, other);
     from.close().await;
     to.close().await;
+}
+
+/// What checksums cover is copied even when it is damaged, and is still damaged in the copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_copied_where_a_checksum_shows_it_and_refused_elsewhere() {
+    let damaged = async |sql: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (
+            directory.path().join("from.db"),
+            directory.path().join("to.db"),
+        );
+        let store = SqliteStore::open(Config::new(&from)).unwrap();
+        store_batch(&store, ["one", "two", "three"].map(entry)).await;
+        store.close().await;
+        SqliteConnection::establish(from.to_str().unwrap())
+            .unwrap()
+            .batch_execute(sql)
+            .unwrap();
+        let report = moved(&from, &to).await;
+        (directory, to, report)
+    };
+    for (change, part) in [
+        ("text = CAST(x'ff' AS TEXT)", Part::Text),
+        ("metadata = CAST(x'7bff7d' AS TEXT)", Part::Metadata),
+    ] {
+        let (_directory, to, report) =
+            damaged(&format!("UPDATE entries SET {change} WHERE id = 2")).await;
+        report.unwrap_or_else(|error| panic!("{change}: {error}"));
+        let store = SqliteStore::open(Config::new(&to)).unwrap();
+        let found = store
+            .get_contexts(
+                &OwnerId::default(),
+                vec![1, 2, 3],
+                crate::arrange::SELECTION,
+                crate::arrange::read(),
+            )
+            .await
+            .unwrap();
+        let mut damages: Vec<_> = found
+            .entries
+            .iter()
+            .map(|entry| (entry.id, entry.damage))
+            .collect();
+        damages.sort_unstable_by_key(|(id, _)| *id);
+        assert_eq!(damages, [(1, None), (2, Some(part)), (3, None)], "{change}");
+        store.close().await;
+    }
+    for change in [
+        "thread_id = CAST(x'ff' AS TEXT)",
+        "text = CAST(x'ff' AS TEXT), seal = NULL",
+    ] {
+        let (_directory, _, report) =
+            damaged(&format!("UPDATE entries SET {change} WHERE id = 2")).await;
+        assert!(report.is_err(), "{change}");
+    }
 }
 
 /// Fails after some writes, like a process that is killed.
