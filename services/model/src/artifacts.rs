@@ -217,7 +217,7 @@ pub struct Artifact {
     pub created_at: Timestamp,
     /// When its newest version was created.
     pub updated_at: Timestamp,
-    /// The number of its newest version, from 1; the `ETag` is this number in quotes.
+    /// The number of its newest version, from 1; the `ETag` begins with it.
     pub version: i64,
 }
 

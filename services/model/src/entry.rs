@@ -138,7 +138,7 @@ pub struct Entry {
     pub created_at: Timestamp,
     /// When it was last updated; equal to `created_at` before the first update.
     pub updated_at: Timestamp,
-    /// The version: starts at 1 and grows with each update; the `ETag` is this number in quotes.
+    /// The version: starts at 1 and grows with each update; the `ETag` begins with it.
     pub version: i64,
     /// Its images in order; absent if `include_images` is false.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -437,7 +437,8 @@ async fn stored_vectors(
     let Ok(engine) = Engine::new(Arc::clone(store), config.engine(), Arc::new(SystemClock)) else {
         return Ok(());
     };
-    models::adopt(&engine, embedder).await
+    let adopted = models::adopt(&engine, embedder).await;
+    adopted.unwrap_or_else(|error| Err(error.message))
 }
 
 async fn postgres_database(config: &Config, found: &mut Examination) {

@@ -26,6 +26,7 @@ use crate::origin::{Origin, Peer};
 use crate::page_session::PageSessions;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
+use crate::rest;
 use crate::route::{self, is_guarded};
 use crate::transport::Transport;
 
@@ -170,6 +171,9 @@ async fn admit(
         if let Err(error) = allowed {
             app.refused(&ctx, operation, transport, error.reason, started.elapsed());
             return Err(error);
+        }
+        if transport == Transport::Rest && !route::takes_parameters(request.method(), operation) {
+            rest::refuse_parameters(request.uri())?;
         }
     }
     request.extensions_mut().insert(ctx);

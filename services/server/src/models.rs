@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use context_engine::{Engine, Switch};
-use context_model::Secret;
+use context_model::{Error, Secret};
 use context_providers::Embedder;
 use context_providers::fetch::{ALL_MINILM_L6_V2, Fetchable};
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
@@ -398,18 +398,23 @@ pub async fn load(
                 .map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>))
                 .map_err(|error| error.to_string())
         }
-        Choice::Remote(remote) => {
-            let (access, model) = *remote;
-            let connected = HttpEmbedder::connect(&access, model).await;
-            connected
-                .map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>))
-                .map_err(|error| error.sentence(&provider_at(&access)))
-        }
+        Choice::Remote(remote) => connect(*remote).await.map(Ok),
+    }
+}
+
+/// Connects to a provider over HTTP.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+async fn connect((access, model): (Access, RemoteModel)) -> Result<Arc<dyn Embedder>, String> {
+    match HttpEmbedder::connect(&access, model).await {
+        Ok(embedder) => Ok(Arc::new(embedder)),
+        Err(error) => Err(error.sentence(&provider_at(&access))),
     }
 }
 
 /// Gives the engine its embedding model. If the model is unusable, semantic search stays off, and the log
-/// and the statistics say why. The returned task retries an unavailable provider in the background;
+/// and the statistics say why. The returned task retries an unavailable provider or database in the background;
 /// the service starts without waiting for it.
 ///
 /// # Errors
@@ -421,14 +426,12 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     }
     let choice = match choice {
         Choice::Remote(remote) => {
-            let engine = Arc::clone(engine);
             engine
                 .retrieval
                 .trying_embedder(format!("{} has not responded yet", provider_at(&remote.0)));
-            return Ok(Some(
-                tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await })
-                    .abort_handle(),
-            ));
+            return Ok(Some(in_background(engine, move || {
+                connect((*remote).clone())
+            })));
         }
         choice => choice,
     };
@@ -437,9 +440,14 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
             if let Some(warning) = shortened_chunks(config, &*embedder) {
                 tracing::warn!("{warning}");
             }
-            match adopt(engine, embedder).await {
-                Ok(()) => return Ok(None),
-                Err(reason) => reason,
+            match adopt(engine, Arc::clone(&embedder)).await {
+                Ok(Ok(())) => return Ok(None),
+                Ok(Err(reason)) => reason,
+                Err(error) => {
+                    engine.retrieval.awaiting_embedder(unregistered(&error));
+                    let again = move || std::future::ready(Ok(Arc::clone(&embedder)));
+                    return Ok(Some(in_background(engine, again)));
+                }
             }
         }
         Ok(Err(reason)) => {
@@ -456,19 +464,18 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     Ok(None)
 }
 
-/// Gives the engine this model.
+/// Gives the engine this model; `Ok(Err(reason))` if it cannot be used with this database.
 ///
 /// # Errors
-/// Why the model cannot be used with this database.
-pub async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
+/// The store's errors. A later attempt may succeed.
+pub async fn adopt(
+    engine: &Engine,
+    embedder: Arc<dyn Embedder>,
+) -> Result<Result<(), String>, Error> {
     let model = embedder.model().clone();
-    engine
-        .retrieval
-        .use_embedder(embedder)
-        .await
-        .map_err(|error| error.message)?;
+    engine.retrieval.use_embedder(embedder).await?;
     if let Some(reason) = engine.retrieval.why_no_semantic_search() {
-        return Err(reason);
+        return Ok(Err(reason));
     }
     tracing::info!(
         model = model.identity(),
@@ -480,29 +487,52 @@ pub async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), S
     if let Some(reason) = engine.retrieval.why_no_stored_tokens() {
         tracing::warn!("RERANK_STORE_TOKENS has no effect: {reason}");
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
-/// Connects to the provider, and retries until it responds. If the engine then cannot use its model, semantic search
-/// stays off until the next start.
-async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
+fn unregistered(error: &Error) -> String {
+    format!(
+        "the model is not registered in the database yet: {}",
+        error.message
+    )
+}
+
+/// Runs [`reach`] as a task of its own.
+fn in_background<F>(
+    engine: &Arc<Engine>,
+    connect: impl Fn() -> F + Send + Sync + 'static,
+) -> AbortHandle
+where
+    F: Future<Output = Result<Arc<dyn Embedder>, String>> + Send,
+{
+    let engine = Arc::clone(engine);
+    tokio::spawn(async move { reach(&engine, connect).await }).abort_handle()
+}
+
+/// Connects to the provider, and retries until it responds and the database registers its model. If the database has
+/// vectors of another model, semantic search stays off until the next start.
+async fn reach<F>(engine: &Engine, connect: impl Fn() -> F)
+where
+    F: Future<Output = Result<Arc<dyn Embedder>, String>>,
+{
     let mut pauses = ExponentialBuilder::new()
         .with_min_delay(FIRST_PAUSE)
         .with_max_delay(MAX_PAUSE)
         .without_max_times()
         .build();
     loop {
-        let reason = match HttpEmbedder::connect(access, model.clone()).await {
-            Ok(embedder) => match adopt(engine, Arc::new(embedder)).await {
-                Ok(()) => return,
-                Err(reason) => {
+        let reason = match connect().await {
+            Ok(embedder) => match adopt(engine, embedder).await {
+                Ok(Ok(())) => return,
+                Ok(Err(reason)) => {
                     tracing::warn!("Semantic search is off: {reason}");
                     return engine.retrieval.without_embedder(reason);
                 }
+                Err(error) => unregistered(&error),
             },
-            Err(error) => error.sentence(&provider_at(access)),
+            Err(reason) => reason,
         };
-        tracing::warn!("Semantic search is waiting for its provider: {reason}");
+        tracing::warn!("Semantic search is not available yet: {reason}");
         engine.retrieval.awaiting_embedder(reason);
         tokio::time::sleep(pauses.next().unwrap_or(MAX_PAUSE)).await;
     }

@@ -233,12 +233,15 @@ async fn serve_copy(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> ExitCode {
     predecessor.log();
-    let Some(mut signals) = Signals::listen() else {
-        return ExitCode::FAILURE;
-    };
     let failed = |sentence: String| {
         eprintln!("error: {sentence}");
         ExitCode::FAILURE
+    };
+    if let Err(sentence) = predecessor.check(config) {
+        return failed(sentence);
+    }
+    let Some(mut signals) = Signals::listen() else {
+        return ExitCode::FAILURE;
     };
     let key = match Key::read(env) {
         Ok(key) => key,

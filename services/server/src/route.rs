@@ -1,6 +1,6 @@
 //! Finds the operation of a request by method and path, before its body is read.
 
-use context_model::Operation;
+use context_model::{Operation, Resource};
 use http::Method;
 
 use Operation::{
@@ -121,6 +121,12 @@ pub fn operation(method: &Method, path: &str, template: Option<&str>) -> Option<
         .map(|(_, _, operation)| *operation)
 }
 
+/// Whether the REST route of an operation has parameters in the query string. Its handler then refuses unknown ones.
+#[must_use]
+pub fn takes_parameters(method: &Method, operation: Operation) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && operation.resource() != Resource::ApiKey
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -165,6 +171,25 @@ mod tests {
             })
             .collect();
         assert_eq!(listed, documented);
+    }
+
+    #[test]
+    fn the_routes_with_documented_parameters_take_some() {
+        let document: serde_json::Value = serde_json::from_str(&crate::rest::document()).unwrap();
+        for (method, path, operation) in REST {
+            let described = &document["paths"][path][method.as_str().to_lowercase()];
+            let parameters = described["parameters"].as_array();
+            let is_documented = parameters.is_some_and(|parameters| {
+                parameters
+                    .iter()
+                    .any(|parameter| parameter["in"] == "query")
+            });
+            assert_eq!(
+                takes_parameters(method, *operation),
+                is_documented,
+                "{method} {path}"
+            );
+        }
     }
 
     #[test]

@@ -107,22 +107,28 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     }
 }
 
-/// Starts the service of a copy, whose database is open already.
+/// Starts the service of a copy, whose database is open already, on these listeners.
 ///
 /// # Errors
 /// [`StartError`]. In that case nothing listens.
 pub async fn start_copy(
     store: Arc<dyn Store>,
     config: &Config,
+    listeners: Listeners,
     copy: &CopyMetrics,
 ) -> Result<Running, StartError> {
-    let listeners = listen(config).await?;
     start_on(store, config, listeners, Some(copy)).await
 }
 
+/// The listeners of CONTEXT_LISTEN and CONTEXT_GRPC_LISTEN.
+pub type Listeners = (Option<TcpListener>, Option<TcpListener>);
+
 /// Checks the settings and binds the addresses: if one is taken, the database is not taken over from the service that
 /// uses it.
-async fn listen(config: &Config) -> Result<(Option<TcpListener>, Option<TcpListener>), StartError> {
+///
+/// # Errors
+/// [`StartError`].
+pub async fn listen(config: &Config) -> Result<Listeners, StartError> {
     check_settings(config).map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
     let (by_hand, network) = (!config.auto_started, &config.network);
@@ -135,7 +141,7 @@ async fn listen(config: &Config) -> Result<(Option<TcpListener>, Option<TcpListe
 async fn start_on(
     store: Arc<dyn Store>,
     config: &Config,
-    (tcp, grpc_tcp): (Option<TcpListener>, Option<TcpListener>),
+    (tcp, grpc_tcp): Listeners,
     copy: Option<&CopyMetrics>,
 ) -> Result<Running, StartError> {
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))

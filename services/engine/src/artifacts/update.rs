@@ -137,7 +137,7 @@ fn validated(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
     if nothing && path.is_none() {
         violations.push(
             "content",
-            "At least one of title, content, metadata and edits is required",
+            "At least one of title, content, metadata, path and edits is required",
         );
     }
     let path = path.and_then(|path| PathChange::parse(path, &mut violations));

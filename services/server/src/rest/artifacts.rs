@@ -14,7 +14,7 @@ use context_model::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::body::{JsonBody, json};
-use super::conditional::{etag, expected_version, none_match_names};
+use super::conditional::{etag, etag_beside, expected_version, none_match_names};
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
 use crate::problem::Problem;
@@ -163,9 +163,9 @@ pub async fn search_artifacts(
     ),
     responses(
         (status = 200, description = "The artifact", body = GetArtifactReply, headers(
-            ("ETag" = String, description = "The artifact's version in quotes"))),
-        (status = 304, description = "The caller already has this version", headers(
-            ("ETag" = String, description = "The artifact's version in quotes"))),
+            ("ETag" = String, description = "The artifact's version in quotes, with a suffix (`\"3-…\"`) if it has a path"))),
+        (status = 304, description = "The caller already has this artifact; only `revision` may have grown", headers(
+            ("ETag" = String, description = "The artifact's version in quotes, with a suffix (`\"3-…\"`) if it has a path"))),
     )
 )]
 pub async fn get_artifact(
@@ -200,9 +200,9 @@ pub async fn get_artifact(
     ),
     responses(
         (status = 200, description = "The artifact", body = GetArtifactReply, headers(
-            ("ETag" = String, description = "The artifact's version in quotes"))),
-        (status = 304, description = "The caller already has this version", headers(
-            ("ETag" = String, description = "The artifact's version in quotes"))),
+            ("ETag" = String, description = "The artifact's version in quotes, with a suffix (`\"3-…\"`) if it has a path"))),
+        (status = 304, description = "The caller already has this artifact; only `revision` may have grown", headers(
+            ("ETag" = String, description = "The artifact's version in quotes, with a suffix (`\"3-…\"`) if it has a path"))),
     )
 )]
 pub async fn get_artifact_by_path(
@@ -220,7 +220,7 @@ pub async fn get_artifact_by_path(
     respond_with(&ctx, &app, &headers, request).await
 }
 
-/// Responds with the artifact, or with 304 if the caller has this version.
+/// Responds with the artifact, or with 304 if the caller has it.
 async fn respond_with(
     ctx: &RequestContext,
     app: &App,
@@ -231,13 +231,17 @@ async fn respond_with(
     let reply = app
         .call(ctx, Operation::GetArtifact, Transport::Rest, None, work)
         .await?;
-    let version = reply.artifact.version;
-    let mut response = if none_match_names(headers, version) {
+    let artifact = &reply.artifact;
+    // A path is given to another artifact, and changes, without a new version.
+    let path = artifact.path.as_deref();
+    let at_path = path.map(|path| format!("{}{path}", artifact.id));
+    let tag = etag_beside(artifact.version, at_path.as_deref().unwrap_or_default());
+    let mut response = if none_match_names(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         json(ctx, StatusCode::OK, reply).await?
     };
-    response.headers_mut().insert(header::ETAG, etag(version));
+    response.headers_mut().insert(header::ETAG, tag);
     response.headers_mut().insert(
         header::CACHE_CONTROL,
         HeaderValue::from_static("private, no-cache"),

@@ -1,14 +1,32 @@
 //! Conditional requests: `If-Match` and `If-None-Match`.
 
+use std::fmt::Write as _;
+
 use context_model::{Error, Reason, Result};
 use http::{HeaderMap, HeaderValue, header};
 
-/// The `ETag` of a version: its number in quotes. A summary that arrives later and a new path of an artifact do not
-/// change it.
+/// The `ETag` of a version: its number in quotes.
 #[must_use]
 pub fn etag(version: i64) -> HeaderValue {
-    // Digits and quotes are always a valid header value.
-    HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
+    etag_beside(version, "")
+}
+
+/// The `ETag` of what a GET returns: the version's number and, after a hyphen, a digest of what can change without a new
+/// version. If that is empty, the number alone.
+#[must_use]
+pub fn etag_beside(version: i64, unversioned: &str) -> HeaderValue {
+    let mut tag = format!("\"{version}");
+    if !unversioned.is_empty() {
+        let digest = ring::digest::digest(&ring::digest::SHA256, unversioned.as_bytes());
+        tag.push('-');
+        for byte in &digest.as_ref()[..8] {
+            // Writing to a string cannot fail.
+            let _ = write!(tag, "{byte:02x}");
+        }
+    }
+    tag.push('"');
+    // Digits, a hyphen and quotes are always a valid header value.
+    HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"0\""))
 }
 
 /// What `If-Match` requires.
@@ -80,10 +98,10 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
     }
 }
 
-/// Whether `If-None-Match` names this version (RFC 9110, section 13.1.2), so that the caller
-/// already has it. A malformed header names none, because the full reply is never wrong.
+/// Whether `If-None-Match` names this `ETag` (RFC 9110, section 13.1.2), so that the caller
+/// already has the reply. A malformed header names none, because the full reply is never wrong.
 #[must_use]
-pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
+pub fn none_match_names(headers: &HeaderMap, current: &HeaderValue) -> bool {
     headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -91,8 +109,7 @@ pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
         .flat_map(|value| value.split(','))
         .any(|tag| {
             let tag = tag.trim();
-            tag == "*"
-                || opaque(tag.strip_prefix("W/").unwrap_or(tag)).and_then(version) == Some(current)
+            tag == "*" || *current == *tag.strip_prefix("W/").unwrap_or(tag)
         })
 }
 
@@ -103,10 +120,11 @@ fn opaque(tag: &str) -> Option<&str> {
         .filter(|tag| !tag.contains('"'))
 }
 
-/// Accepts only the spelling that [`etag`] writes.
+/// The version in a tag, in the spelling that [`etag_beside`] writes. A change depends on no more than the version.
 fn version(tag: &str) -> Option<i64> {
-    let version: i64 = tag.parse().ok()?;
-    (version >= 1 && version.to_string() == tag).then_some(version)
+    let digits = tag.split_once('-').map_or(tag, |(digits, _)| digits);
+    let version: i64 = digits.parse().ok()?;
+    (version >= 1 && version.to_string() == digits).then_some(version)
 }
 
 #[cfg(test)]
@@ -124,6 +142,9 @@ mod tests {
     fn if_match_compares_strongly() {
         let read = |value| if_match(&headers("if-match", value));
         assert_eq!(read("\"3\"").unwrap(), IfMatch::Version(3));
+        let with_digest = etag_beside(3, "a summary");
+        let with_digest = read(with_digest.to_str().unwrap()).unwrap();
+        assert_eq!(with_digest, IfMatch::Version(3));
         assert_eq!(read("*").unwrap(), IfMatch::Any);
         assert_eq!(read("W/\"3\"").unwrap(), IfMatch::NoVersion);
         assert_eq!(read("\"03\"").unwrap(), IfMatch::NoVersion);
@@ -136,15 +157,20 @@ mod tests {
     fn if_none_match_compares_weakly() {
         for naming in ["\"3\"", "W/\"3\"", "\"1\", \"3\"", "*"] {
             assert!(
-                none_match_names(&headers("if-none-match", naming), 3),
+                none_match_names(&headers("if-none-match", naming), &etag(3)),
                 "{naming}"
             );
         }
         for other in ["\"2\"", "3", ""] {
             assert!(
-                !none_match_names(&headers("if-none-match", other), 3),
+                !none_match_names(&headers("if-none-match", other), &etag(3)),
                 "{other}"
             );
         }
+        let (first, second) = (etag_beside(3, "one summary"), etag_beside(3, "another"));
+        let if_none_match = headers("if-none-match", first.to_str().unwrap());
+        assert!(none_match_names(&if_none_match, &first));
+        assert!(!none_match_names(&if_none_match, &second));
+        assert!(!none_match_names(&if_none_match, &etag(3)));
     }
 }

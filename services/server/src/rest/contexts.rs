@@ -13,7 +13,7 @@ use context_model::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::body::{JsonBody, json};
-use super::conditional::{etag, expected_version, none_match_names};
+use super::conditional::{etag, etag_beside, expected_version, none_match_names};
 use super::query::{ContextId, Query};
 use crate::app::App;
 use crate::problem::Problem;
@@ -129,9 +129,10 @@ pub async fn store_context_batch(
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the caller's copy.")
     ),
     responses(
-        (status = 200, description = "The entry", body = Entry, headers(("ETag" = String, description = "The entry's version in quotes"))),
-        (status = 304, description = "The caller already has this version", headers(
-            ("ETag" = String, description = "The entry's version in quotes"))),
+        (status = 200, description = "The entry", body = Entry, headers(
+            ("ETag" = String, description = "The entry's version in quotes, with a suffix (`\"3-…\"`) if it has a summary"))),
+        (status = 304, description = "The caller already has this reply", headers(
+            ("ETag" = String, description = "The entry's version in quotes, with a suffix (`\"3-…\"`) if it has a summary"))),
     )
 )]
 pub async fn get_context(
@@ -163,8 +164,9 @@ pub async fn get_context(
             work,
         )
         .await?;
-    let tag = etag(entry.version);
-    let mut response = if none_match_names(&headers, entry.version) {
+    // A summary arrives in the background and makes no version.
+    let tag = etag_beside(entry.version, &entry.summary);
+    let mut response = if none_match_names(&headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         json(&ctx, StatusCode::OK, entry).await?

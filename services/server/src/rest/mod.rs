@@ -18,6 +18,7 @@ mod sign_in;
 mod versions;
 
 pub use openapi::document;
+pub use query::refuse_parameters;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use context_model::{Error, Violations};
+use http::Uri;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -24,10 +25,23 @@ impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.uri))
+    }
+}
+
+/// Refuses a query string, for a route without parameters.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that names its parameters.
+pub fn refuse_parameters(uri: &Uri) -> Result<(), Error> {
+    Query::of(uri).finish()
+}
+
+impl Query {
+    fn of(uri: &Uri) -> Self {
         let mut violations = Violations::default();
         let mut pairs = Vec::new();
-        for pair in parts
-            .uri
+        for pair in uri
             .query()
             .unwrap_or_default()
             .split('&')
@@ -51,11 +65,9 @@ impl<S: Sync> FromRequestParts<S> for Query {
                 ),
             }
         }
-        Ok(Self { pairs, violations })
+        Self { pairs, violations }
     }
-}
 
-impl Query {
     /// All values of a parameter, in order.
     pub fn all(&mut self, name: &str) -> Vec<String> {
         self.pairs

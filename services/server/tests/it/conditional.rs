@@ -84,6 +84,51 @@ async fn a_version_the_caller_has_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_artifact_at_a_path_and_another_path_of_an_artifact_are_sent() {
+    let service = Service::start().await;
+    let create = async |content: &str| {
+        let body = json!({"content": content, "path": "/p"});
+        let created = service.post("/v1/artifacts", body).send().await.json();
+        created["id"].as_str().unwrap().to_owned()
+    };
+    let (by_path, first) = ("/v1/artifacts/by-path?path=/p", create("first").await);
+    let tag_of_first = service.get(by_path).send().await;
+    let tag_of_first = tag_of_first.header("etag").unwrap();
+    let get = |path: &str| {
+        service
+            .get(path)
+            .header("if-none-match", &format!("\"1\", {tag_of_first}"))
+    };
+    assert_eq!(get(by_path).send().await.status, 304);
+
+    service
+        .delete(&format!("/v1/artifacts/{first}"))
+        .send()
+        .await;
+    let second = create("second").await;
+    let replaced = get(by_path).send().await;
+    assert_eq!(replaced.json()["content"], "second");
+
+    let by_id = format!("/v1/artifacts/{second}");
+    let tag = replaced.header("etag").unwrap().to_owned();
+    let current = async |path: &str| service.get(path).header("if-none-match", &tag).send().await;
+    assert_eq!(current(&by_id).await.status, 304);
+    let to = json!({"path": "/p", "to": "/q"});
+    service.post("/v1/artifacts/move", to).send().await;
+    assert_eq!(current(&by_id).await.json()["path"], "/q");
+
+    let changed = service
+        .patch(&by_id, json!({"content": "third"}))
+        .header("if-match", &tag)
+        .send()
+        .await;
+    assert_eq!(
+        (changed.status.as_u16(), changed.header("etag")),
+        (200, Some("\"2\""))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retry_with_its_key_gives_the_first_reply_and_another_request_is_refused() {
     let service = Service::start().await;
     let store = |text: &str| {

@@ -451,6 +451,27 @@ async fn a_read_of_a_copy_waits_for_the_revision_and_the_metrics_say_how_far_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_cannot_be_served_is_refused_before_the_source_is_contacted() {
+    let home = Home::new();
+    let follow = |name: &str, value: &str| {
+        let mut command = program(&home);
+        command.args(["follow", "unix:/nowhere/context.sock"]);
+        command.args(["--to", &format!("sqlite://{}", home.database().display())]);
+        run(command.env(name, value))
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    for (name, value) in [
+        ("CONTEXT_LISTEN", address.as_str()),
+        ("CONTEXT_LISTEN", "0.0.0.0:0"),
+        ("MCP_AUTH_TOKEN", "secret-of-the-test"),
+    ] {
+        let (code, _, stderr) = follow(name, value);
+        assert!(code == 1 && stderr.contains(name), "{name} {stderr}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_revoked_ends_the_copy_with_a_sentence() {
     let source = Service::start_with(&["--auth=keys"]).await;
     let directory = empty();

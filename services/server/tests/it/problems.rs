@@ -68,6 +68,28 @@ async fn failures_look_like_this() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_parameter_of_a_route_without_parameters_is_refused_and_nothing_changes() {
+    let service = Service::start().await;
+    service.store("t", "still there").await;
+    let delete = json!({"context_ids": [1]});
+    for request in [
+        service.delete("/v1/contexts/1?dry_run=true"),
+        service.post("/v1/contexts/delete?dry_run=true", delete),
+    ] {
+        let refused = request.send().await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.reason().as_str()),
+            (400, "INVALID_ARGUMENT")
+        );
+        assert_eq!(
+            refused.json()["detail"],
+            "`dry_run` is not a parameter of this route"
+        );
+    }
+    assert_eq!(service.get("/v1/contexts/1").send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_method_that_a_route_lacks_is_answered_with_those_it_has() {
     let service = Service::start().await;
     let reply = service

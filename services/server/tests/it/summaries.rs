@@ -103,6 +103,9 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
         let refused = service.store("t", "texts that they refuse").await;
         let long = service.store("t", "Ann met Bob at the station").await;
         until_summarized(&service, long, "Ann met").await;
+        let path = format!("/v1/contexts/{long}");
+        let without_summary = service.get(&path).header("if-none-match", "\"1\"");
+        assert_eq!(without_summary.send().await.status, 200);
         assert_eq!(
             (
                 summary(&service, short).await,

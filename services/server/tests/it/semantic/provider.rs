@@ -270,6 +270,35 @@ async fn an_entry_stored_before_the_provider_responded_for_the_first_time_waits_
     server.abort();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_the_database_fails_to_register_is_registered_later() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let provider = Reserved::new();
+    let flags = [
+        "--embedding-provider=ollama".to_owned(),
+        format!("--ollama-host={}", provider.address()),
+    ];
+    let service = database.start(&flags).await;
+    service.store("t", "aaaa").await;
+    let client = database.server.as_ref().unwrap().connect().await;
+    let broken = "INSERT INTO context.settings (key, value) VALUES ('embedding_sets', 'broken')";
+    client.batch_execute(broken).await.unwrap();
+    let server = tokio::spawn(ollama(provider.listen()));
+    until("the database has failed", async || {
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let reason = statistics["semantic_search"]["reason"].as_str();
+        reason.is_some_and(|reason| reason.contains("not registered"))
+    })
+    .await;
+    let mended = "DELETE FROM context.settings WHERE key = 'embedding_sets'";
+    client.batch_execute(mended).await.unwrap();
+    until_embedded(&service, 1).await;
+    server.abort();
+    let _ = server.await;
+}
+
 /// An embedder that embeds a number of documents and then does not respond until it is released.
 struct PausingEmbedder {
     embedder: LocalEmbedder,
