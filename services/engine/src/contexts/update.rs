@@ -4,7 +4,7 @@ use context_model::{
     BatchReply, EntryUpdate, MetadataChange, Operation, Result, UpdateContextBatchRequest,
     UpdateContextReply, UpdateContextRequest,
 };
-use context_store::{ItemOutcome, Usage};
+use context_store::{ItemOutcome, Read, Usage};
 
 use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
@@ -30,7 +30,9 @@ impl Contexts {
             .writes
             .options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.limits, &mut 0)?;
-        self.reached(caller, &[update.id]).await?.check(update.id)?;
+        self.reached(caller, &[update.id], Read::default())
+            .await?
+            .check(update.id)?;
         let admitted = self
             .writes
             .admit(
@@ -105,7 +107,7 @@ impl Contexts {
         batch_size(updates.len(), "updates")?;
         let ids: Vec<i64> = updates.iter().map(|update| update.context_id).collect();
         let mut total = 0;
-        let reached = self.reached(caller, &ids).await?;
+        let reached = self.reached(caller, &ids, Read::default()).await?;
         let updates = updates.into_iter().map(|update| {
             let update = validate::update(update, &self.limits, &mut total)?;
             reached.check(update.id)?;
