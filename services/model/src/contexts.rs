@@ -179,6 +179,32 @@ pub struct UpdateContextRequest {
     pub expected_version: Option<i64>,
 }
 
+impl UpdateContextRequest {
+    /// The names of the given fields, for `updated_fields` in the reply.
+    #[must_use]
+    pub fn updated_fields(&self) -> Vec<String> {
+        let Self {
+            context_id: _,
+            text,
+            metadata,
+            metadata_patch,
+            tags,
+            images,
+            expected_version: _,
+        } = self;
+        [
+            (text.is_some(), "text_content"),
+            (metadata.is_some() || metadata_patch.is_some(), "metadata"),
+            (tags.is_some(), "tags"),
+            (images.is_some(), "images"),
+        ]
+        .into_iter()
+        .filter(|(given, _)| *given)
+        .map(|(_, name)| name.to_owned())
+        .collect()
+    }
+}
+
 /// Changes to one entry. At least one of text, metadata, metadata_patch, tags and images is required.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -383,29 +409,4 @@ pub struct EntryUpdate {
     pub images: Option<Vec<NewImage>>,
     /// The update is rejected if the entry has another version.
     pub expected_version: Option<i64>,
-}
-
-impl EntryUpdate {
-    /// The names of the fields in the request, for `updated_fields` in the reply.
-    #[must_use]
-    pub fn updated_fields(&self) -> Vec<String> {
-        let Self {
-            id: _,
-            text,
-            metadata,
-            tags,
-            images,
-            expected_version: _,
-        } = self;
-        [
-            (text.is_some(), "text_content"),
-            (metadata.is_some(), "metadata"),
-            (tags.is_some(), "tags"),
-            (images.is_some(), "images"),
-        ]
-        .into_iter()
-        .filter(|(given, _)| *given)
-        .map(|(_, name)| name.to_owned())
-        .collect()
-    }
 }

@@ -155,7 +155,7 @@ pub(crate) async fn record<T: Recorded>(
     key: &Idempotency,
     written: &Written<T>,
 ) -> Result<(), Failure> {
-    let outcome = serde_json::to_string(&written.outcome.to_record())
+    let outcome = serde_json::to_string(&key.record(&written.outcome))
         .map_err(|e| Failure::Rejected(StoreError::Internal(e.into())))?;
     let record = diesel::update(idempotency::table.find((owner.as_str(), &key.key))).set((
         idempotency::outcome.eq(outcome),

@@ -83,7 +83,7 @@ pub(crate) fn record<T: Recorded>(
         .filter(idempotency::owner.eq(owner))
         .filter(idempotency::at.le(Idempotency::forgotten_up_to(now)));
     diesel::delete(old).execute(conn)?;
-    let outcome = serde_json::to_string(&written.outcome.to_record())
+    let outcome = serde_json::to_string(&key.record(&written.outcome))
         .map_err(|e| Failure::Rejected(context_store::StoreError::Internal(e.into())))?;
     diesel::insert_into(idempotency::table)
         .values((

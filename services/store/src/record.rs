@@ -42,6 +42,22 @@ pub enum RecordedItem {
     },
 }
 
+impl RecordedItem {
+    fn failed(error: &ErrorByMessage) -> Self {
+        let Error {
+            reason,
+            message,
+            violations,
+            ..
+        } = error.0.clone();
+        Self::Failed {
+            reason,
+            message,
+            violations,
+        }
+    }
+}
+
 /// An outcome that can be stored and returned again.
 pub trait Recorded: Sized {
     /// The stored form.
@@ -57,19 +73,7 @@ impl Recorded for StoredBatch {
                 .iter()
                 .map(|item| match item {
                     Ok(outcome) => RecordedItem::Applied(outcome.clone()),
-                    Err(error) => {
-                        let Error {
-                            reason,
-                            message,
-                            violations,
-                            ..
-                        } = error.0.clone();
-                        RecordedItem::Failed {
-                            reason,
-                            message,
-                            violations,
-                        }
-                    }
+                    Err(error) => RecordedItem::failed(error),
                 })
                 .collect(),
         )
@@ -133,6 +137,19 @@ impl Idempotency {
     #[must_use]
     pub fn expected_bytes(&self, items: usize) -> u64 {
         (self.key.len() + items.saturating_mul(64)) as u64 + Self::OVERHEAD_BYTES.unsigned_abs()
+    }
+
+    /// The stored form of the whole request's outcome.
+    #[must_use]
+    pub fn record(&self, outcome: &impl Recorded) -> Record {
+        let mut record = outcome.to_record();
+        if let Record::Batch(items) = &mut record {
+            for (index, error) in &self.rejected {
+                let index = items.len().min(*index);
+                items.insert(index, RecordedItem::failed(error));
+            }
+        }
+        record
     }
 
     /// The time (microseconds) up to which outcomes have expired.

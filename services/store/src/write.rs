@@ -18,6 +18,18 @@ pub struct WriteOptions {
     pub embeddings: Vec<Embedding>,
 }
 
+impl WriteOptions {
+    /// Includes these items of the batch, by index, in the stored outcome.
+    pub fn reject(&mut self, failed: &[(usize, Error)]) {
+        if let Some(key) = &mut self.idempotency {
+            let rejected = failed
+                .iter()
+                .map(|(index, error)| (*index, Box::new(ErrorByMessage(error.clone()))));
+            key.rejected = rejected.collect();
+        }
+    }
+}
+
 /// An idempotency key. For 24 hours the same key and hash return the first outcome again. The same key with another
 /// hash is rejected with `IDEMPOTENCY_KEY_REUSED`. The key is stored in the transaction of the write, so a failed write
 /// stores nothing.
@@ -27,6 +39,9 @@ pub struct Idempotency {
     pub key: String,
     /// Hash of the operation and the request.
     pub request_hash: [u8; 32],
+    /// The items of the batch that were rejected before the write, by index, in ascending order. They are part of the
+    /// stored outcome, because a repetition may reject other items: entries were deleted or limits changed since.
+    pub rejected: Vec<(usize, ItemError)>,
 }
 
 /// A committed write.
@@ -38,7 +53,8 @@ pub struct Written<T> {
     pub revision: i64,
 }
 
-/// The outcome of each item of a batch, in the order of the request.
+/// The outcome of each item of a batch, in the order of the request. The stored outcome of a repeated request includes
+/// the [items that were rejected before the write](Idempotency::rejected).
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredBatch {
     /// One outcome for each item.
@@ -51,6 +67,8 @@ pub type ItemError = Box<ErrorByMessage>;
 /// A domain error that is compared by reason and message.
 #[derive(Debug, Clone)]
 pub struct ErrorByMessage(pub Error);
+
+impl Eq for ErrorByMessage {}
 
 impl PartialEq for ErrorByMessage {
     fn eq(&self, other: &Self) -> bool {

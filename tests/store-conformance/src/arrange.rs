@@ -39,6 +39,7 @@ pub(crate) fn with_key(seconds: i64, key: &str, hash: u8) -> WriteOptions {
         idempotency: Some(Idempotency {
             key: key.to_owned(),
             request_hash: [hash; 32],
+            rejected: Vec::new(),
         }),
         ..options(seconds)
     }

@@ -1,6 +1,6 @@
 //! A retry with the same key has no second effect.
 
-use context_model::Reason;
+use context_model::{Error, Reason};
 use context_store::{DeleteCriteria, OwnerId, Store};
 
 use crate::arrange::*;
@@ -54,6 +54,43 @@ async fn a_repeated_request_gets_the_first_outcome(store: &dyn Store) {
     assert_eq!(texts(&all(store).await), ["y"]);
 }
 behaviour!(a_repeated_request_gets_the_first_outcome(store));
+
+/// The items that were rejected before the write are part of the stored outcome, so a repetition that rejects other items,
+/// or sends none, gets the outcome of each item at its place.
+async fn a_repeated_batch_gets_the_items_that_were_rejected_before_it(store: &dyn Store) {
+    let keyed = |seconds, rejected: &[usize]| {
+        let mut options = with_key(seconds, "k", 1);
+        let rejected: Vec<(usize, Error)> = rejected
+            .iter()
+            .map(|index| (*index, Error::context_not_found(7)))
+            .collect();
+        options.reject(&rejected);
+        options
+    };
+    let entries = || vec![entry("x").0, entry("y").0];
+    let first = store
+        .store_contexts(&me(), entries(), false, keyed(0, &[0, 2]))
+        .await
+        .expect("stored");
+    assert_eq!(first.outcome.items.len(), 2);
+    for (repeated, rejected) in [(entries(), vec![0, 2]), (Vec::new(), vec![0, 1, 2, 3])] {
+        let again = store
+            .store_contexts(&me(), repeated, false, keyed(1, &rejected))
+            .await
+            .expect("repeated");
+        assert_eq!(again.revision, first.revision);
+        let items = &again.outcome.items;
+        let messages: Vec<_> = items
+            .iter()
+            .map(|item| item.as_ref().err().map(|error| error.0.message.clone()))
+            .collect();
+        let rejected = Some(Error::context_not_found(7).message);
+        assert_eq!(messages, [rejected.clone(), None, rejected, None]);
+        let stored: Vec<_> = items.iter().filter(|item| item.is_ok()).cloned().collect();
+        assert_eq!(stored, first.outcome.items);
+    }
+}
+behaviour!(a_repeated_batch_gets_the_items_that_were_rejected_before_it(store));
 
 /// A key with another request is rejected, whatever the request would have done.
 async fn another_request_with_the_key_is_refused(store: &dyn Store) {

@@ -64,6 +64,7 @@ impl Writes {
                 Some(Idempotency {
                     key: key.clone(),
                     request_hash: request_hash::hash(&operation, request)?,
+                    rejected: Vec::new(),
                 })
             }
             None => None,
@@ -76,9 +77,8 @@ impl Writes {
         })
     }
 
-    /// Admits a write of `items` items that adds `more` to the owner's usage. A write that repeats a request with a
-    /// stored outcome is [`Admitted::Repeated`]. This is checked first, so that a retry succeeds even if the quota was
-    /// reached or the embedding provider is down.
+    /// Admits a write of `items` items that adds `more` to the owner's usage, unless it [repeats](Self::repetition) a
+    /// request: a retry succeeds even if the quota was reached or the embedding provider is down.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's errors.
@@ -87,17 +87,48 @@ impl Writes {
         caller: &Caller,
         options: &WriteOptions,
         items: usize,
-        mut more: Usage,
+        more: Usage,
     ) -> Result<Admitted> {
+        let admitted = self.repetition(caller, options).await?;
+        if admitted == Admitted::New {
+            self.admit_new(caller, options, items, more).await?;
+        }
+        Ok(admitted)
+    }
+
+    /// Whether a write repeats a request with a stored outcome. Operations whose checks depend on more than the request
+    /// call this before those checks.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub async fn repetition(&self, caller: &Caller, options: &WriteOptions) -> Result<Admitted> {
+        let Some(key) = &options.idempotency else {
+            return Ok(Admitted::New);
+        };
+        let recorded = self
+            .store
+            .is_recorded(&caller.owner, key, options.now)
+            .await
+            .map_err(store_error)?;
+        Ok(if recorded {
+            Admitted::Repeated
+        } else {
+            Admitted::New
+        })
+    }
+
+    /// Admits a write of `items` items that adds `more` to the owner's usage and repeats no request.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`; the store's errors.
+    pub async fn admit_new(
+        &self,
+        caller: &Caller,
+        options: &WriteOptions,
+        items: usize,
+        mut more: Usage,
+    ) -> Result<()> {
         if let Some(key) = &options.idempotency {
-            if self
-                .store
-                .is_recorded(&caller.owner, key, options.now)
-                .await
-                .map_err(store_error)?
-            {
-                return Ok(Admitted::Repeated);
-            }
             let bytes = key.expected_bytes(items);
             self.quotas
                 .admit_outcome(&caller.owner, options.now, bytes)
@@ -108,8 +139,7 @@ impl Writes {
                 more.bytes = more.bytes.saturating_add(bytes);
             }
         }
-        self.quotas.admit_usage(&caller.owner, more).await?;
-        Ok(Admitted::New)
+        self.quotas.admit_usage(&caller.owner, more).await
     }
 
     /// The owner's usage in bytes, at most a minute old.

@@ -5,7 +5,7 @@ use context_model::{BatchReply, Error, Limits, Result, Violations};
 use context_store::{Embedding, StoredBatch, Written};
 
 use super::Contexts;
-use super::outcome::{batch_reply, nothing_written};
+use super::outcome::{batch_reply, in_order, nothing_written};
 use crate::access::{Admitted, Caller};
 use crate::retrieval::{WriteEmbeddings, with_pending_count};
 use crate::validate;
@@ -20,8 +20,15 @@ impl<T> Checked<T> {
     /// Separates valid items from invalid ones.
     ///
     /// # Errors
-    /// With `atomic`, the error of the first invalid item, with its index.
-    pub fn new(items: impl Iterator<Item = Result<T>>, atomic: bool, field: &str) -> Result<Self> {
+    /// With `atomic`, the error of the first invalid item, with its index. A repeated request gets its stored outcome
+    /// instead.
+    pub fn new(
+        items: impl Iterator<Item = Result<T>>,
+        atomic: bool,
+        admitted: Admitted,
+        field: &str,
+    ) -> Result<Self> {
+        let fails = atomic && admitted == Admitted::New;
         let mut checked = Self {
             items: Vec::new(),
             failed: Vec::new(),
@@ -29,7 +36,7 @@ impl<T> Checked<T> {
         for (index, item) in items.enumerate() {
             match item {
                 Ok(item) => checked.items.push(item),
-                Err(error) if atomic => return Err(error.in_item(&format!("{field}[{index}]"))),
+                Err(error) if fails => return Err(error.in_item(&format!("{field}[{index}]"))),
                 Err(error) => checked.failed.push((index, error)),
             }
         }
@@ -53,6 +60,8 @@ pub(super) struct Batch {
     pub field: &'static str,
     /// The first word of the reply's message: `Stored` or `Updated`.
     pub verb: &'static str,
+    /// Number of items in the request.
+    pub total: usize,
     /// The errors of the invalid items, with their indexes.
     pub failed: Vec<(usize, Error)>,
     pub texts: BatchTexts,
@@ -60,6 +69,7 @@ pub(super) struct Batch {
 
 /// What the texts of a batch still need after they are written: summaries and embeddings.
 pub(super) struct BatchTexts {
+    /// For each valid item, whether it needs a summary. Empty for a repeated request.
     want_summaries: Vec<bool>,
     /// For each valid item, whether its vectors will be created in the background. May be empty if none are missing.
     are_pending: Vec<bool>,
@@ -75,10 +85,13 @@ impl Contexts {
         admitted: Admitted,
         texts: Vec<Option<&str>>,
     ) -> Result<(Vec<Embedding>, BatchTexts)> {
-        let want_summaries = texts
-            .iter()
-            .map(|text| text.is_some_and(|text| self.summaries.needs_summary(text)))
-            .collect();
+        let want_summaries = match admitted {
+            Admitted::New => texts
+                .iter()
+                .map(|text| text.is_some_and(|text| self.summaries.needs_summary(text)))
+                .collect(),
+            Admitted::Repeated => Vec::new(),
+        };
         let owned = || {
             texts
                 .into_iter()
@@ -94,8 +107,8 @@ impl Contexts {
         Ok((items, texts))
     }
 
-    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items. `updated_fields`
-    /// takes an index among the valid items, and `id_of` an index among all items of the request.
+    /// Writes a batch and builds the reply. `writing` is `None` when the batch has no valid items and repeats no
+    /// request. `updated_fields` and `id_of` take an index among the items of the request.
     ///
     /// # Errors
     /// The store's errors.
@@ -110,6 +123,7 @@ impl Contexts {
         let Batch {
             field,
             verb,
+            total,
             failed,
             texts,
         } = batch;
@@ -125,7 +139,8 @@ impl Contexts {
                 **pending && item.as_ref().is_ok_and(|written| !written.duplicate)
             })
             .count();
-        let mut reply = batch_reply(written, failed, verb, updated_fields, id_of);
+        let items = in_order(written.outcome.items, failed, total);
+        let mut reply = batch_reply(items, written.revision, verb, updated_fields, id_of);
         if pending > 0 {
             self.embeddings.wake_worker();
         }

@@ -31,7 +31,8 @@ impl Contexts {
         let ids = validate::ids(context_ids, Limits::MAX_GET, "context_ids", &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
-        let ids = self.reached(caller, &ids).await?.accessible(ids);
+        let read = read::at(min_revision);
+        let ids = self.reached(caller, &ids, read).await?.accessible(ids);
         let selection = RowSelection {
             images: include_images.unwrap_or(true),
             text_chars: None,
@@ -41,7 +42,7 @@ impl Contexts {
         };
         let page = self
             .store
-            .get_contexts(&caller.owner, ids, selection, read::at(min_revision))
+            .get_contexts(&caller.owner, ids, selection, read)
             .await
             .map_err(store_error)?;
         refuse_damaged(&page.entries)?;

@@ -1,10 +1,14 @@
 //! Turns the outcomes of a write into replies.
 
 use context_model::{BatchReply, BatchResult, Error, Reason, Result};
-use context_store::{ItemOutcome, OwnerId, Store, StoreError, StoredBatch, Written};
+use context_store::{
+    ErrorByMessage, ItemError, ItemOutcome, OwnerId, Store, StoreError, StoredBatch, Written,
+};
 
 use crate::error::store_error;
 use crate::read;
+
+type ItemResult = std::result::Result<ItemOutcome, ItemError>;
 
 /// The error of a write of one entry. It has no item index.
 pub(super) fn one_item(error: StoreError) -> Error {
@@ -33,48 +37,51 @@ pub(super) fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)
     }
 }
 
-/// Builds the reply of a batch. It lists the store's outcomes and the items that failed before the write in the order
-/// of the request. `updated_fields` takes an index among the store's outcomes, and `id_of` an index among all items of
-/// the request.
-pub(super) fn batch_reply(
-    written: Written<StoredBatch>,
+/// The outcomes of all `total` items of a batch, in the order of the request. `failed` are the items that failed before
+/// the write. The stored outcome of a repeated request includes them.
+pub(super) fn in_order(
+    stored: Vec<ItemResult>,
     failed: Vec<(usize, Error)>,
+    total: usize,
+) -> Vec<ItemResult> {
+    let mut items = stored;
+    if items.len() < total {
+        for (index, error) in failed {
+            let index = items.len().min(index);
+            items.insert(index, Err(Box::new(ErrorByMessage(error))));
+        }
+    }
+    items
+}
+
+/// Builds the reply of a batch. `updated_fields` and `id_of` take the index of an item.
+pub(super) fn batch_reply(
+    items: Vec<ItemResult>,
+    revision: i64,
     verb: &str,
     updated_fields: impl Fn(usize) -> Option<Vec<String>>,
     id_of: impl Fn(usize) -> Option<i64>,
 ) -> BatchReply {
-    let Written {
-        outcome: StoredBatch { items },
-        revision,
-    } = written;
-    let total = items.len() + failed.len();
-    let mut failed = failed.into_iter().peekable();
-    let mut stored = items.into_iter().enumerate();
-    let mut results = Vec::with_capacity(total);
-    for index in 0..total {
-        let failure = |error: Error| BatchResult {
-            index: index as i64,
-            success: false,
-            context_id: id_of(index),
-            error: Some(error.message),
-            updated_fields: None,
-        };
-        let result = match failed.next_if(|(at, _)| *at == index) {
-            Some((_, error)) => failure(error),
-            None => match stored.next() {
-                Some((at, Ok(outcome))) => BatchResult {
-                    index: index as i64,
-                    success: true,
-                    context_id: Some(outcome.id),
-                    error: None,
-                    updated_fields: updated_fields(at),
-                },
-                Some((_, Err(error))) => failure(error.0),
-                None => break,
+    let total = items.len();
+    let items = items.into_iter().enumerate();
+    let results: Vec<BatchResult> = items
+        .map(|(index, item)| match item {
+            Ok(outcome) => BatchResult {
+                index: index as i64,
+                success: true,
+                context_id: Some(outcome.id),
+                error: None,
+                updated_fields: updated_fields(index),
             },
-        };
-        results.push(result);
-    }
+            Err(error) => BatchResult {
+                index: index as i64,
+                success: false,
+                context_id: id_of(index),
+                error: Some(error.0.message),
+                updated_fields: None,
+            },
+        })
+        .collect();
     let succeeded = results.iter().filter(|r| r.success).count();
     let message = format!("{verb} {succeeded} of {total} contexts");
     BatchReply {

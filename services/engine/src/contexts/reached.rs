@@ -46,11 +46,16 @@ impl Reached {
 }
 
 impl Contexts {
-    /// Finds which of the entries the caller may access.
+    /// Finds which of the entries the caller may access, by a read that includes the revision that `read` requires.
     ///
     /// # Errors
     /// The store's errors.
-    pub(super) async fn reached(&self, caller: &Caller, ids: &[i64]) -> Result<Reached> {
+    pub(super) async fn reached(
+        &self,
+        caller: &Caller,
+        ids: &[i64],
+        read: Read,
+    ) -> Result<Reached> {
         let Some(threads) = caller.within() else {
             return Ok(Reached::All);
         };
@@ -63,7 +68,7 @@ impl Contexts {
         };
         let found = self
             .store
-            .get_contexts(&caller.owner, ids.to_vec(), selection, Read::default())
+            .get_contexts(&caller.owner, ids.to_vec(), selection, read)
             .await
             .map_err(store_error)?;
         let reached = found

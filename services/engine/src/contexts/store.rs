@@ -9,7 +9,7 @@ use context_store::{ItemOutcome, Usage};
 use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Admitted, Caller, WriteContext, stored_bytes};
 use crate::retrieval::with_pending_note;
 use crate::validate;
 
@@ -28,23 +28,32 @@ impl Contexts {
         let mut options = self
             .writes
             .options(caller, "store_context", &request, &write)?;
-        let entry = validate::entry(request, &self.limits, &mut 0)?;
-        caller.require_thread(&entry.thread_id)?;
-        let admitted = self
-            .writes
-            .admit(caller, &options, 1, of_entry(&entry))
-            .await?;
-        let needs_summary = self.summaries.needs_summary(&entry.text);
-        let embeddings = self
-            .embeddings
-            .embed_write(admitted, || vec![Some(entry.text.clone())])
-            .await?;
+        let thread_id = request.thread_id.trim().to_owned();
+        let admitted = self.writes.repetition(caller, &options).await?;
+        let entries = match self.checked_entry(caller, request) {
+            // The store returns the first outcome, whatever became of the limits.
+            Err(_) if admitted == Admitted::Repeated => Vec::new(),
+            entry => vec![entry?],
+        };
+        if admitted == Admitted::New {
+            let more = of_entries(&entries);
+            self.writes.admit_new(caller, &options, 1, more).await?;
+        }
+        let needs_summary = entries
+            .iter()
+            .any(|entry| self.summaries.needs_summary(&entry.text));
+        let texts = || {
+            entries
+                .iter()
+                .map(|entry| Some(entry.text.clone()))
+                .collect()
+        };
+        let embeddings = self.embeddings.embed_write(admitted, texts).await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;
-        let thread_id = entry.thread_id.as_str().to_owned();
         let written = self
             .store
-            .store_contexts(&caller.owner, vec![entry], true, options)
+            .store_contexts(&caller.owner, entries, true, options)
             .await
             .map_err(one_item)?;
         let (
@@ -97,64 +106,67 @@ impl Contexts {
         let StoreContextBatchRequest { entries, atomic } = request;
         let atomic = atomic.unwrap_or(true);
         batch_size(entries.len(), "entries")?;
+        let count = entries.len();
+        let admitted = self.writes.repetition(caller, &options).await?;
         let mut total = 0;
         let entries = entries.into_iter().map(|entry| {
             let entry = validate::entry(entry, &self.limits, &mut total)?;
             caller.require_thread(&entry.thread_id)?;
             Ok(entry)
         });
-        let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
-        let usage = items.iter().map(of_entry);
-        let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
-        let admitted = self
-            .writes
-            .admit(
-                caller,
-                &options,
-                items.len(),
-                Usage {
-                    entries: items.len() as u64,
-                    artifacts: 0,
-                    bytes,
-                },
-            )
-            .await?;
+        let Checked { items, failed } = Checked::new(entries, atomic, admitted, "entries")?;
+        if admitted == Admitted::New {
+            let more = of_entries(&items);
+            self.writes.admit_new(caller, &options, count, more).await?;
+        }
         let texts = items
             .iter()
             .map(|entry| Some(entry.text.as_str()))
             .collect();
         let (embeddings, texts) = self.embed_batch(admitted, texts).await?;
         options.embeddings = embeddings;
-        let writing = (!items.is_empty()).then(|| {
+        options.reject(&failed);
+        let writes = admitted == Admitted::Repeated || !items.is_empty();
+        let writing = writes.then(|| {
             self.store
                 .store_contexts(&caller.owner, items, atomic, options)
         });
         let batch = Batch {
             field: "entries",
             verb: "Stored",
+            total: count,
             failed,
             texts,
         };
         self.write_batch(caller, batch, writing, |_| None, |_| None)
             .await
     }
+
+    fn checked_entry(&self, caller: &Caller, request: StoreContextRequest) -> Result<NewEntry> {
+        let entry = validate::entry(request, &self.limits, &mut 0)?;
+        caller.require_thread(&entry.thread_id)?;
+        Ok(entry)
+    }
 }
 
-/// What an entry adds to its owner's usage.
-fn of_entry(entry: &NewEntry) -> Usage {
-    let NewEntry {
-        text,
-        metadata,
-        images,
-        ..
-    } = entry;
-    Usage {
-        entries: 1,
-        artifacts: 0,
-        bytes: stored_bytes(
+/// What entries add to their owner's usage.
+fn of_entries(entries: &[NewEntry]) -> Usage {
+    let bytes = entries.iter().map(|entry| {
+        let NewEntry {
+            text,
+            metadata,
+            images,
+            ..
+        } = entry;
+        stored_bytes(
             text,
             metadata.as_ref().map(Metadata::as_object),
             images.as_deref(),
-        ),
+        )
+    });
+    Usage {
+        entries: entries.len() as u64,
+        artifacts: 0,
+        bytes: bytes.fold(0, u64::saturating_add),
     }
 }

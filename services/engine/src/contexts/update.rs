@@ -4,12 +4,12 @@ use context_model::{
     BatchReply, EntryUpdate, MetadataChange, Operation, Result, UpdateContextBatchRequest,
     UpdateContextReply, UpdateContextRequest,
 };
-use context_store::{ItemOutcome, Usage};
+use context_store::{ItemOutcome, Read, Usage, WriteOptions};
 
 use super::Contexts;
 use super::batch::{Batch, Checked, batch_size};
 use super::outcome::{one_item, single};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Admitted, Caller, WriteContext, stored_bytes};
 use crate::retrieval::with_pending_note;
 use crate::validate;
 
@@ -29,34 +29,27 @@ impl Contexts {
         let mut options = self
             .writes
             .options(caller, "update_context", &request, &write)?;
-        let update = validate::update(request, &self.limits, &mut 0)?;
-        self.reached(caller, &[update.id]).await?.check(update.id)?;
-        let admitted = self
-            .writes
-            .admit(
-                caller,
-                &options,
-                1,
-                Usage {
-                    bytes: added_bytes(&update),
-                    ..Usage::default()
-                },
-            )
-            .await?;
-        let wants_summary = update
-            .text
-            .as_deref()
-            .is_some_and(|text| self.summaries.needs_summary(text));
-        let embeddings = self
-            .embeddings
-            .embed_write(admitted, || vec![update.text.clone()])
-            .await?;
+        let updated_fields = request.updated_fields();
+        let admitted = self.writes.repetition(caller, &options).await?;
+        let updates = match self.checked_update(caller, request).await {
+            // The store returns the first outcome, whatever became of the entry and the limits.
+            Err(_) if admitted == Admitted::Repeated => Vec::new(),
+            update => vec![update?],
+        };
+        if admitted == Admitted::New {
+            self.admit_updates(caller, &options, &updates, 1).await?;
+        }
+        let wants_summary = updates
+            .iter()
+            .filter_map(|update| update.text.as_deref())
+            .any(|text| self.summaries.needs_summary(text));
+        let texts = || updates.iter().map(|update| update.text.clone()).collect();
+        let embeddings = self.embeddings.embed_write(admitted, texts).await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;
-        let updated_fields = update.updated_fields();
         let written = self
             .store
-            .update_contexts(&caller.owner, vec![update], true, options)
+            .update_contexts(&caller.owner, updates, true, options)
             .await
             .map_err(one_item)?;
         let (
@@ -104,44 +97,70 @@ impl Contexts {
         let atomic = atomic.unwrap_or(true);
         batch_size(updates.len(), "updates")?;
         let ids: Vec<i64> = updates.iter().map(|update| update.context_id).collect();
+        let fields: Vec<Vec<String>> = updates
+            .iter()
+            .map(UpdateContextRequest::updated_fields)
+            .collect();
+        let admitted = self.writes.repetition(caller, &options).await?;
         let mut total = 0;
-        let reached = self.reached(caller, &ids).await?;
+        let reached = self.reached(caller, &ids, Read::default()).await?;
         let updates = updates.into_iter().map(|update| {
             let update = validate::update(update, &self.limits, &mut total)?;
             reached.check(update.id)?;
             Ok(update)
         });
-        let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
-        let bytes = items.iter().map(added_bytes).fold(0, u64::saturating_add);
-        let admitted = self
-            .writes
-            .admit(
-                caller,
-                &options,
-                items.len(),
-                Usage {
-                    bytes,
-                    ..Usage::default()
-                },
-            )
-            .await?;
+        let Checked { items, failed } = Checked::new(updates, atomic, admitted, "updates")?;
+        if admitted == Admitted::New {
+            self.admit_updates(caller, &options, &items, ids.len())
+                .await?;
+        }
         let texts = items.iter().map(|update| update.text.as_deref()).collect();
         let (embeddings, texts) = self.embed_batch(admitted, texts).await?;
         options.embeddings = embeddings;
-        let fields: Vec<Vec<String>> = items.iter().map(EntryUpdate::updated_fields).collect();
-        let writing = (!items.is_empty()).then(|| {
+        options.reject(&failed);
+        let writes = admitted == Admitted::Repeated || !items.is_empty();
+        let writing = writes.then(|| {
             self.store
                 .update_contexts(&caller.owner, items, atomic, options)
         });
         let batch = Batch {
             field: "updates",
             verb: "Updated",
+            total: ids.len(),
             failed,
             texts,
         };
-        let fields = |stored: usize| fields.get(stored).cloned();
+        let fields = |index: usize| fields.get(index).cloned();
         let id = |index: usize| ids.get(index).copied();
         self.write_batch(caller, batch, writing, fields, id).await
+    }
+
+    async fn checked_update(
+        &self,
+        caller: &Caller,
+        request: UpdateContextRequest,
+    ) -> Result<EntryUpdate> {
+        let update = validate::update(request, &self.limits, &mut 0)?;
+        self.reached(caller, &[update.id], Read::default())
+            .await?
+            .check(update.id)?;
+        Ok(update)
+    }
+
+    /// Admits new updates. `items` is the number of items in the request, including the rejected ones.
+    async fn admit_updates(
+        &self,
+        caller: &Caller,
+        options: &WriteOptions,
+        updates: &[EntryUpdate],
+        items: usize,
+    ) -> Result<()> {
+        let bytes = updates.iter().map(added_bytes).fold(0, u64::saturating_add);
+        let more = Usage {
+            bytes,
+            ..Usage::default()
+        };
+        self.writes.admit_new(caller, options, items, more).await
     }
 }
 

@@ -400,6 +400,38 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_the_first_reply_although_an_entry_is_gone() {
+    for fixture in Fixture::both().await {
+        let service = &fixture.service;
+        let [billing, team, secret] = fixture.ids;
+        let updates = [secret, billing, team].map(|id| json!({"context_id": id, "tags": ["new"]}));
+        let batch = || {
+            let body = json!({"updates": updates, "atomic": false});
+            let request = service.patch("/v1/contexts/batch", body);
+            fixture.narrowed(request.header("idempotency-key", "several"))
+        };
+        let single = || {
+            let request = service.patch(&format!("/v1/contexts/{billing}"), json!({"tags": ["x"]}));
+            fixture.narrowed(request.header("idempotency-key", "one"))
+        };
+        let first = (batch().await, single().await);
+        let deleted = service.delete(&format!("/v1/contexts/{billing}"));
+        let deleted = fixture.with(deleted, false).await;
+        assert_eq!(deleted.json()["deleted_count"], 1);
+        let retry = (batch().await, single().await);
+        assert_eq!(retry.0.json(), first.0.json());
+        assert_eq!(
+            (&first.0.json()["total"], &first.0.json()["failed"]),
+            (&json!(3), &json!(1))
+        );
+        assert_eq!(
+            (retry.1.status, retry.1.json()),
+            (StatusCode::OK, first.1.json())
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same() {
     let fixture = Fixture::build(None).await;
     let service = &fixture.service;

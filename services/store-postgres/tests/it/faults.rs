@@ -29,6 +29,7 @@ fn options(key: Option<&str>) -> WriteOptions {
         idempotency: key.map(|key| Idempotency {
             key: key.to_owned(),
             request_hash: [1; 32],
+            rejected: Vec::new(),
         }),
         key_id: None,
         embeddings: Vec::new(),

@@ -30,6 +30,7 @@ fn options(key: Option<String>) -> WriteOptions {
         idempotency: key.map(|key| Idempotency {
             key,
             request_hash: [1; 32],
+            rejected: Vec::new(),
         }),
         key_id: None,
         embeddings: Vec::new(),

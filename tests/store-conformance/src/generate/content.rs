@@ -219,6 +219,7 @@ impl Content<'_> {
                 options.idempotency = Some(Idempotency {
                     key: format!("key {stored} ü"),
                     request_hash: [7; 32],
+                    rejected: Vec::new(),
                 });
             }
             let written = self
