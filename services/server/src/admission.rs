@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 pub enum Holder {
     /// An owner.
     Owner(OwnerId),
-    /// The address of a caller whose request needs no credentials; `None` if the request came over no connection, as in
+    /// The network of a caller whose request needs no credentials; `None` if the request came over no connection, as in
     /// a unit test.
-    Address(Option<IpAddr>),
+    Network(Option<IpAddr>),
 }
 
 /// Slots shared by all callers. A caller may hold, and wait for, at most its share. A free slot

@@ -27,8 +27,11 @@ use crate::request_log::RequestLog;
 use crate::rights::Rights;
 use crate::transport::Transport;
 
-/// Concurrent requests without credentials: health checks, metrics, documentation, reflection.
+/// Concurrent requests without credentials: health checks, metrics, documentation.
 const PUBLIC_REQUESTS: usize = 64;
+/// Concurrent streams without credentials: gRPC's `Health/Watch` and reflection. Each client behind a proxy may have
+/// one for as long as it runs.
+const PUBLIC_STREAMS: usize = 1024;
 
 /// State shared by all handlers.
 pub struct App {
@@ -44,6 +47,8 @@ pub struct App {
     pub budget: Arc<Budget>,
     /// Slots for requests without credentials.
     pub public: Arc<Admission>,
+    /// Slots for streams without credentials. They are apart, because a stream keeps its slot.
+    pub public_streams: Arc<Admission>,
     /// Authenticates callers; `None` if authentication is off.
     pub authenticator: Option<Arc<Authenticator>>,
     /// Slots for streams of changes.
@@ -94,6 +99,7 @@ impl App {
             request_log: Arc::default(),
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
+            public_streams: Admission::new(PUBLIC_STREAMS, 0, true),
             streams: Admission::new(count(load.watch_max_streams), 0, shared),
             drain,
             admission: Admission::new(

@@ -11,11 +11,12 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use context_model::{Error, Reason};
 use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::{Instant, Sleep};
 
 use crate::admission::Slot;
 use crate::connection::{AuthenticatedRequest, Exchange};
-use crate::memory::Lease;
+use crate::memory::{Lease, too_large};
 
 /// A body must deliver [`WINDOW_BYTES`] in each window of this length, or end.
 const WINDOW: Duration = Duration::from_secs(30);
@@ -80,6 +81,33 @@ impl CountedBody {
             pace: Pace::default(),
         }
     }
+
+    /// All bytes of the body, at most `limit`.
+    ///
+    /// # Errors
+    /// `REQUEST_TOO_LARGE`, `DEADLINE_EXCEEDED`, `OVERLOADED`, or `INVALID_ARGUMENT` if the body ends early.
+    pub async fn whole(self, limit: usize) -> Result<Bytes, Error> {
+        if self.size_hint().lower() > limit as u64 {
+            return Err(too_large("body", limit));
+        }
+        let collected = Limited::new(self, limit).collect().await;
+        let body = collected.map_err(|error| body_error(error.as_ref(), limit))?;
+        Ok(body.to_bytes())
+    }
+}
+
+fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return too_large("body", limit);
+        }
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return error.clone();
+        }
+        cause = error.source();
+    }
+    Error::invalid("body", "`body` ended before it was complete")
 }
 
 impl HttpBody for CountedBody {
@@ -239,7 +267,6 @@ impl HttpBody for ReplyBody {
 mod tests {
     use context_store::OwnerId;
     use futures::StreamExt as _;
-    use http_body_util::BodyExt as _;
 
     use super::*;
     use crate::memory::{Budget, Payer};

@@ -127,8 +127,8 @@ impl Connection {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection if replies are stuck. One reply of many on HTTP/2 does not cut off the others at once: behind
-    /// a proxy they belong to other callers.
+    /// Ends the connection if replies are stuck. One reply of many on HTTP/2 does not cut off the others at once:
+    /// behind a proxy they belong to other callers.
     fn end_when_stuck(&self) {
         let (mut stuck, mut longest) = (0, Duration::ZERO);
         for reply in self.unread().values() {
@@ -236,7 +236,7 @@ impl Drop for AuthenticatedRequest {
     }
 }
 
-/// The open connections of a listener, by peer address.
+/// The open connections of a listener, by the peer's [`network`].
 #[derive(Debug)]
 pub struct Registry {
     per_peer: usize,
@@ -269,7 +269,6 @@ impl Registry {
         peer: Option<IpAddr>,
         connection: Arc<Connection>,
     ) -> Option<Registered> {
-        let peer = peer.map(network);
         let mut open = self.lock();
         if let Some(peer) = peer {
             let count = open.peers.get(&peer).copied().unwrap_or_default();
@@ -350,7 +349,8 @@ impl Drop for Registered {
 }
 
 /// A peer's address; in IPv6 its /64 network, because a host usually has all of it.
-fn network(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))

@@ -20,7 +20,7 @@ use tower::Service as _;
 
 use crate::app::App;
 use crate::body::{Held, ReplyBody};
-use crate::connection::{Connection, HEAD_TIMEOUT, Registry};
+use crate::connection::{Connection, HEAD_TIMEOUT, Registry, network};
 use crate::origin::{Origin, Peer};
 use crate::write_timeout::WriteTimeout;
 
@@ -247,17 +247,18 @@ impl Connections {
         while let Some(slot) = free_slot(&slots, &registry).await {
             match listener.accept().await {
                 Ok(Some((io, address))) => {
+                    let peer = address.map(network);
                     let io = WriteTimeout::new(io, WRITE_TIMEOUT);
                     let connection = Connection::new(io.has_begun(), &self.drain, &self.cut);
                     // A peer beyond its limit is refused by closing the connection; the client
                     // decides whether to retry.
-                    let Some(registered) = registry.admit(address, connection.clone()) else {
+                    let Some(registered) = registry.admit(peer, connection.clone()) else {
                         self.app.metrics.refused_connections.inc();
                         continue;
                     };
                     let origin = Origin {
                         peer: listener.peer(),
-                        address,
+                        network: peer,
                         connection,
                     };
                     // Created before the next accept, so that this connection is counted before any later one.

@@ -27,7 +27,7 @@ use crate::page_session::PageSessions;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::rest;
-use crate::route::{self, is_guarded};
+use crate::route::{self, is_guarded, is_public_stream};
 use crate::transport::Transport;
 
 /// The header that correlates a request with the log.
@@ -131,13 +131,16 @@ async fn admit(
     if !is_guarded(request.uri().path()) {
         let payer = if peer == Some(Peer::Unix) {
             Payer::Operator
+        } else if is_public_stream(request.uri().path()) {
+            Payer::PublicStream
         } else {
             Payer::Public
         };
         let lease = lease(app, &payer, request)?;
-        let address = origin.and_then(|origin| origin.address);
+        let holder = Holder::Network(origin.and_then(|origin| origin.network));
         let slot = match payer {
-            Payer::Public => Some(app.public.try_enter(Holder::Address(address))?),
+            Payer::Public => Some(app.public.try_enter(holder)?),
+            Payer::PublicStream => Some(app.public_streams.try_enter(holder)?),
             Payer::Operator | Payer::Owner(_) | Payer::KeysOf(_) => None,
         };
         request.extensions_mut().insert(lease.clone());

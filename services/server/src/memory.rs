@@ -13,7 +13,7 @@ use context_store::{Meter, OwnerId};
 
 use crate::admission::overloaded;
 
-/// Memory for requests without credentials: health checks, metrics, documentation, reflection.
+/// Memory for requests without credentials, and as much for streams without credentials.
 pub const PUBLIC_BYTES: usize = 8 * MIB;
 /// Minimum and maximum of the reserve for the Unix socket and for key administration; it is a
 /// sixteenth of the budget.
@@ -28,6 +28,8 @@ const MIB: usize = 1024 * 1024;
 pub enum Payer {
     /// A request without credentials.
     Public,
+    /// A stream without credentials.
+    PublicStream,
     /// A request of this owner.
     Owner(OwnerId),
     /// The owner's key administration, which may use the reserve.
@@ -45,6 +47,7 @@ pub struct Budget {
     share: usize,
     used: AtomicUsize,
     public: Arc<Account>,
+    public_streams: Arc<Account>,
     operator: Arc<Account>,
     owners: Mutex<HashMap<OwnerId, Arc<Account>>>,
 }
@@ -92,6 +95,7 @@ impl Budget {
             share,
             used: AtomicUsize::new(0),
             public: Account::new(PUBLIC_BYTES),
+            public_streams: Account::new(PUBLIC_BYTES),
             operator: Account::new(total),
             owners: Mutex::default(),
         }
@@ -106,6 +110,7 @@ impl Budget {
     fn account(&self, payer: &Payer) -> Arc<Account> {
         let owner = match payer {
             Payer::Public => return self.public.clone(),
+            Payer::PublicStream => return self.public_streams.clone(),
             Payer::Operator => return self.operator.clone(),
             Payer::Owner(owner) | Payer::KeysOf(owner) => owner,
         };
@@ -137,7 +142,7 @@ impl Lease {
     #[must_use]
     pub fn new(budget: &Arc<Budget>, payer: &Payer) -> Self {
         let limit = match payer {
-            Payer::Public | Payer::Owner(_) => budget.total - budget.reserve,
+            Payer::Public | Payer::PublicStream | Payer::Owner(_) => budget.total - budget.reserve,
             Payer::KeysOf(_) | Payer::Operator => budget.total,
         };
         Self {
@@ -279,6 +284,8 @@ mod tests {
                 .reason,
             Reason::Overloaded
         );
+        let stream = Lease::new(&budget, &Payer::PublicStream);
+        stream.grow(PUBLIC_BYTES).unwrap();
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub enum Peer {
 pub struct Origin {
     /// Whether the connection is TCP or the Unix socket.
     pub peer: Peer,
-    /// The peer's IP address; `None` on the Unix socket.
-    pub address: Option<IpAddr>,
+    /// The peer's IP address, in IPv6 its [`network`](crate::connection::network); `None` on the Unix socket.
+    pub network: Option<IpAddr>,
     /// The connection that the request came over.
     pub connection: Arc<Connection>,
 }

@@ -85,6 +85,20 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     }
 }
 
+/// The lease that the edge attached to a request, with credentials or without.
+///
+/// # Errors
+/// `INTERNAL` if it attached none: a bug.
+pub fn lease(extensions: &http::Extensions) -> Result<Arc<Lease>> {
+    let ctx = extensions.get::<RequestContext>();
+    let lease = ctx.map(|ctx| &ctx.lease).or_else(|| extensions.get());
+    lease.cloned().ok_or_else(|| Error::internal(NoLease))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a request without a lease")]
+struct NoLease;
+
 /// The error for a request without valid credentials.
 pub fn unauthenticated() -> Error {
     Error::new(Reason::Unauthenticated, AUTHENTICATION_REQUIRED)

@@ -103,6 +103,12 @@ pub fn is_guarded(path: &str) -> bool {
     GUARDED.iter().any(|prefix| path.starts_with(prefix))
 }
 
+/// Whether a path that is not guarded is that of a stream, which stays open as long as the caller wants.
+#[must_use]
+pub fn is_public_stream(path: &str) -> bool {
+    path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.")
+}
+
 /// The operation of a request. `template` is the route that the path matched.
 #[must_use]
 pub fn operation(method: &Method, path: &str, template: Option<&str>) -> Option<Operation> {

@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::body::{FRAME_BYTES, Pace};
 use crate::error_codes;
 use crate::memory::{Lease, too_large};
-use crate::request_context::RequestContext;
+use crate::request_context;
 
 /// Bytes before a message: a compression flag and the length
 /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
@@ -43,12 +43,7 @@ const BYTES_PER_FIELD: usize = 128;
 /// # Errors
 /// `INTERNAL` if the edge attached no lease: a bug.
 pub fn counted(app: &App, request: Request) -> Result<Request> {
-    let extensions = request.extensions();
-    let lease = extensions
-        .get::<RequestContext>()
-        .map(|ctx| &ctx.lease)
-        .or_else(|| extensions.get::<Arc<Lease>>());
-    let lease = lease.cloned().ok_or_else(|| Error::internal(NoLease))?;
+    let lease = request_context::lease(request.extensions())?;
     let path = request.uri().path().to_owned();
     let limit = if crate::route::is_guarded(&path) {
         app.limits.max_message_bytes()
@@ -65,10 +60,6 @@ pub fn counted(app: &App, request: Request) -> Result<Request> {
     };
     Ok(request.map(|body| messages(body, lease, rules)))
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("a gRPC request without a lease")]
-struct NoLease;
 
 /// The compression of a request's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

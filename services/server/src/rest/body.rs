@@ -4,19 +4,17 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse as _, Response};
 use context_model::{Error, Reason, decode_slice};
 use futures::stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
 use crate::body::CountedBody;
-use crate::memory::too_large;
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 
@@ -40,14 +38,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
         let limit = app.limits.max_message_bytes();
         let lease = RequestContext::of(request.extensions())?.lease;
         let body = CountedBody::new(request.into_body(), lease.clone());
-        if body.size_hint().lower() > limit as u64 {
-            return Err(too_large("body", limit).into());
-        }
-        let bytes = Limited::new(body, limit)
-            .collect()
-            .await
-            .map_err(|error| body_error(error.as_ref(), limit))?
-            .to_bytes();
+        let bytes = body.whole(limit).await?;
         let is_large = bytes.len() >= LARGE_BODY_BYTES;
         let decode = move || {
             // Memory of the decoded value: its strings once more, and its values.
@@ -108,20 +99,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
         Reason::UnsupportedMediaType,
         "the body must be JSON with `Content-Type: application/json`",
     ))
-}
-
-fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
-            return too_large("body", limit);
-        }
-        if let Some(error) = error.downcast_ref::<Error>() {
-            return error.clone();
-        }
-        cause = error.source();
-    }
-    Error::invalid("body", "`body` ended before it was complete")
 }
 
 /// A JSON reply. It is serialized completely before it is sent.
@@ -231,6 +208,7 @@ impl Write for Pieces<'_> {
 #[cfg(test)]
 mod tests {
     use context_store::OwnerId;
+    use http_body_util::BodyExt as _;
 
     use super::*;
     use crate::memory::{Budget, Lease, Payer};

@@ -244,6 +244,21 @@ async fn health_is_served_for_the_service_and_overall() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn clients_that_watch_health_leave_room_for_other_requests_without_credentials() {
+    let service = Service::start().await;
+    let mut health = HealthClient::new(grpc::at(service.address));
+    let mut watches = Vec::new();
+    // As many as there may be other requests without credentials.
+    for _ in 0..64 {
+        let overall = HealthCheckRequest::default();
+        let mut watch = health.watch(overall).await.unwrap().into_inner();
+        assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+        watches.push(watch);
+    }
+    assert_eq!(service.get("/healthz").send().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_socket_serves_the_same_whatever_host_is_named() {
     let service = Service::start().await;
     ContextServiceClient::new(grpc::at_socket(&service.socket))
