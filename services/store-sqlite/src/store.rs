@@ -557,12 +557,11 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<SearchPage> {
-        // Without conditions an index yields the page directly.
-        let light = filter.conditions.is_empty()
-            && filter.within.is_none()
-            && filter.tags.is_none()
-            && page.offset < 1000;
-        let lane = if light { &self.points } else { &self.searches };
+        let lane = if filter::is_direct(&filter) && page.offset < 1000 {
+            &self.points
+        } else {
+            &self.searches
+        };
         self.filtered(
             lane,
             owner,
@@ -636,7 +635,12 @@ impl Store for SqliteStore {
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
-        self.read(&self.points, owner, read, move |conn, owner| {
+        // Counting the selected threads, or reading their names, takes a scan.
+        let lane = match (&threads, &name) {
+            (None, None) => &self.points,
+            _ => &self.searches,
+        };
+        self.read(lane, owner, read, move |conn, owner| {
             match (owner, &threads, &name) {
                 (Some(owner), None, None) => threads::list(conn, owner, page),
                 (Some(owner), threads, name) => {
