@@ -49,6 +49,9 @@ const MAX_WAITING: usize = 1000;
 
 /// Maximum number of entries of a lookup that is certainly short.
 const SHORT_LOOKUP: usize = 8;
+/// Maximum number of bytes of such a lookup, unless it is a single entry. Reading and checking more takes too long for
+/// a thread that serves other requests.
+const SHORT_LOOKUP_BYTES: u64 = 256 * 1024;
 
 /// A database in an SQLite file.
 ///
@@ -532,9 +535,13 @@ impl Store for SqliteStore {
         read: Read,
     ) -> Result<SearchPage> {
         if ids.len() <= SHORT_LOOKUP {
+            let short = RowSelection {
+                max_bytes: selection.max_bytes.min(SHORT_LOOKUP_BYTES),
+                ..selection.clone()
+            };
             let found = self.read_inline(owner, read, |conn, owner| match owner {
                 Some(owner) => {
-                    read_entries::get_without_images(conn, owner, &ids, &selection, read.as_of)
+                    read_entries::get_without_images(conn, owner, &ids, &short, read.as_of)
                 }
                 None => Ok(Some(no_entries())),
             });
