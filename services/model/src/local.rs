@@ -115,7 +115,16 @@ fn without_password(connection_string: &str) -> String {
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     let user = user.split_once(':').map_or(user, |(user, _)| user);
-    format!("{scheme}://{user}@{hosts}{path}")
+    let place = format!("{hosts}{path}");
+    let Some((place, parameters)) = place.split_once('?') else {
+        return format!("{scheme}://{user}@{place}");
+    };
+    let parameters: Vec<&str> = parameters
+        .split('&')
+        .filter(|pair| !pair.starts_with("password="))
+        .collect();
+    let mark = if parameters.is_empty() { "" } else { "?" };
+    format!("{scheme}://{user}@{place}{mark}{}", parameters.join("&"))
 }
 
 /// The absolute path, with symbolic links resolved as far as the path exists, so that two spellings
@@ -181,6 +190,26 @@ mod tests {
         assert_eq!(
             of(Some("host=h password=one dbname=d")),
             of(Some("host=h password=two dbname=d"))
+        );
+        for (one, two) in [
+            (
+                "postgres://u@h:5432/d?password=one",
+                "postgres://u@h:5432/d",
+            ),
+            (
+                "postgres://u@h:5432/d?sslmode=require&password=one",
+                "postgres://u@h:5432/d?sslmode=require",
+            ),
+            (
+                "postgres://u@h:5432?password=one&dbname=d",
+                "postgres://u@h:5432?password=two&dbname=d",
+            ),
+        ] {
+            assert_eq!(of(Some(one)), of(Some(two)), "{one}");
+        }
+        assert_ne!(
+            of(Some("postgres://u@h:5432/d?sslmode=require")),
+            of(Some("postgres://u@h:5432/d"))
         );
         assert_ne!(of(None), of(Some("postgres://u@h:5432/d")));
     }

@@ -354,7 +354,7 @@ fn insert(transaction: &mut Transaction<'_>, new: &New<'_>) -> std::result::Resu
     let found = threads::find(transaction.conn, owner, thread_id)?;
     let is_new = found.is_none();
     let mut thread = found.unwrap_or_else(|| ThreadState::empty(thread_id));
-    let newest_before = (!is_new).then_some((thread.last_entry, thread.last_id));
+    let newest_before = (!is_new).then_some(thread.last_id);
     thread.add_in_order(&NewestEntry {
         id: entry.id,
         source: entry.source,
@@ -388,7 +388,7 @@ fn insert(transaction: &mut Transaction<'_>, new: &New<'_>) -> std::result::Resu
         row_id,
     };
     let context = if thread.last_id == entry.id {
-        let before = newest_before.and_then(|(_, id)| transaction.owner.row_id(id));
+        let before = newest_before.and_then(|id| transaction.owner.row_id(id));
         transaction
             .context_windows
             .of_new(transaction.conn, &position, before, |windows| {

@@ -12,7 +12,7 @@ mod select;
 pub(crate) mod tests;
 
 pub(crate) use index::index_statement;
-pub(crate) use select::{Candidates, candidates, index_decides, json_list, select};
+pub(crate) use select::{Candidates, candidates, index_decides, is_direct, json_list, select};
 
 use context_model::{
     Condition, ContentType, Filter, MetadataPath, Tags, ThreadPattern, ThreadSet, end_of_prefix,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use context_store::Copied;
@@ -23,8 +23,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// An empty snapshot in a file beside this database. The name of the file is removed at once, so that the file is
-    /// deleted when the process ends.
+    /// An empty snapshot in a file beside this database, which only this user can open. The name of the file is removed
+    /// at once, so that the file is deleted when the process ends.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -36,6 +36,7 @@ impl Snapshot {
             .write(true)
             .create(true)
             .truncate(true)
+            .mode(0o600)
             .open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(Self {

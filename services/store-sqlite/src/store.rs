@@ -49,6 +49,9 @@ const MAX_WAITING: usize = 1000;
 
 /// Maximum number of entries of a lookup that is certainly short.
 const SHORT_LOOKUP: usize = 8;
+/// Maximum number of bytes of such a lookup, unless it is a single entry. Reading and checking more takes too long for
+/// a thread that serves other requests.
+const SHORT_LOOKUP_BYTES: u64 = 256 * 1024;
 
 /// A database in an SQLite file.
 ///
@@ -532,9 +535,13 @@ impl Store for SqliteStore {
         read: Read,
     ) -> Result<SearchPage> {
         if ids.len() <= SHORT_LOOKUP {
+            let short = RowSelection {
+                max_bytes: selection.max_bytes.min(SHORT_LOOKUP_BYTES),
+                ..selection.clone()
+            };
             let found = self.read_inline(owner, read, |conn, owner| match owner {
                 Some(owner) => {
-                    read_entries::get_without_images(conn, owner, &ids, &selection, read.as_of)
+                    read_entries::get_without_images(conn, owner, &ids, &short, read.as_of)
                 }
                 None => Ok(Some(no_entries())),
             });
@@ -557,12 +564,11 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<SearchPage> {
-        // Without conditions an index yields the page directly.
-        let light = filter.conditions.is_empty()
-            && filter.within.is_none()
-            && filter.tags.is_none()
-            && page.offset < 1000;
-        let lane = if light { &self.points } else { &self.searches };
+        let lane = if filter::is_direct(&filter) && page.offset < 1000 {
+            &self.points
+        } else {
+            &self.searches
+        };
         self.filtered(
             lane,
             owner,
@@ -636,7 +642,12 @@ impl Store for SqliteStore {
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
-        self.read(&self.points, owner, read, move |conn, owner| {
+        // Counting the selected threads, or reading their names, takes a scan.
+        let lane = match (&threads, &name) {
+            (None, None) => &self.points,
+            _ => &self.searches,
+        };
+        self.read(lane, owner, read, move |conn, owner| {
             match (owner, &threads, &name) {
                 (Some(owner), None, None) => threads::list(conn, owner, page),
                 (Some(owner), threads, name) => {

@@ -84,7 +84,12 @@ impl SummaryStore for SqliteStore {
     }
 
     async fn summarized_entries(&self, owner: &OwnerId, threads: Option<ThreadSet>) -> Result<i64> {
-        self.read(&self.points, owner, Read::default(), move |conn, owner| {
+        // An index has the entries with a summary, but not their threads.
+        let lane = match threads {
+            None => &self.points,
+            Some(_) => &self.searches,
+        };
+        self.read(lane, owner, Read::default(), move |conn, owner| {
             let Some(owner) = owner else { return Ok(0) };
             let mut count = Fragment::new(
                 "SELECT count(*) AS count FROM entries WHERE summary <> '' AND owner = ",

@@ -216,13 +216,12 @@ pub(crate) fn complete(conn: &mut SqliteConnection, language: Language) -> Query
             .values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted)))
             .execute(conn)?;
     }
-    let mut indexed = 0;
+    let (mut indexed, mut after) = (0, (i64::MIN, String::new()));
     loop {
-        let done = conn.immediate_transaction(|conn| index_some(conn, language))?;
-        if done == 0 {
-            break;
-        }
-        indexed += done;
+        let done = conn.immediate_transaction(|conn| index_some(conn, language, &after))?;
+        let Some(last) = done.last() else { break };
+        after = (last.owner, last.artifact_id.clone());
+        indexed += done.len();
     }
     if indexed > 0 {
         tracing::info!(artifacts = indexed, "Artifacts were indexed for search");
@@ -250,8 +249,13 @@ struct ArtifactText {
     content: String,
 }
 
-/// Indexes some artifacts that have no document, and returns how many.
-fn index_some(conn: &mut SqliteConnection, language: Language) -> QueryResult<usize> {
+/// Indexes and returns some of the artifacts without a document that come after this owner and artifact id. Without the
+/// start, each call would check again all artifacts that have one.
+fn index_some(
+    conn: &mut SqliteConnection,
+    language: Language,
+    (owner, artifact_id): &(i64, String),
+) -> QueryResult<Vec<ArtifactText>> {
     let mut select = Fragment::new(
         "SELECT a.owner, 0 AS row_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata, v.content \
          FROM artifacts AS a \
@@ -259,9 +263,14 @@ fn index_some(conn: &mut SqliteConnection, language: Language) -> QueryResult<us
              ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
          WHERE NOT EXISTS (\
              SELECT 1 FROM artifact_documents AS d WHERE d.owner = a.owner AND d.artifact_id = a.artifact_id\
-         ) LIMIT ",
+         ) AND (a.owner, a.artifact_id) > (",
     );
-    select.bind(Bind::Int(AT_ONCE));
+    select
+        .bind(Bind::Int(*owner))
+        .push(", ")
+        .bind(Bind::Text(artifact_id.clone()))
+        .push(") ORDER BY a.owner, a.artifact_id LIMIT ")
+        .bind(Bind::Int(AT_ONCE));
     let found: Vec<ArtifactText> = sql::query(conn, &select)?;
     for found in &found {
         let owner = found.owner;
@@ -285,7 +294,7 @@ fn index_some(conn: &mut SqliteConnection, language: Language) -> QueryResult<us
             .values(row)
             .execute(conn)?;
     }
-    Ok(found.len())
+    Ok(found)
 }
 
 /// Recreates the full-text table of an owner's artifacts.

@@ -163,6 +163,26 @@ pub(crate) fn index_decides(filter: &Filter, indexed: &[MetadataPath]) -> bool {
     }
 }
 
+/// Whether an index has exactly the rows of the filter, newest first, so that a page is read without reading others.
+pub(crate) const fn is_direct(filter: &Filter) -> bool {
+    let Filter {
+        within,
+        thread_id: _,
+        source,
+        tags,
+        content_type,
+        conditions,
+        // All indexes contain the time.
+        created_from: _,
+        created_to: _,
+    } = filter;
+    within.is_none()
+        && source.is_none()
+        && tags.is_none()
+        && content_type.is_none()
+        && conditions.is_empty()
+}
+
 /// How the rows of a filter are found.
 enum Access {
     /// Check only these rows.

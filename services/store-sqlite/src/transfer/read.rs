@@ -87,8 +87,8 @@ impl Loaded {
             .collect()
     }
 
-    /// The row. Invalid UTF-8 is replaced where a checksum shows the damage, in the copy too. Elsewhere the damage would
-    /// be hidden, so the row is an error.
+    /// The row. Invalid UTF-8 is replaced where a checksum shows the damage, in the copy too. Elsewhere the damage
+    /// would be hidden, so the row is an error.
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
         let damaged = self.damaged(table.columns);
         let mut row = self

@@ -3,7 +3,8 @@
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
 
-use context_store::{ContextWindow, OwnerId, Store, StoreError};
+use context_model::{ArtifactId, Metadata, NewArtifact};
+use context_store::{ArtifactStore as _, ContextWindow, OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, OpenError, SqliteStore, Started};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -255,6 +256,46 @@ fn a_place_that_cannot_be_written_is_named() {
         );
         assert!(refused.to_string().contains(path), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn artifacts_without_documents_are_all_indexed_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    // More than are indexed in one transaction, of two owners.
+    for owner in ["one", "two"] {
+        for number in 0..45 {
+            let new = NewArtifact {
+                path: None,
+                title: None,
+                content: format!("artifact {number}"),
+                metadata: Metadata::default(),
+            };
+            let id = format!("0190163d-8694-739b-aea5-966c26f8a{number:03}");
+            let id = ArtifactId::parse(&id).unwrap();
+            store
+                .create_artifact(&OwnerId::new(owner), id, new, options())
+                .await
+                .unwrap();
+        }
+    }
+    store.close().await;
+    let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    // One owner has a document between those without one.
+    conn.batch_execute(
+        "DELETE FROM artifact_documents WHERE owner = 1 OR artifact_id NOT LIKE '%020'",
+    )
+    .unwrap();
+    let documents = |conn: &mut SqliteConnection| {
+        diesel::dsl::sql::<diesel::sql_types::BigInt>("SELECT count(*) FROM artifact_documents")
+            .get_result::<i64>(conn)
+            .unwrap()
+    };
+    assert_eq!(documents(&mut conn), 1);
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    store.close().await;
+    assert_eq!(documents(&mut conn), 90);
 }
 
 #[tokio::test]

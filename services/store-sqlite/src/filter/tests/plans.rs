@@ -10,8 +10,8 @@ use diesel::sqlite::SqliteConnection;
 use serde_json::{Value, json};
 
 use super::store::{OWNER, entry, insert, open, path};
-use crate::filter::select;
 use crate::filter::select::probes;
+use crate::filter::{is_direct, select};
 
 const INDEX: &str = "entries_by_metadata:status";
 const PAGE: Page = Page {
@@ -42,6 +42,33 @@ fn store(entries: i64) -> SqliteConnection {
     })
     .unwrap();
     conn
+}
+
+#[test]
+fn only_a_thread_and_dates_are_read_from_an_index_without_checking_rows() {
+    let parse = |input| {
+        let mut violations = Violations::default();
+        let filter = Filter::parse(input, &mut violations);
+        violations.finish(filter).unwrap()
+    };
+    let input = FilterInput {
+        thread_id: Some("t".into()),
+        start_date: Some("2026-01-01".into()),
+        ..FilterInput::default()
+    };
+    assert!(is_direct(&Filter::default()) && is_direct(&parse(input)));
+    let source = FilterInput {
+        source: Some("agent".into()),
+        ..FilterInput::default()
+    };
+    let content_type = FilterInput {
+        content_type: Some("text".into()),
+        ..FilterInput::default()
+    };
+    for input in [source, content_type] {
+        assert!(!is_direct(&parse(input.clone())), "{input:?}");
+    }
+    assert!(!is_direct(&filter("n", "eq", json!(1), true)));
 }
 
 fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filter {
