@@ -127,7 +127,7 @@ fn sentences(text: &str, max_chars: usize) -> Vec<Sentence> {
 /// The byte offsets where sentences end: after a line, after punctuation that white space follows, and after
 /// punctuation of a script without spaces. A short text before a colon is a label, such as the name of a speaker, and
 /// belongs to the sentence after it.
-fn ends(text: &str) -> impl Iterator<Item = usize> {
+pub(crate) fn ends(text: &str) -> impl Iterator<Item = usize> {
     let mut before = ' ';
     let mut chars = 0;
     text.char_indices().filter_map(move |(at, c)| {

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::Retrieval;
 use super::embedding::{ActiveModel, TextKey};
 use super::rerank::{Candidate, EncodedQuery, Excerpt, Interaction, RerankQuery, unreadable};
-use super::turns::{Turn, with_preceding};
+use super::turns::{Turn, answered_questions, with_preceding};
 use crate::access::Caller;
 
 /// Weight of the query's stop words and punctuation.
@@ -83,6 +83,11 @@ impl Retrieval {
         let weights = words.token_weights(&active, query, &query_tokens);
         let (coverage, query_words) = (words.coverage(), words.weights.len());
         let absent_words = words.absent();
+        let questions = if self.reranking.context_weight > 0.0 {
+            answered_questions(&excerpts, self.reranking.context_gap)
+        } else {
+            HashMap::new()
+        };
         let stored = codes.len();
         let unstored = excerpts
             .iter_mut()
@@ -154,6 +159,7 @@ impl Retrieval {
         Ok(Some(Interaction {
             scores,
             coverage,
+            questions,
             query_words,
             absent_words,
         }))

@@ -31,6 +31,10 @@ const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// How much this weight rises with the fragmentation of the query. Late interaction compares words poorly that its
 /// tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.2;
+/// The part of its score that a candidate loses which is only a question, if a later turn of its conversation is a
+/// candidate too. Such a question is similar to the query, and the turn after it has the answer. Weights from 0.4 to 0.9
+/// give about the same recall (docs/benchmarks.md).
+const QUESTION_LOSS: f64 = 0.5;
 /// How much the score of late interaction usually rises with the scaled score of the retrievers and with the share of
 /// the query's words, from 0 to 1 each. Fitted on the tuning halves of the evaluation sets with all-MiniLM-L6-v2.
 const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
@@ -80,6 +84,9 @@ pub(super) struct Interaction {
     /// For each reranked candidate that was read, the share of the query's words that it contains, 0 to 1. Rare words
     /// count more.
     pub coverage: HashMap<i64, f64>,
+    /// For each candidate that ends with a question which a later turn may answer, the share of its text that is this
+    /// question, 0 to 1.
+    pub questions: HashMap<i64, f64>,
     /// Number of different content words of the query.
     pub query_words: usize,
     /// The share of these words that no candidate contains.
@@ -306,14 +313,18 @@ impl Retrieval {
 }
 
 /// The retrievers' scores blended with those of late interaction, 0 to 1. Candidates beyond the budget of late
-/// interaction get the score that is expected of them, so they neither gain nor lose by it.
+/// interaction get the score that is expected of them, so they neither gain nor lose by it. Questions that a later turn
+/// may answer get less.
 fn blended(
     candidates: &[Candidate],
     interaction: &Interaction,
     retrieval_weight: f64,
 ) -> HashMap<i64, f64> {
     let Interaction {
-        scores, coverage, ..
+        scores,
+        coverage,
+        questions,
+        ..
     } = interaction;
     // The candidates that still exist: late interaction has read their texts.
     let existing: Vec<&Candidate> = candidates
@@ -340,7 +351,8 @@ fn blended(
     let blend = |candidate: &&Candidate| {
         let score = retrieval_weight * scaled_score(candidate.score)
             + (1.0 - retrieval_weight) * scaled_interaction(interaction(candidate));
-        (candidate.id, score)
+        let question = questions.get(&candidate.id).copied().unwrap_or(0.0);
+        (candidate.id, score * (1.0 - QUESTION_LOSS * question))
     };
     existing.iter().map(blend).collect()
 }
@@ -481,6 +493,26 @@ mod tests {
             assert!(scores.is_sorted_by(|a, b| a > b), "{scores:?}");
             assert!(scores[0] - scores[1] < 0.2, "{scores:?}");
         }
+    }
+
+    #[test]
+    fn a_question_loses_as_much_of_its_score_as_of_its_text_asks() {
+        let candidates = [1, 2, 3].map(|id| candidate(id, 1.0 - id as f64 / 10.0));
+        let scored = |questions: &[(i64, f64)]| {
+            let interaction = Interaction {
+                scores: HashMap::from([(1, 0.5), (2, 0.45), (3, 0.3)]),
+                coverage: HashMap::from([(1, 0.5), (2, 0.5), (3, 0.5)]),
+                questions: questions.iter().copied().collect(),
+                ..Interaction::default()
+            };
+            blended(&candidates, &interaction, RETRIEVAL_WEIGHT)
+        };
+        let before = scored(&[]);
+        let after = scored(&[(1, 1.0), (2, 0.2)]);
+        assert!((after[&1] - before[&1] * (1.0 - QUESTION_LOSS)).abs() < 1e-12);
+        assert!((after[&2] - before[&2] * (1.0 - 0.2 * QUESTION_LOSS)).abs() < 1e-12);
+        assert_eq!(after[&3], before[&3]);
+        assert!(before[&1] > before[&2] && after[&2] > after[&1]);
     }
 
     #[test]

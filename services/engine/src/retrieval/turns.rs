@@ -1,9 +1,12 @@
 //! Preceding turns are included when an entry is compared with a query. In a conversation, a question often contains
-//! the words of the query, and the next turn contains the answer.
+//! the words of the query, and the next turn contains the answer. So the question itself is ranked lower.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use context_model::Timestamp;
+
+use super::rerank::Excerpt;
 
 /// Preceding turns with a smaller factor are ignored.
 const MIN_FACTOR: f32 = 0.1;
@@ -27,18 +30,12 @@ pub(super) struct Turn {
 /// several services on one database lease ids in blocks, so the id of the preceding entry may be much smaller, or
 /// greater.
 pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<(i64, Vec<f32>)> {
-    let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
     let of = |turn: &Turn| {
         let mut similarities = turn.similarities.clone();
         for before in turns {
-            let age = turn
-                .created_at
-                .micros()
-                .saturating_sub(before.created_at.micros());
-            if before.id >= turn.id
-                || before.thread_id != turn.thread_id
-                || !(0..=gap).contains(&age)
-            {
+            let is_same_thread = before.thread_id == turn.thread_id;
+            let times = (before.created_at, turn.created_at);
+            if before.id >= turn.id || !is_same_thread || !are_within(gap, times) {
                 continue;
             }
             let steps = i32::try_from(turn.id - before.id).unwrap_or(i32::MAX);
@@ -53,6 +50,32 @@ pub(super) fn with_preceding(turns: &[Turn], weight: f64, gap: Duration) -> Vec<
         (turn.id, similarities)
     };
     turns.iter().map(of).collect()
+}
+
+/// How much of each entry's text is a question that a later turn may answer: the share of the text, 0 to 1. Entries
+/// without one are missing. Later turns are those in `excerpts` of the same thread that are at most `gap` younger. Only
+/// they show that somebody replied: a store of questions alone has no such turns.
+pub(super) fn answered_questions(excerpts: &[Excerpt], gap: Duration) -> HashMap<i64, f64> {
+    let is_followed = |excerpt: &Excerpt| {
+        excerpts.iter().any(|later| {
+            later.id > excerpt.id
+                && later.thread_id == excerpt.thread_id
+                && are_within(gap, (excerpt.created_at, later.created_at))
+        })
+    };
+    excerpts
+        .iter()
+        .map(|excerpt| (excerpt, context_text::closing_question(&excerpt.text)))
+        .filter(|(excerpt, share)| *share > 0.0 && is_followed(excerpt))
+        .map(|(excerpt, share)| (excerpt.id, share))
+        .collect()
+}
+
+/// Whether the second time is the same or later, by at most `gap`.
+fn are_within(gap: Duration, (earlier, later): (Timestamp, Timestamp)) -> bool {
+    let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
+    let passed = later.micros().saturating_sub(earlier.micros());
+    (0..=gap).contains(&passed)
 }
 
 #[cfg(test)]
@@ -113,5 +136,29 @@ mod tests {
         ];
         assert_eq!(with_preceding(&turns, 1.0, GAP)[1].1, [1.0, 1.0]);
         assert_eq!(with_preceding(&turns, 0.99, GAP)[1].1, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_question_counts_if_a_later_turn_of_its_conversation_is_a_candidate() {
+        let excerpt = |id, thread_id: &str, minute: i64, text: &str| Excerpt {
+            id,
+            thread_id: thread_id.to_owned(),
+            created_at: Timestamp(minute * 60_000_000),
+            text: text.to_owned(),
+        };
+        let excerpts = [
+            excerpt(1, "t", 0, "Who has the key?"),
+            excerpt(2, "t", 0, "Ann. Do you need it?"),
+            excerpt(3, "t", 30, "Who else has one?"),
+            excerpt(4, "other", 31, "Where is Ann?"),
+            excerpt(5, "t", 61, "It is here."),
+        ];
+        let found = answered_questions(&excerpts, GAP);
+        let mut ids: Vec<i64> = found.keys().copied().collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [1, 2], "the others have no reply within the gap");
+        assert_eq!(found[&1], 1.0);
+        assert!((0.5..1.0).contains(&found[&2]), "{found:?}");
+        assert!(answered_questions(&excerpts[..1], GAP).is_empty());
     }
 }
