@@ -28,7 +28,7 @@ pub struct LongPoll<'a> {
     pub app: &'a App,
     /// The caller when the request arrived.
     pub ctx: &'a RequestContext,
-    /// The caller's credentials, which are checked again after each wait.
+    /// The caller's credentials, which are checked again before each further read and before a reply after a wait.
     pub credentials: Credentials,
     /// The transport of the request.
     pub transport: Transport,
@@ -63,16 +63,21 @@ impl LongPoll<'_> {
         let mut subscription =
             (!wait.is_zero()).then(|| app.engine.changes.subscribe(&caller.owner));
         let mut has_waited = false;
+        let mut is_first = true;
         loop {
             if let Some(subscription) = &mut subscription {
                 subscription.begin_read();
             }
             let left = deadline.map(|deadline| deadline.saturating_sub(started.elapsed()));
-            let work = app.engine.changes.list_changes(&caller, request.clone());
-            let reply = match app
-                .call(ctx, Operation::ListChanges, transport, left, work)
-                .await
-            {
+            let attempt = async {
+                if !std::mem::take(&mut is_first) {
+                    caller = credentials.caller(app, ctx, Operation::ListChanges).await?;
+                }
+                let work = app.engine.changes.list_changes(&caller, request.clone());
+                app.call(ctx, Operation::ListChanges, transport, left, work)
+                    .await
+            };
+            let reply = match attempt.await {
                 // One change can wake more lists than there are places in the queue.
                 Err(error)
                     if error.reason == Reason::Overloaded
@@ -100,8 +105,8 @@ impl LongPoll<'_> {
                     () = app.drain.cancelled() => has_ended = true,
                 }
             }
-            caller = credentials.caller(app, ctx, Operation::ListChanges).await?;
             if has_ended {
+                credentials.caller(app, ctx, Operation::ListChanges).await?;
                 return Ok(reply);
             }
             request.cursor = Some(reply.next_cursor);

@@ -66,6 +66,33 @@ fn last_fetched(cache: &Path) -> PathBuf {
     cache.join(model.name)
 }
 
+/// The downloaded model that these settings select, with this directory of downloaded models. It may be missing.
+fn downloaded(config: &Config, cache: &Path) -> PathBuf {
+    let name = config.models.embedding_model.as_deref();
+    let named = name.and_then(Fetchable::named);
+    named.map_or_else(|| last_fetched(cache), |model| cache.join(model.name))
+}
+
+/// The settings that take precedence over a downloaded model with EMBEDDING_PROVIDER=auto: they mean a model of Ollama.
+fn settings_of_ollama(config: &Config) -> Vec<&'static str> {
+    let models = &config.models;
+    let (name, dimensions) = (models.embedding_model.as_deref(), models.embedding_dim);
+    [
+        ("OLLAMA_HOST", models.ollama_host.is_some()),
+        (
+            "EMBEDDING_MODEL",
+            name.is_some_and(|name| Fetchable::named(name).is_none()),
+        ),
+        (
+            "EMBEDDING_DIM",
+            dimensions.is_some_and(|dimensions| dimensions != DIMENSIONS),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(setting, is_given)| is_given.then_some(setting))
+    .collect()
+}
+
 /// Chooses the source of embeddings for these settings.
 ///
 /// # Errors
@@ -103,18 +130,11 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
             }
             None => {
                 let is_auto = models.embedding_provider == EmbeddingProvider::Auto;
-                let fetchable = name.and_then(Fetchable::named);
-                let path =
-                    fetchable.map_or_else(|| last_fetched(cache), |model| cache.join(model.name));
                 // With auto any other name means a model of Ollama. With local it renames the model in the cache.
-                let directory = ModelDirectory::new(path, name.filter(|_| !is_auto));
+                let directory =
+                    ModelDirectory::new(downloaded(config, cache), name.filter(|_| !is_auto));
                 let is_downloaded = directory.is_complete();
-                // Explicit settings take precedence over a downloaded model.
-                let names_ollama = models.ollama_host.is_some()
-                    || name.is_some() && fetchable.is_none()
-                    || models
-                        .embedding_dim
-                        .is_some_and(|dimensions| dimensions != DIMENSIONS);
+                let names_ollama = !settings_of_ollama(config).is_empty();
                 let needs_model =
                     name.is_some() || config.search.enable_semantic_search == Switch::True;
                 if is_auto && (names_ollama || needs_model && !is_downloaded) {
@@ -142,23 +162,15 @@ pub fn unused_download(config: &Config, choice: &Choice) -> Option<String> {
 }
 
 fn unused_download_in(config: &Config, choice: &Choice, cache: &Path) -> Option<String> {
-    let models = &config.models;
+    let directory = ModelDirectory::new(downloaded(config, cache), None);
     let is_unused = matches!(choice, Choice::Remote(_))
-        && models.embedding_provider == EmbeddingProvider::Auto
-        && ModelDirectory::new(cache.join(DEFAULT_MODEL), None).is_complete();
-    let settings = [
-        ("OLLAMA_HOST", models.ollama_host.is_some()),
-        ("EMBEDDING_MODEL", models.embedding_model.is_some()),
-        ("EMBEDDING_DIM", models.embedding_dim.is_some()),
-    ];
-    let given: Vec<&str> = settings
-        .into_iter()
-        .filter_map(|(name, is_given)| is_given.then_some(name))
-        .collect();
+        && config.models.embedding_provider == EmbeddingProvider::Auto
+        && directory.is_complete();
     is_unused.then(|| {
         format!(
-            "the downloaded model `{DEFAULT_MODEL}` is not used, because of {}; without these settings it is used",
-            given.join(" and ")
+            "the downloaded model `{}` is not used, because of {}; without these settings it is used",
+            directory.name(),
+            settings_of_ollama(config).join(" and ")
         )
     })
 }
@@ -623,6 +635,15 @@ mod tests {
         );
         assert_eq!(warning(&flags, empty.path()), None);
         assert_eq!(warning(&[], cache.path()), None);
+
+        let e5 = Fetchable::named("multilingual-e5-small").expect("a model");
+        add(empty.path(), e5.name);
+        choose_fetched(empty.path(), &e5).expect("written");
+        let flags = ["--ollama-host=http://h:11434", "--embedding-dim=384"];
+        let named = warning(&flags, empty.path()).expect("a warning");
+        let sentence =
+            "the downloaded model `multilingual-e5-small` is not used, because of OLLAMA_HOST; ";
+        assert!(named.starts_with(sentence), "{named}");
         assert_eq!(
             warning(&["--embedding-provider=ollama"], cache.path()),
             None

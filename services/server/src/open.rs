@@ -17,11 +17,12 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::config::{Backend, Config};
+use crate::socket::BindError;
 use crate::start_error::StartError;
 
-/// How long another service may take to release the database: the default of CONTEXT_DRAIN_TIMEOUT_SECONDS (10) and a
-/// margin.
-const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The default of CONTEXT_DRAIN_TIMEOUT_SECONDS, and the time beyond it in which another service releases the database.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(5);
 /// Intervals between attempts to open the database. A service that a gateway started tries less
 /// often, so that one started by hand gets the database first.
 const POLL_BY_HAND: Duration = Duration::from_millis(10);
@@ -58,7 +59,7 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
         if config.auto_started {
             return Ok(Opened::ServedByAnother);
         }
-        let deadline = Instant::now() + TAKEOVER_TIMEOUT;
+        let deadline = Instant::now() + takeover_timeout(config);
         if matches!(
             tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await,
             Ok(Ok(true))
@@ -67,6 +68,10 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
             while UnixStream::connect(&socket).await.is_ok() && Instant::now() < deadline {
                 tokio::time::sleep(POLL_BY_HAND).await;
             }
+        }
+        // Before the schema of the database is migrated.
+        if UnixStream::connect(&socket).await.is_ok() {
+            return Err(BindError::InUse(socket).into());
         }
     }
     let settings = config
@@ -81,7 +86,7 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
 /// database, that one is sufficient. Otherwise, if a gateway started the other one, the database is taken
 /// over from it.
 async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
-    let deadline = Instant::now() + TAKEOVER_TIMEOUT;
+    let deadline = Instant::now() + takeover_timeout(config);
     let socket = config.socket();
     let mut drained_pid = None;
     loop {
@@ -111,6 +116,12 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
         }
         tokio::time::sleep(POLL_BY_HAND).await;
     }
+}
+
+/// How long another service may take to release the database. Its own settings are not known, but the services of a
+/// user usually have the same ones.
+fn takeover_timeout(config: &Config) -> Duration {
+    config.drain_timeout().max(DRAIN_TIMEOUT) + TAKEOVER_MARGIN
 }
 
 /// Opens an SQLite database without a takeover.

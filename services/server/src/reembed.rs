@@ -7,24 +7,27 @@
 )]
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use context_engine::{Engine, Reembedded, Reembedding, SystemClock};
-use context_model::Error;
+use context_model::{Error, Reason};
 use context_providers::Embedder;
 use context_store_sqlite::OpenError;
+use futures::FutureExt as _;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::admin::{self, post_json};
-use crate::app::App;
+use crate::app::{App, defect};
 use crate::cli::Cli;
 use crate::config::{self, Config};
+use crate::error_codes;
 use crate::json_body::read_json;
 use crate::models::{self, Choice};
 use crate::origin::Origin;
@@ -74,7 +77,14 @@ enum Status {
 #[derive(Clone)]
 pub struct ModelSwitch {
     app: Arc<App>,
-    status: Arc<Mutex<Status>>,
+    last: Arc<Mutex<Last>>,
+}
+
+/// The switch that was begun last.
+struct Last {
+    /// The flags of its model.
+    flags: Vec<String>,
+    status: Status,
 }
 
 impl ModelSwitch {
@@ -82,48 +92,74 @@ impl ModelSwitch {
     pub fn new(app: Arc<App>) -> Self {
         Self {
             app,
-            status: Arc::new(Mutex::new(Status::Idle)),
+            last: Arc::new(Mutex::new(Last {
+                flags: Vec::new(),
+                status: Status::Idle,
+            })),
         }
     }
 
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn status(&self) -> Status {
-        self.status
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.last().status.clone()
     }
 
     fn set(&self, status: Status) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        self.last().status = status;
     }
 
-    /// Starts a switch, unless one is running.
+    /// Starts a switch, unless the one to this model is running.
+    ///
+    /// # Errors
+    /// `FEATURE_UNAVAILABLE` while a switch to another model is running.
     fn begin(&self, flags: Vec<String>) -> Result<(), Error> {
-        let arguments = std::iter::once("context-service".to_owned())
-            .chain(flags)
+        let arguments = std::iter::once("context-service")
+            .chain(flags.iter().map(String::as_str))
             .map(Into::into);
         let read = config::read::<Cli>(arguments, &|_| None);
         let config = read
             .map_err(|refusal| Error::invalid("flags", refusal.text))?
             .config;
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*status, Status::Running { .. }) {
-            return Ok(());
+        let mut last = self.last();
+        if matches!(last.status, Status::Running { .. }) {
+            return if last.flags == flags {
+                Ok(())
+            } else {
+                Err(Error::new(
+                    Reason::FeatureUnavailable,
+                    "the service is switching to another model; run the command again when that has ended",
+                ))
+            };
         }
-        *status = Status::Running {
-            embedded: 0,
-            entries: 0,
+        *last = Last {
+            flags,
+            status: Status::Running {
+                embedded: 0,
+                entries: 0,
+            },
         };
-        drop(status);
+        drop(last);
         let switch = self.clone();
         tokio::spawn(async move {
             let progress = |Reembedding { embedded, entries }| {
                 switch.set(Status::Running { embedded, entries })
             };
-            let outcome = run(&switch.app.engine, &config, progress).await;
+            let run = run(&switch.app.engine, &config, progress);
+            // A command would wait forever for a switch that has panicked.
+            let outcome = AssertUnwindSafe(run).catch_unwind().await;
             switch.set(match outcome {
-                Ok(sentence) => Status::Done { sentence },
-                Err(sentence) => Status::Failed { sentence },
+                Ok(Ok(sentence)) => Status::Done { sentence },
+                Ok(Err(sentence)) => Status::Failed { sentence },
+                Err(panic) => {
+                    let error = defect(panic.as_ref());
+                    error_codes::log(&error);
+                    Status::Failed {
+                        sentence: error.message,
+                    }
+                }
             });
         });
         Ok(())

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use context_model::ImageInput;
+use context_model::{ImageInput, JsonObject};
 use context_store::{Change, Copied, CopiedArtifact, CopyPosition};
 
-/// A batch is written at the end of a commit once it has this many changes, or this many bytes of text and images.
+/// A batch is written at the end of a commit once it has this many changes, or this many bytes of text, metadata and
+/// images.
 const CHANGES: usize = 1000;
 const BYTES: usize = 4 * 1024 * 1024;
 /// A batch that is this many times larger is written even in the middle of a commit.
@@ -34,14 +35,7 @@ impl Batch {
                     + image_bytes(entry.images.as_deref().unwrap_or_default()),
             ),
             Copied::EntryGone(id) => (id.to_string(), 0),
-            Copied::Artifact(copied) => (
-                copied.artifact.id.clone(),
-                copied
-                    .versions
-                    .iter()
-                    .map(|version| version.content.len())
-                    .sum(),
-            ),
+            Copied::Artifact(copied) => (copied.artifact.id.clone(), artifact_bytes(copied)),
             Copied::ArtifactGone(id) => (id.clone(), 0),
         };
         self.count += 1;
@@ -87,6 +81,19 @@ impl Batch {
     }
 }
 
+/// Bytes of an artifact and its versions.
+fn artifact_bytes(CopiedArtifact { artifact, versions }: &CopiedArtifact) -> usize {
+    let bytes = |title: &str, content: &str, metadata: &JsonObject| {
+        let metadata = serde_json::to_vec(metadata).map_or(0, |json| json.len());
+        title.len() + content.len() + metadata
+    };
+    let current = bytes(&artifact.title, &artifact.content, &artifact.metadata);
+    let versions = versions.iter();
+    let versions =
+        versions.map(|version| bytes(&version.title, &version.content, &version.metadata));
+    current + versions.sum::<usize>()
+}
+
 fn image_bytes(images: &[ImageInput]) -> usize {
     images.iter().map(|image| image.data.0.len()).sum()
 }
@@ -120,6 +127,36 @@ mod tests {
         for id in 0..(CHANGES * HUGE) as i64 {
             batch.add(Copied::EntryGone(id));
         }
+        assert!(batch.is_due(false));
+    }
+
+    #[test]
+    fn metadata_and_the_current_content_of_an_artifact_count() {
+        let metadata = serde_json::json!({"key": "m".repeat(BYTES / 4)});
+        let metadata = metadata.as_object().cloned().unwrap_or_default();
+        let artifact = context_model::Artifact {
+            id: "a".to_owned(),
+            title: "title".to_owned(),
+            content: "c".repeat(BYTES / 4),
+            metadata: metadata.clone(),
+            path: None,
+            created_at: context_model::Timestamp(0),
+            updated_at: context_model::Timestamp(0),
+            version: 1,
+        };
+        let version = context_store::CopiedVersion {
+            version: 1,
+            title: "title".to_owned(),
+            content: "c".repeat(BYTES / 4),
+            metadata,
+            at: context_model::Timestamp(0),
+        };
+        let mut batch = Batch::default();
+        batch.add(Copied::Artifact(Box::new(CopiedArtifact {
+            artifact,
+            versions: vec![version],
+        })));
+        batch.reached(position(1), true);
         assert!(batch.is_due(false));
     }
 

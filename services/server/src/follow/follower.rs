@@ -405,10 +405,10 @@ fn ended_by(error: Error) -> Ended {
     }
 }
 
-/// Logs and converts an error of the copy's database. Writing is retried: the disk may have space later.
+/// Logs and converts an error of the copy's database. Its work is retried: the disk may have space later.
 fn copy_error(error: StoreError) -> Error {
     let error = error.into_error("changes");
-    tracing::error!(error = %error, "The copy could not be written; will retry");
+    tracing::error!(error = %error, "The copy could not be read or written; will retry");
     Error::new(Reason::Internal, format!("the copy: {}", error.message))
 }
 

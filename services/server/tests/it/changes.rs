@@ -514,6 +514,38 @@ async fn a_key_that_is_revoked_is_refused_at_the_end_of_its_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_ends_the_wait_of_its_list_for_a_slot() {
+    let flags = [
+        "--auth=keys",
+        "--max-concurrent-requests=1",
+        "--request-queue=0",
+    ];
+    let service = Service::start_with(&flags).await;
+    let key = service.key("default", &["read"]).await;
+    let other = service.key("default", &["read"]).await;
+    let search = service.endless_search().await.key(&other.text);
+    let start = cursor(&reply(service.get("/v1/changes?cursor=now").key(&key.text)).await);
+    let path = format!("/v1/changes?cursor={start}&{LONG}");
+    let request = service.get(&path).key(&key.text);
+    let waiting = tokio::spawn(async move { request.send().await });
+    until_waiting(&service, 1).await;
+
+    let search = tokio::spawn(search.send());
+    service.until_busy().await;
+    let entry = json!({"thread_id": "t", "source": "user", "text": "x"});
+    service.store_unseen(entry).await;
+    until_waiting(&service, 0).await;
+    let command = Admin::RevokeKey {
+        owner: "default".to_owned(),
+        key_id: key.id,
+    };
+    service.engine.access.administer(command).await.unwrap();
+    assert_eq!(waiting.await.expect("a reply").status, 401);
+    assert!(!search.is_finished(), "the only slot is in use");
+    search.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_stops_ends_the_waits() {
     let service = Service::start().await;
     let start = now(&service).await;

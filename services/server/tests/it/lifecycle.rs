@@ -20,6 +20,21 @@ async fn refusal(flags: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_in_use_is_reported_before_a_shared_database_is_opened() {
+    let service = Service::start().await;
+    let refused = refusal(&[
+        "--storage-backend=postgresql",
+        "--postgresql-connection-string=postgres://u@127.0.0.1:1/d",
+        &format!("--socket={}", service.socket.display()),
+    ])
+    .await;
+    assert!(
+        refused.starts_with("another service responds on the socket"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
     for (flags, words) in [
         (

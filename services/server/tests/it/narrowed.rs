@@ -134,7 +134,7 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
             ("/v1/contexts/search", json!({}), 2),
             ("/v1/contexts/search", json!({"thread_id": "secret"}), 0),
             ("/v1/contexts/search", json!({"thread_id": "team-a/x"}), 1),
-            ("/v1/contexts/search", json!({"tags": ["closed"]}), 0),
+            ("/v1/contexts/search", json!({"tags": [CANARY]}), 0),
             (
                 "/v1/contexts/search",
                 json!({"metadata": {"word": "open"}}),

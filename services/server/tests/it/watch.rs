@@ -568,30 +568,3 @@ async fn a_stream_that_cannot_begin_is_an_error() {
         );
     }
 }
-
-/// Another owner's changes are never in a stream.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_has_the_changes_of_its_owner_alone() {
-    for (service, _database) in both(&["--auth=keys"]).await {
-        let all = ["read", "write"];
-        let (mine, theirs) = (
-            service.key("mine", &all).await.text,
-            service.key("theirs", &all).await.text,
-        );
-        let mut events = watch(&service, "include_body=true")
-            .key(&mine)
-            .events()
-            .await;
-        assert_eq!(next(&mut events).await.name, "opened");
-        for n in 1..=50 {
-            for (key, text) in [(&theirs, "canary"), (&mine, "mine")] {
-                let entry =
-                    json!({"thread_id": text, "source": "user", "text": format!("{text} {n}")});
-                service.post("/v1/contexts", entry).key(key).send().await;
-            }
-            let event = next(&mut events).await;
-            assert_eq!(event.data["revision"], n);
-            assert_eq!(event.data["context"]["text_content"], format!("mine {n}"));
-        }
-    }
-}

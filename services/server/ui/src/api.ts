@@ -1,7 +1,7 @@
 // The calls of the page: the public REST API.
 
 import type { components } from "./schema";
-import { parseReply } from "./json";
+import { compact, parseReply } from "./json";
 
 type Schemas = components["schemas"];
 export type Hit = Schemas["SearchHit"];
@@ -124,7 +124,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
   let body: string | undefined;
   if (options.body !== undefined) {
     headers.set("content-type", "application/json");
-    body = typeof options.body === "string" ? options.body : JSON.stringify(options.body);
+    body = typeof options.body === "string" ? options.body : compact(options.body);
   }
   const request: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) request.body = body;
@@ -218,6 +218,8 @@ export const api = {
 
   threads: (limit: number, offset: number, signal?: AbortSignal, name = "") =>
     call<Schemas["ListThreadsReply"]>("GET", "v1/threads", { query: { limit, offset, name: name || undefined }, signal }),
+
+  thread: (id: string) => call<Schemas["GetThreadReply"]>("GET", `v1/threads/${encoded(id)}`),
 
   metadataKeys: (signal?: AbortSignal) => call<Schemas["ListMetadataKeysReply"]>("GET", "v1/metadata/keys", { query: { limit: 500 }, signal }),
 

@@ -1,6 +1,7 @@
 // The same search as a command for a terminal or an agent.
 
 import { address, searchPath, session, type SearchKind } from "./api";
+import { compact, Exact, pretty } from "./json";
 
 const TOOLS: Record<SearchKind, { tool: string; rpc: string }> = {
   hybrid: { tool: "hybrid_search_context", rpc: "HybridSearchContext" },
@@ -22,7 +23,7 @@ export function curlTo(path: string): string {
 
 export function curl(kind: SearchKind, body: Record<string, unknown>, keyed: boolean): string {
   const key = keyed ? ' \\\n  -H "Authorization: Bearer $CONTEXT_API_KEY"' : "";
-  return `${curlTo(searchPath(kind))}${key} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
+  return `${curlTo(searchPath(kind))}${key} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(compact(body))}`;
 }
 
 export function grpcurl(kind: SearchKind, body: Record<string, unknown>, keyed: boolean): string {
@@ -37,7 +38,7 @@ export function grpcurl(kind: SearchKind, body: Record<string, unknown>, keyed: 
 
 export function mcp(kind: SearchKind, body: Record<string, unknown>): string {
   const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: TOOLS[kind].tool, arguments: body } };
-  return JSON.stringify(call, null, 2);
+  return pretty(call);
 }
 
 const FILTERS = ["thread_id", "source", "tags", "content_type", "metadata_filters", "start_date", "end_date"];
@@ -59,6 +60,7 @@ export function message(body: Record<string, unknown>): Record<string, unknown> 
 }
 
 function valueMessage(value: unknown): Record<string, unknown> {
+  if (value instanceof Exact) return { int_value: value.source };
   if (typeof value === "boolean") return { bool_value: value };
   if (typeof value === "number") return Number.isInteger(value) ? { int_value: String(value) } : { double_value: value };
   if (Array.isArray(value)) return { list_value: { values: value.map(valueMessage) } };

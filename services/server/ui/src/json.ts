@@ -40,6 +40,17 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Exact);
 }
 
+/** JSON text in one line, with every number as it was written. */
+export function compact(value: unknown): string {
+  if (value instanceof Exact) return value.source;
+  if (Array.isArray(value)) return `[${value.map(compact).join(",")}]`;
+  if (isObject(value)) {
+    const fields = Object.entries(value).filter(([, item]) => item !== undefined);
+    return `{${fields.map(([key, item]) => `${JSON.stringify(key)}:${compact(item)}`).join(",")}}`;
+  }
+  return JSON.stringify(value);
+}
+
 /** Metadata as indented JSON text, with every number as it was written. */
 export function pretty(value: unknown, indent = ""): string {
   if (value instanceof Exact) return value.source;

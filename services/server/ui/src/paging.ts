@@ -64,16 +64,8 @@ export async function after(thread: string, from: string, loaded: Hit[], signal?
 
 /** The first entry of a thread. */
 export async function beginning(thread: string): Promise<Hit | undefined> {
-  const limit = 500;
-  for (let offset = 0; ; offset += limit) {
-    const { threads, has_more } = await api.threads(limit, offset);
-    const found = threads.find(({ thread_id }) => thread_id === thread);
-    if (found) {
-      const moment = { thread_id: thread, end_date: found.first_entry };
-      return (await all(moment)).at(-1);
-    }
-    if (!has_more) return undefined;
-  }
+  const { first_entry } = await api.thread(thread);
+  return (await all({ thread_id: thread, end_date: first_entry })).at(-1);
 }
 
 /** All entries of a span of one millisecond. The entries of a batch have the same time. */

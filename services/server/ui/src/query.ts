@@ -1,6 +1,7 @@
 // A search: read from and written to the URL, and converted to a request and to commands.
 
 import type { FtsMode, Operator, SearchKind } from "./api";
+import { Exact } from "./json";
 import { to } from "./route";
 
 export interface Condition {
@@ -115,13 +116,27 @@ export function filterCount(query: Query): number {
 
 function typed(text: string): unknown {
   const trimmed = text.trim();
-  if (/^-?\d+$/.test(trimmed) && !Number.isSafeInteger(Number(trimmed))) return trimmed;
-  if (/^(?:-?\d+(?:\.\d+)?|true|false)$/.test(trimmed)) return JSON.parse(trimmed.replace(/^(-?)0+(?=\d)/, "$1"));
+  if (/^(?:-?\d+(?:\.\d+)?|true|false)$/.test(trimmed)) {
+    const json = trimmed.replace(/^(-?)0+(?=\d)/, "$1");
+    // Metadata can contain 64-bit integers.
+    const isExact = /^-?\d+$/.test(json) && !Number.isSafeInteger(Number(json));
+    return isExact ? new Exact(json) : JSON.parse(json);
+  }
   const quoted = /^"(.*)"$/s.exec(trimmed);
   return quoted ? quoted[1] : trimmed;
 }
 
-const listed = (text: string): string[] => text.split(",").map((item) => item.trim()).filter((item) => item !== "");
+/** The items of a list with commas between them. An item in quotes may contain commas. It keeps its quotes. */
+const listed = (text: string): string[] =>
+  [...text.matchAll(/\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|[^,]+)/g)].map(([, item]) => item?.trim() ?? "").filter((item) => item !== "");
+
+/** The tags in a list as `tagList` writes it. */
+export const tagsIn = (text: string): string[] =>
+  listed(text).map((item) => (/^"(?:[^"\\]|\\.)*"$/.test(item) ? item.slice(1, -1).replace(/\\(["\\])/g, "$1") : item)).filter((tag) => tag !== "");
+
+/** Tags as a list with commas between them. A tag that a list would split or change is in quotes. */
+export const tagList = (tags: string[]): string =>
+  tags.map((tag) => (/,|^"/.test(tag) ? `"${tag.replace(/["\\]/g, "\\$&")}"` : tag)).join(", ");
 
 /** The filters in the form of the request. */
 export function filters(query: Query): Record<string, unknown> {
@@ -129,7 +144,7 @@ export function filters(query: Query): Record<string, unknown> {
   if (query.thread !== "") body["thread_id"] = query.thread;
   if (query.source !== "") body["source"] = query.source;
   if (query.type !== "") body["content_type"] = query.type;
-  const tags = listed(query.tags);
+  const tags = tagsIn(query.tags);
   if (tags.length > 0) body["tags"] = tags;
   if (query.from !== "") body["start_date"] = query.from;
   if (query.until !== "") body["end_date"] = query.until;

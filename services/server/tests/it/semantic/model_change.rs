@@ -108,6 +108,35 @@ async fn a_service_moves_to_another_model_while_it_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_switch_to_one_model_refuses_a_switch_to_another() {
+    let database = Database::sqlite();
+    let service = database.start(&named("first")).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let switch = |model: &str| {
+        let flags = [
+            "--embedding-provider=ollama".to_owned(),
+            format!("--ollama-host=http://{}", silent.local_addr().unwrap()),
+            format!("--embedding-model={model}"),
+            format!("--socket={}", service.socket.display()),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let elsewhere = TempDir::new().unwrap();
+        let config = crate::service::settings(elsewhere.path(), &flags);
+        tokio::spawn(async move { context_service::reembed(&config).await })
+    };
+    let (mut one, mut other) = (switch("second"), switch("third"));
+    // The provider does not respond, so the switch that was first continues.
+    let refused = tokio::select! {
+        refused = &mut one => refused,
+        refused = &mut other => refused,
+    };
+    let why = refused.unwrap().unwrap_err();
+    assert!(why.contains("is switching to another model"), "{why}");
+    one.abort();
+    other.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_service_with_another_model_says_so_and_the_command_that_it_names_helps() {
     for database in Database::all().await {
         let service = database.start(&named("first")).await;

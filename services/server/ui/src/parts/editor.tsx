@@ -6,6 +6,7 @@ import { api, ApiError, type Entry } from "../api";
 import { asApiError } from "../hooks";
 import { isObject, pretty } from "../json";
 import { say } from "../notices";
+import { tagList, tagsIn } from "../query";
 import { Button, Field, inputValue, Trouble } from "./basics";
 
 interface Draft {
@@ -16,7 +17,7 @@ interface Draft {
 
 const draftOf = (entry: Entry): Draft => ({
   text: entry.text_content,
-  tags: entry.tags.join(", "),
+  tags: tagList(entry.tags),
   metadata: pretty(entry.metadata),
 });
 
@@ -115,7 +116,7 @@ export function Editor({ entry, onDone }: { entry: Entry; onDone: (saved?: Entry
       <Field label="Text">
         <textarea ref={area} class="text" rows={Math.min(24, Math.max(4, draft.text.split("\n").length + 1))} value={draft.text} onInput={(event) => setDraft({ ...draft, text: inputValue(event) })} />
       </Field>
-      <Field label="Tags" hint="with commas between them">
+      <Field label="Tags" hint="with commas between them; one that has a comma in quotes">
         <input value={draft.tags} onInput={(event) => setDraft({ ...draft, tags: inputValue(event) })} />
       </Field>
       <Field label="Metadata" hint="a JSON object">
@@ -148,7 +149,7 @@ function changes(base: Entry, draft: Draft): string | ApiError {
   const old = draftOf(base);
   const fields: string[] = [];
   if (draft.text !== old.text) fields.push(`"text":${JSON.stringify(draft.text)}`);
-  if (draft.tags !== old.tags) fields.push(`"tags":${JSON.stringify(draft.tags.split(",").map((tag) => tag.trim()).filter(Boolean))}`);
+  if (draft.tags !== old.tags) fields.push(`"tags":${JSON.stringify(tagsIn(draft.tags))}`);
   if (draft.metadata !== old.metadata) {
     const text = draft.metadata.trim() === "" ? "{}" : draft.metadata;
     try {

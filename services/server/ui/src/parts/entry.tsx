@@ -9,6 +9,7 @@ import { deleteLater, isGone, takeBack, usePending } from "../deletes";
 import { bytes, count, counted } from "../format";
 import { asApiError } from "../hooks";
 import { isObject, pretty } from "../json";
+import { tagList } from "../query";
 import { to } from "../route";
 import { Button, Copy, Icon, Time, Trouble } from "./basics";
 import { Editor } from "./editor";
@@ -188,7 +189,7 @@ export function Tags({ tags }: { tags: string[] }) {
     <ul class="tags" aria-label="Tags">
       {tags.map((tag) => (
         <li key={tag}>
-          <a href={to("search", undefined, { kind: "filters", tags: tag })}>{tag}</a>
+          <a href={to("search", undefined, { kind: "filters", tags: tagList([tag]) })}>{tag}</a>
         </li>
       ))}
     </ul>

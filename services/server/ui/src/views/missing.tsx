@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { api, type ApiError, type Entry, type Hit } from "../api";
 import { useApp } from "../context";
 import { asApiError } from "../hooks";
+import { compact } from "../json";
 import { Button, inputValue, Trouble } from "../parts/basics";
 import { filters, type Query } from "../query";
 import { to } from "../route";
@@ -120,7 +121,7 @@ async function explain(id: number, query: Query, hits: Hit[]): Promise<Finding[]
   for (const [name, value] of Object.entries(others)) {
     const each = name === "metadata_filters" ? (value as unknown[]).map((one) => [one]) : [value];
     for (const one of each) {
-      if ((await find("filters", { [name]: one, ...narrow })) === undefined) list.push([false, `The filter ${name} = ${JSON.stringify(one)} excludes it.`]);
+      if ((await find("filters", { [name]: one, ...narrow })) === undefined) list.push([false, `The filter ${name} = ${compact(one)} excludes it.`]);
     }
   }
   if (from !== undefined || until !== undefined) {

@@ -9,7 +9,7 @@ import { count, counted } from "../format";
 import { asApiError, useLoad } from "../hooks";
 import { Bar, Button, Choices, Code, Empty, Field, Head, inputValue, Trouble, Waiting } from "../parts/basics";
 import { EntryView } from "../parts/entry";
-import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, takesValue } from "../query";
+import { type Condition, filterCount, FTS_MODES, KINDS, link, OPERATORS, type Query, read, request, tagList, takesValue } from "../query";
 import type { Route } from "../route";
 import { pieces } from "../snippet";
 import { Missing } from "./missing";
@@ -344,7 +344,7 @@ function Filters({ query, change, threads }: FiltersProps) {
       </datalist>
       <datalist id="known-tags">
         {tags.value?.tags.map(({ tag, entry_count }) => (
-          <option key={tag} value={tag} label={counted(entry_count, "entry", "entries")} />
+          <option key={tag} value={tagList([tag])} label={counted(entry_count, "entry", "entries")} />
         ))}
       </datalist>
       <datalist id="known-keys">
