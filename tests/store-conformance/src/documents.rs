@@ -94,7 +94,7 @@ async fn named(store: &dyn Store, documents: Vec<i64>) -> Vec<ArtifactId> {
         .expect("read");
     let of = |document: &i64| {
         let found = read.iter().find(|found| found.document == *document);
-        found.expect("it exists").artifact.id
+        found.expect("it exists").id
     };
     documents.iter().map(of).collect()
 }
@@ -388,7 +388,7 @@ async fn a_document_that_changed_after_the_ranking_is_left_out(store: &dyn Store
     let documents = store.artifacts().artifact_documents(&me(), ids, read).await;
     let documents = documents.expect("read");
     assert_eq!(documents.len(), 1);
-    assert_eq!(documents[0].artifact.id, id(2));
+    assert_eq!(documents[0].id, id(2));
     assert!(!documents[0].damaged);
 }
 behaviour!(a_document_that_changed_after_the_ranking_is_left_out(store));
