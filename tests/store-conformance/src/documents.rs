@@ -393,6 +393,29 @@ async fn a_document_that_changed_after_the_ranking_is_left_out(store: &dyn Store
 }
 behaviour!(a_document_that_changed_after_the_ranking_is_left_out(store));
 
+/// The frequency of a word counts the documents of one kind.
+async fn the_frequency_of_a_word_in_artifacts_does_not_count_entries(store: &dyn Store) {
+    let counts = async |kind| {
+        let words = ["walrus", "heron"].map(|word| {
+            let parsed = context_text::parse(Mode::Match, word, &Analyzer::new(Language::English));
+            parsed.expect("a query").expect("has words").query
+        });
+        store
+            .document_frequencies(&me(), kind, words.to_vec(), 10, now())
+            .await
+            .expect("counted")
+    };
+    entry("a walrus and a heron").store(store, 0).await;
+    assert_eq!(counts(DocumentKind::Artifact).await, [0, 0]);
+    create(store, 1, "walrus", Embedding::Later).await;
+    create(store, 2, "walrus", Embedding::Later).await;
+    assert_eq!(counts(DocumentKind::Artifact).await, [2, 0]);
+    assert_eq!(counts(DocumentKind::Context).await, [1, 1]);
+}
+behaviour!(the_frequency_of_a_word_in_artifacts_does_not_count_entries(
+    store
+));
+
 async fn an_erased_owner_leaves_no_document(store: &dyn Store) {
     ready(store).await;
     create(store, 1, "walrus", at_angles(&[10.0])).await;
