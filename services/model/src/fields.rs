@@ -127,22 +127,35 @@ pub struct MetadataValueCount {
     pub entry_count: i64,
 }
 
+/// Maximum number of bytes that counted keys take. Fields that share a long outer key take far more than their JSON.
+const MAX_KEY_BYTES: usize = 64 * 1024 * 1024;
+/// Approximate number of bytes that a counted key takes in addition to its name.
+const KEY_OVERHEAD_BYTES: usize = 100;
+
 /// Counts in how many of these objects each key occurs: most frequent first, then by name. Keys that no filter can name
-/// are left out. An object that has fields is not a key itself; its fields are.
+/// are left out. An object that has fields is not a key itself; its fields are. It reads no further object once the keys
+/// take 64 MiB.
 #[must_use]
-pub fn count_keys<'o>(
-    objects: impl Iterator<Item = &'o JsonObject>,
+pub fn count_keys(
+    objects: impl Iterator<Item = JsonObject>,
     prefix: Option<&str>,
 ) -> Vec<MetadataKeyCount> {
-    let mut counts = BTreeMap::new();
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    let mut bytes = 0;
     for object in objects {
         // `{"a.b": 1, "a": {"b": 2}}` has the path `a.b` twice, and is one entry.
         let mut seen = HashSet::new();
-        paths(object, "", &mut seen);
-        for path in seen {
-            if begins(&path, prefix) {
-                *counts.entry(path).or_insert(0) += 1;
+        paths(&object, "", &mut seen);
+        for path in seen.into_iter().filter(|path| begins(path, prefix)) {
+            if let Some(count) = counts.get_mut(&path) {
+                *count += 1;
+            } else {
+                bytes += path.len() + KEY_OVERHEAD_BYTES;
+                counts.insert(path, 1);
             }
+        }
+        if bytes > MAX_KEY_BYTES {
+            break;
         }
     }
     let mut keys: Vec<_> = counts
@@ -175,14 +188,14 @@ fn paths(object: &JsonObject, above: &str, found: &mut HashSet<String>) {
 /// Counts the scalar values at this path: most frequent first, then by their JSON text. 5 and 5.0 are one value, as for
 /// filters. Long strings are left out.
 #[must_use]
-pub fn count_values<'o>(
-    objects: impl Iterator<Item = &'o JsonObject>,
+pub fn count_values(
+    objects: impl Iterator<Item = JsonObject>,
     path: &MetadataPath,
     prefix: Option<&str>,
 ) -> Vec<MetadataValueCount> {
     let mut counts: HashMap<String, MetadataValueCount> = HashMap::new();
     for object in objects {
-        let Some((value, json)) = at(object, path).and_then(listed) else {
+        let Some((value, json)) = at(&object, path).and_then(listed) else {
             continue;
         };
         let shown = value.as_str().unwrap_or(&json);
@@ -250,7 +263,7 @@ mod tests {
     }
 
     fn keys(values: &[Value], prefix: Option<&str>) -> Vec<(String, i64)> {
-        count_keys(objects(values).iter(), prefix)
+        count_keys(objects(values).into_iter(), prefix)
             .into_iter()
             .map(|key| (key.key, key.entry_count))
             .collect()
@@ -258,7 +271,7 @@ mod tests {
 
     fn values(given: &[Value], key: &str, prefix: Option<&str>) -> Vec<(Value, i64)> {
         let path = MetadataPath::parse(key).expect("a path");
-        count_values(objects(given).iter(), &path, prefix)
+        count_values(objects(given).into_iter(), &path, prefix)
             .into_iter()
             .map(|value| (value.value, value.entry_count))
             .collect()
@@ -327,5 +340,18 @@ mod tests {
         );
         assert_eq!(values(&given, "v", Some("5")).len(), 2);
         assert_eq!(values(&given, "v.w", None), [(json!(1), 1)]);
+    }
+
+    #[test]
+    fn counting_ends_when_the_keys_take_too_much_memory() {
+        let mut read = 0;
+        let objects = (0..10_000).map(|n| {
+            read += 1;
+            let fields = (0..700).map(|field| (format!("{n}-{field}"), json!(0)));
+            JsonObject::from_iter([("k".repeat(400), Value::Object(fields.collect()))])
+        });
+        let keys = count_keys(objects, None);
+        let bytes: usize = keys.iter().map(|key| key.key.len()).sum();
+        assert!(read < 500 && bytes < 2 * MAX_KEY_BYTES, "{read}, {bytes}");
     }
 }

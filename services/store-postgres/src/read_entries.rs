@@ -50,6 +50,7 @@ pub(crate) struct Ranked {
 
 /// How many texts match each query, counted up to a maximum.
 pub(crate) struct Frequencies {
+    pub kind: DocumentKind,
     pub queries: Vec<context_text::Query>,
     pub max: u32,
     pub language: Arc<Language>,
@@ -356,12 +357,17 @@ impl Reading for Frequencies {
             return Ok(None);
         };
         let all = context_text::Query::Or(self.queries.clone());
+        let table = match self.kind {
+            DocumentKind::Context => "entries",
+            DocumentKind::Artifact => "artifact_documents",
+        };
         // Raw SQL for a limited count of each query.
         let count = fragment!(
             "SELECT m.entries FROM unnest({terms}) WITH ORDINALITY AS t(term, place) \
-             CROSS JOIN LATERAL (SELECT count(*) AS entries FROM (SELECT 1 FROM context.entries AS entries \
+             CROSS JOIN LATERAL (SELECT count(*) AS entries FROM (SELECT 1 FROM context.{table} AS entries \
              WHERE entries.owner_id = ? AND {of_owner} AND entries.words @@ t.term LIMIT ?) AS e) AS m ORDER BY t.place",
             fts::terms(&all, &self.language),
+            Fragment::new(table),
             Bind::text(owner.as_str()),
             filter::of_owner(owner.as_str()),
             Bind::Int(i64::from(self.max)),

@@ -12,10 +12,10 @@ use context_model::{
     ThreadNamePart, ThreadSet, Timestamp,
 };
 use context_store::{
-    ArtifactStore, ChangeStore, ContextWindow, DayCounts, DeleteCriteria, FtsPage, FtsSearch,
-    Idempotency, KeyStore, MetadataSample, OwnerId, Page, Read, Result, RowSelection, SealStore,
-    SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage,
-    ThreadsPage, Usage, VectorStore, WriteOptions, Written, call,
+    ArtifactStore, ChangeStore, ContextWindow, DayCounts, DeleteCriteria, DocumentKind, FtsPage,
+    FtsSearch, Idempotency, KeyStore, MetadataSample, OwnerId, Page, Read, Result, RowSelection,
+    SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch,
+    SummaryStore, TagsPage, ThreadsPage, Usage, VectorStore, WriteOptions, Written, call,
 };
 use context_text::Query;
 use diesel_async::SimpleAsyncConnection as _;
@@ -664,6 +664,7 @@ impl Store for PostgresStore {
     async fn document_frequencies(
         &self,
         owner: &OwnerId,
+        kind: DocumentKind,
         queries: Vec<Query>,
         max: u32,
         read: Read,
@@ -674,6 +675,7 @@ impl Store for PostgresStore {
             owner,
             read,
             Frequencies {
+                kind,
                 queries,
                 max,
                 language,

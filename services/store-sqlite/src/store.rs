@@ -10,16 +10,17 @@ use context_model::{
 };
 use context_store::{
     ArtifactStore, ChangeNotifier, ChangeStore, ContextWindow, DayCounts, DeleteCriteria,
-    Embedding, FtsPage, FtsSearch, Idempotency, KeyStore, MetadataSample, OwnerId, Page, Read,
-    Recorded, Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError,
-    StoreStatistics, StoredBatch, SummaryStore, TagsPage, ThreadsPage, Touched, Usage, VectorStore,
-    WriteOptions, Written,
+    DocumentKind, Embedding, FtsPage, FtsSearch, Idempotency, KeyStore, MetadataSample, OwnerId,
+    Page, Read, Recorded, Result, RowSelection, SealStore, SearchPage, Soundness, Store,
+    StoreError, StoreStatistics, StoredBatch, SummaryStore, TagsPage, ThreadsPage, Touched, Usage,
+    VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language, Query};
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::artifacts::documents;
+use crate::collection::Collection;
 use crate::config::Config;
 use crate::connection::{self, pragma_int};
 use crate::context_window::ContextWindows;
@@ -616,6 +617,7 @@ impl Store for SqliteStore {
     async fn document_frequencies(
         &self,
         owner: &OwnerId,
+        kind: DocumentKind,
         queries: Vec<Query>,
         max: u32,
         read: Read,
@@ -625,10 +627,17 @@ impl Store for SqliteStore {
             owner,
             read,
             move |conn, owner| match owner {
-                Some(owner) => {
-                    fts::frequencies(conn, owner.owner, &queries, max).map_err(store_error)
+                Some(owner)
+                    if kind == DocumentKind::Context
+                        || documents::has_any(conn, owner.owner).map_err(store_error)? =>
+                {
+                    let collection = Collection {
+                        owner: owner.owner,
+                        kind,
+                    };
+                    fts::frequencies(conn, collection, &queries, max).map_err(store_error)
                 }
-                None => Ok(vec![0; queries.len()]),
+                Some(_) | None => Ok(vec![0; queries.len()]),
             },
         )
         .await

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use context_model::{
-    ArtifactId, ArtifactPath, ArtifactUpdate, Condition, JsonObject, NewArtifact, Timestamp,
+    ArtifactId, ArtifactPath, ArtifactUpdate, Condition, JsonObject, NewArtifact, ObjectText,
+    Timestamp,
 };
 
 use crate::{OwnerId, Read, Result, WriteOptions, Written};
@@ -70,8 +71,22 @@ impl ArtifactSelection {
 pub struct ArtifactDocument {
     /// The document's id in rankings. Negative, so that it differs from the id of every entry.
     pub document: i64,
-    /// The artifact.
-    pub artifact: StoredArtifact,
+    /// The artifact's id.
+    pub id: ArtifactId,
+    /// The title.
+    pub title: String,
+    /// The path, if it has one.
+    pub path: Option<String>,
+    /// The content.
+    pub content: String,
+    /// The metadata. It stays text, because the parsed form can take many times its length.
+    pub metadata: ObjectText,
+    /// When the artifact was created.
+    pub created_at: Timestamp,
+    /// When the version was stored.
+    pub updated_at: Timestamp,
+    /// Version number.
+    pub version: i64,
     /// Whether it does not match its checksum. Such an artifact must not be shown.
     pub damaged: bool,
 }

@@ -17,7 +17,7 @@ use crate::read::{
 };
 use crate::sealing::SealStore;
 use crate::summaries::SummaryStore;
-use crate::vectors::VectorStore;
+use crate::vectors::{DocumentKind, VectorStore};
 use crate::write::{DeleteCriteria, Idempotency, StoredBatch, WriteOptions, Written};
 
 /// A database of context entries.
@@ -134,14 +134,15 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<FtsPage>;
 
-    /// For each query, the number of the owner's entries whose text matches it, counted up to `max`. The time for a
-    /// query is bounded by `max` as far as the database's index allows it.
+    /// For each query, the number of the owner's documents of this kind whose text matches it, counted up to
+    /// `max`. The time for a query is bounded by `max` as far as the database's index allows it.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn document_frequencies(
         &self,
         owner: &OwnerId,
+        kind: DocumentKind,
         queries: Vec<Query>,
         max: u32,
         read: Read,

@@ -94,7 +94,7 @@ async fn named(store: &dyn Store, documents: Vec<i64>) -> Vec<ArtifactId> {
         .expect("read");
     let of = |document: &i64| {
         let found = read.iter().find(|found| found.document == *document);
-        found.expect("it exists").artifact.id
+        found.expect("it exists").id
     };
     documents.iter().map(of).collect()
 }
@@ -388,10 +388,33 @@ async fn a_document_that_changed_after_the_ranking_is_left_out(store: &dyn Store
     let documents = store.artifacts().artifact_documents(&me(), ids, read).await;
     let documents = documents.expect("read");
     assert_eq!(documents.len(), 1);
-    assert_eq!(documents[0].artifact.id, id(2));
+    assert_eq!(documents[0].id, id(2));
     assert!(!documents[0].damaged);
 }
 behaviour!(a_document_that_changed_after_the_ranking_is_left_out(store));
+
+/// The frequency of a word counts the documents of one kind.
+async fn the_frequency_of_a_word_in_artifacts_does_not_count_entries(store: &dyn Store) {
+    let counts = async |kind| {
+        let words = ["walrus", "heron"].map(|word| {
+            let parsed = context_text::parse(Mode::Match, word, &Analyzer::new(Language::English));
+            parsed.expect("a query").expect("has words").query
+        });
+        store
+            .document_frequencies(&me(), kind, words.to_vec(), 10, now())
+            .await
+            .expect("counted")
+    };
+    entry("a walrus and a heron").store(store, 0).await;
+    assert_eq!(counts(DocumentKind::Artifact).await, [0, 0]);
+    create(store, 1, "walrus", Embedding::Later).await;
+    create(store, 2, "walrus", Embedding::Later).await;
+    assert_eq!(counts(DocumentKind::Artifact).await, [2, 0]);
+    assert_eq!(counts(DocumentKind::Context).await, [1, 1]);
+}
+behaviour!(the_frequency_of_a_word_in_artifacts_does_not_count_entries(
+    store
+));
 
 async fn an_erased_owner_leaves_no_document(store: &dyn Store) {
     ready(store).await;

@@ -1,7 +1,7 @@
 //! The full-text index follows every write, in the same transaction.
 
 use context_model::{ContentType, Filter, Source, ThreadId};
-use context_store::{FtsPage, FtsSearch, OwnerId, Page, Store};
+use context_store::{DocumentKind, FtsPage, FtsSearch, OwnerId, Page, Store};
 use context_text::{Analyzer, Language, Mode, parse};
 
 use crate::arrange::*;
@@ -89,7 +89,7 @@ async fn the_frequency_of_a_word_is_the_number_of_entries_with_it(store: &dyn St
             parsed.expect("a query").expect("has words").query
         });
         store
-            .document_frequencies(owner, words.to_vec(), max, now())
+            .document_frequencies(owner, DocumentKind::Context, words.to_vec(), max, now())
             .await
             .expect("counted")
     };

@@ -121,6 +121,11 @@ impl QuotaChecks {
         }
     }
 
+    /// Whether any quota is set.
+    pub const fn are_set(&self) -> bool {
+        !self.quotas.is_none()
+    }
+
     /// Admits one more stored outcome of `bytes` bytes. No outcome is deleted early to make room: a retry of its
     /// request would then be executed a second time.
     ///

@@ -142,6 +142,11 @@ impl Writes {
         self.quotas.admit_usage(&caller.owner, more).await
     }
 
+    /// Whether any quota is set.
+    pub const fn has_quotas(&self) -> bool {
+        self.quotas.are_set()
+    }
+
     /// The owner's usage in bytes, at most a minute old.
     ///
     /// # Errors

@@ -47,28 +47,34 @@ impl Artifacts {
         Ok(Some((embeddings, version)))
     }
 
-    /// Embeds the text of an earlier version. Nothing is embedded if it cannot be read. The store's write then returns
-    /// the error.
-    pub(super) async fn embed_restored(
+    /// An earlier version. `None` if it cannot be read. The store's write then returns the error.
+    pub(super) async fn version_of(
         &self,
         caller: &Caller,
-        admitted: Admitted,
         id: ArtifactId,
         version: i64,
-    ) -> Result<WriteEmbeddings> {
+    ) -> Option<StoredVersion> {
         let read = self
             .store
             .artifacts()
             .artifact_versions(&caller.owner, id, vec![Some(version)], Read::default())
             .await;
-        let version = match read.map(|read| read.value) {
+        match read.map(|read| read.value) {
             Ok(VersionLookup::Artifact { mut versions, .. }) => versions.pop().flatten(),
             Ok(VersionLookup::NoArtifact) | Err(_) => None,
-        };
-        let Some(StoredVersion { title, content, .. }) = version else {
+        }
+    }
+
+    /// Embeds the text of an earlier version. Nothing is embedded without one.
+    pub(super) async fn embed_restored(
+        &self,
+        admitted: Admitted,
+        restored: Option<&StoredVersion>,
+    ) -> Result<WriteEmbeddings> {
+        let Some(StoredVersion { title, content, .. }) = restored else {
             return Ok(WriteEmbeddings::default());
         };
-        let text = || vec![Some(document_text(&title, &content))];
+        let text = || vec![Some(document_text(title, content))];
         self.retrieval
             .embeddings()
             .embed_write(admitted, text)
@@ -76,7 +82,11 @@ impl Artifacts {
     }
 
     /// The current state of an artifact and its version.
-    async fn state_of(&self, caller: &Caller, id: ArtifactId) -> Option<(ArtifactState, i64)> {
+    pub(super) async fn state_of(
+        &self,
+        caller: &Caller,
+        id: ArtifactId,
+    ) -> Option<(ArtifactState, i64)> {
         let read = self
             .store
             .artifacts()

@@ -47,10 +47,6 @@ impl Artifacts {
     }
 }
 
-/// Estimated size of a version whose content is known only after the write. It is used until the
-/// owner is counted again.
-const VERSION_BYTES: u64 = 100_000;
-
 /// The read options of a single artifact.
 fn artifact_read(min_revision: Option<i64>) -> Result<Read> {
     let mut violations = Violations::default();

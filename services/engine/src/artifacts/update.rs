@@ -7,8 +7,8 @@ use context_model::{
 };
 use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
-use super::{Artifacts, VERSION_BYTES, failed, full};
-use crate::access::{Admitted, Caller, WriteContext};
+use super::{Artifacts, failed, full};
+use crate::access::{Admitted, Caller, WriteContext, stored_bytes};
 use crate::validate;
 
 /// How often an update is tried with the embedding of its new text.
@@ -32,12 +32,8 @@ impl Artifacts {
             .options(caller, "update_artifact", &request, &write)?;
         let returns_content = request.return_content.unwrap_or(true);
         let update = validated(request)?;
-        let bytes = match &update.content {
-            Some(ContentChange::Replace(content)) => content.len() as u64,
-            Some(ContentChange::Edits(_)) | None => VERSION_BYTES,
-        };
         let usage = Usage {
-            bytes,
+            bytes: self.added_bytes(caller, &update).await,
             ..Usage::default()
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
@@ -66,6 +62,34 @@ impl Artifacts {
             message,
             revision: written.revision,
         })
+    }
+
+    /// Bytes of the version that an update creates. 0 if it creates none, or fails, which the store's write reports.
+    async fn added_bytes(&self, caller: &Caller, update: &ArtifactUpdate) -> u64 {
+        let ArtifactUpdate {
+            id,
+            path: _,
+            title,
+            content,
+            metadata,
+            expected_version: _,
+        } = update;
+        let changes_nothing = title.is_none() && content.is_none() && metadata.is_none();
+        if changes_nothing || !self.writes.has_quotas() {
+            return 0;
+        }
+        let Some((before, _)) = self.state_of(caller, *id).await else {
+            return 0;
+        };
+        match before.updated(update) {
+            Ok(after)
+                if (&after.title, &after.content, &after.metadata)
+                    != (&before.title, &before.content, &before.metadata) =>
+            {
+                stored_bytes(&after.content, Some(&after.metadata), None)
+            }
+            Ok(_) | Err(_) => 0,
+        }
     }
 
     /// Updates an artifact, with the embedding of its new text. The embedding is computed from the current version, so

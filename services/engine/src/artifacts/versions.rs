@@ -10,8 +10,8 @@ use context_store::{
     ArtifactHistory, ArtifactRestore, ListedVersion, StoredVersion, Usage, VersionLookup, seal,
 };
 
-use super::{Artifacts, VERSION_BYTES, artifact_read, diff, failed};
-use crate::access::{Caller, WriteContext};
+use super::{Artifacts, artifact_read, diff, failed};
+use crate::access::{Caller, WriteContext, stored_bytes};
 use crate::validate;
 
 /// Maximum number of earlier versions that a list shows.
@@ -145,12 +145,16 @@ impl Artifacts {
             version,
             expected_version,
         };
+        let restored = self.version_of(caller, id, version).await;
+        let bytes = restored.as_ref().map_or(0, |version| {
+            stored_bytes(&version.content, Some(&version.metadata), None)
+        });
         let usage = Usage {
-            bytes: VERSION_BYTES,
+            bytes,
             ..Usage::default()
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
-        let embeddings = self.embed_restored(caller, admitted, id, version).await?;
+        let embeddings = self.embed_restored(admitted, restored.as_ref()).await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;
         let written = self

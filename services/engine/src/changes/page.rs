@@ -424,18 +424,25 @@ impl Changes {
                     states => break states?,
                 }
             };
-            bytes += states.bytes();
-            if bytes > selection.page_bytes && !loaded.changes.is_empty() {
-                loaded.is_cut = true;
-                return Ok(loaded);
-            }
-            loaded.revision = loaded.revision.max(states.revision);
             let (now, later) = rest.split_at(count);
-            loaded.changes.extend(now.iter().map(|selected| {
+            for selected in now {
                 let current = states.of(selected.row);
+                // Several changes of one artifact each have its body.
+                bytes += current.bytes();
+                if bytes > selection.page_bytes && !loaded.changes.is_empty() {
+                    loaded.is_cut = true;
+                    return Ok(loaded);
+                }
+                if let Current::Artifact(artifact) = &current
+                    && selection.include_body
+                {
+                    caller.memory.take(artifact.parsed_bytes)?;
+                }
+                loaded.revision = loaded.revision.max(states.revision);
                 let selected = filter_again(selection, selected, &current);
-                change_for_caller(selection, &selected, &current)
-            }));
+                let change = change_for_caller(selection, &selected, &current);
+                loaded.changes.push(change);
+            }
             rest = later;
         }
         Ok(loaded)
@@ -501,7 +508,7 @@ fn change_for_caller(
     let text = match current {
         Current::Gone | Current::Damaged => None,
         Current::Entry(entry) => Some(&entry.text),
-        Current::Artifact(artifact) => Some(&artifact.content),
+        Current::Artifact(artifact) => Some(artifact.content()),
     };
     let preview = text
         .filter(|_| selection.preview_chars > 0)
@@ -511,7 +518,7 @@ fn change_for_caller(
         match current {
             Current::Gone | Current::Damaged => {}
             Current::Entry(entry) => context = Some(contexts::full_entry((*entry).clone())),
-            Current::Artifact(stored) => artifact = Some(artifacts::full((*stored).clone())),
+            Current::Artifact(stored) => artifact = Some(artifacts::full(stored.whole())),
         }
     }
     Change {

@@ -1,13 +1,15 @@
 //! Selects the changes that a caller wants and may see.
 
 use context_model::{
-    ChangeOperation, ChangedEntity, Filter, FilterInput, JsonObject, Scope, Timestamp, Violations,
+    ChangeOperation, ChangedEntity, Filter, FilterInput, JsonObject, ObjectText, Scope, Timestamp,
+    Violations,
 };
 use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, oracle};
+use serde_json::Value;
 
 use crate::access::{Caller, Reach};
 
-/// Maximum bytes of the bodies of a page with several changes. The metadata of artifacts does not count.
+/// Maximum bytes of the bodies of a page with several changes.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of characters of a preview.
@@ -35,7 +37,73 @@ pub(super) enum Current<'c> {
     /// It does not match its checksum, so it cannot be filtered or shown.
     Damaged,
     Entry(&'c StoredEntry),
-    Artifact(&'c StoredArtifact),
+    Artifact(&'c CurrentArtifact),
+}
+
+impl Current<'_> {
+    /// Bytes of the text and the metadata.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Gone | Self::Damaged => 0,
+            Self::Entry(entry) => entry.text.len() + entry.metadata.as_str().len(),
+            Self::Artifact(artifact) => artifact.bytes(),
+        }
+    }
+}
+
+/// An artifact whose metadata is text, which can be many times smaller than the parsed form.
+#[derive(Debug)]
+pub(super) struct CurrentArtifact {
+    /// Without its metadata.
+    artifact: StoredArtifact,
+    metadata: ObjectText,
+    /// Approximate number of bytes of the parsed metadata.
+    pub parsed_bytes: u64,
+}
+
+impl CurrentArtifact {
+    pub fn new(mut artifact: StoredArtifact) -> Self {
+        let metadata = std::mem::take(&mut artifact.metadata);
+        let values: usize = metadata.values().map(value_count).sum();
+        let text = ObjectText::from(&metadata);
+        Self {
+            artifact,
+            parsed_bytes: (values * size_of::<Value>() + text.as_str().len()) as u64,
+            metadata: text,
+        }
+    }
+
+    pub fn content(&self) -> &String {
+        &self.artifact.content
+    }
+
+    /// Bytes of the content and of the metadata's text.
+    pub fn bytes(&self) -> usize {
+        self.artifact.content.len() + self.metadata.as_str().len()
+    }
+
+    /// The artifact with its metadata.
+    pub fn whole(&self) -> StoredArtifact {
+        StoredArtifact {
+            metadata: self.object(),
+            ..self.artifact.clone()
+        }
+    }
+
+    fn object(&self) -> JsonObject {
+        // The text was made from an object.
+        self.metadata.to_object().unwrap_or_default()
+    }
+}
+
+/// Number of JSON values in this one, including itself. The depth of metadata is limited.
+fn value_count(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::Array(items) => items.iter().map(value_count).sum(),
+        Value::Object(fields) => fields.values().map(value_count).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    };
+    1 + inner
 }
 
 impl Selection {
@@ -151,7 +219,7 @@ impl Selection {
             Current::Damaged => true,
             Current::Entry(entry) => oracle::matches(&self.filter, entry),
             Current::Artifact(artifact) => {
-                self.matches_artifact(artifact.created_at, &artifact.metadata)
+                self.matches_artifact(artifact.artifact.created_at, &artifact.object())
             }
         };
         match change.kind {

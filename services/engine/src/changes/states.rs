@@ -3,11 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use context_model::{ArtifactId, Error, Reason, Result};
-use context_store::{
-    Change, ChangeKind, Changed, Read, RowSelection, Store, StoredArtifact, StoredEntry, seal,
-};
+use context_store::{Change, ChangeKind, Changed, Read, RowSelection, Store, StoredEntry, seal};
 
-use super::selection::Current;
+use super::selection::{Current, CurrentArtifact};
 use crate::access::Caller;
 use crate::error::store_error;
 
@@ -16,7 +14,7 @@ use crate::error::store_error;
 pub(super) struct States {
     entries: HashMap<i64, StoredEntry>,
     /// By id. `None` for a damaged artifact.
-    artifacts: HashMap<String, Option<StoredArtifact>>,
+    artifacts: HashMap<String, Option<CurrentArtifact>>,
     /// The revision of the newest state that was loaded, or 0 if nothing was read.
     pub revision: i64,
 }
@@ -83,7 +81,8 @@ impl States {
                     states.revision = states.revision.max(found.revision);
                     if let Some(mut artifact) = found.value {
                         cut(&mut artifact.content, text_chars);
-                        let of_artifact = artifact.content.len() as u64;
+                        let artifact = CurrentArtifact::new(artifact);
+                        let of_artifact = artifact.bytes() as u64;
                         caller.memory.take(of_artifact)?;
                         bytes += of_artifact;
                         states.artifacts.insert(artifact_id, Some(artifact));
@@ -131,18 +130,14 @@ impl States {
         found.unwrap_or(Current::Gone)
     }
 
-    /// The number of bytes of the entries' texts and metadata, and of the artifacts' content without their metadata.
-    pub fn bytes(&self) -> usize {
-        let entries = self
-            .entries
-            .values()
-            .map(|entry| entry.text.len() + entry.metadata.as_str().len());
-        let artifacts = self
-            .artifacts
-            .values()
-            .flatten()
-            .map(|artifact| artifact.content.len());
-        entries.chain(artifacts).sum()
+    /// The number of bytes of all texts and metadata.
+    fn bytes(&self) -> usize {
+        let entries = self.entries.values().map(Current::Entry);
+        let artifacts = self.artifacts.values().flatten().map(Current::Artifact);
+        entries
+            .chain(artifacts)
+            .map(|current| current.bytes())
+            .sum()
     }
 }
 

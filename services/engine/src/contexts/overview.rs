@@ -20,7 +20,7 @@ const DEFAULT_FIELDS: i64 = 100;
 const MAX_FIELDS: i64 = 1000;
 /// Maximum number of entries whose metadata one call reads.
 const MAX_OBJECTS: u32 = 10_000;
-/// Longer metadata is not read, so that one call reads at most 40 MB of text. The parsed objects take more memory.
+/// Longer metadata is not read, so that one call reads at most 40 MB of text.
 const MAX_OBJECT_BYTES: u32 = 4096;
 /// Maximum number of characters of a prefix.
 const MAX_PREFIX_CHARS: usize = 256;
@@ -85,7 +85,7 @@ impl Contexts {
             revision,
         } = self
             .counted(caller, fields, |objects, prefix| {
-                count_keys(objects.iter(), prefix)
+                count_keys(objects, prefix)
             })
             .await?;
         Ok(ListMetadataKeysReply {
@@ -139,7 +139,7 @@ impl Contexts {
             revision,
         } = self
             .counted(caller, fields, move |objects, prefix| {
-                count_values(objects.iter(), &path, prefix)
+                count_values(objects, &path, prefix)
             })
             .await?;
         Ok(ListMetadataValuesReply {
@@ -216,7 +216,9 @@ impl Contexts {
         &self,
         caller: &Caller,
         fields: Fields,
-        count: impl FnOnce(&[JsonObject], Option<&str>) -> Vec<T> + Send + 'static,
+        count: impl FnOnce(&mut dyn Iterator<Item = JsonObject>, Option<&str>) -> Vec<T>
+        + Send
+        + 'static,
     ) -> Result<Counted<T>> {
         let Fields {
             filter,
@@ -238,13 +240,16 @@ impl Contexts {
         let selected = sample.objects.len();
         // Parsing 40 MB takes too long for an async thread.
         let counting = tokio::task::spawn_blocking(move || {
-            let objects: Vec<JsonObject> = sample
+            let mut scanned = 0;
+            // One parsed object at a time: it takes up to 36 times as much memory as its text.
+            let mut objects = sample
                 .objects
-                .iter()
+                .into_iter()
                 .flatten()
-                .filter_map(|text: &ObjectText| text.to_object().ok())
-                .collect();
-            (objects.len(), count(&objects, prefix.as_deref()))
+                .filter_map(|text: ObjectText| text.to_object().ok())
+                .inspect(|_| scanned += 1);
+            let counts = count(&mut objects, prefix.as_deref());
+            (scanned, counts)
         });
         let (scanned, mut shown) = counting.await.map_err(Error::internal)?;
         let total = shown.len();

@@ -4,18 +4,22 @@
 //! artifact's id, so it has no preceding turns. Its text is what is indexed: the title, an empty line and the content.
 //! Its summary is the title, and its one tag the path, if it has one.
 
-use context_model::{ArtifactSearchHit, ContentType, HybridHit, ObjectText, SearchHit, Source};
+use context_model::{ArtifactSearchHit, ContentType, Error, HybridHit, Reason, SearchHit, Source};
 use context_store::rules::artifact::document_text;
-use context_store::{
-    ArtifactDocument, Read, RowSelection, StoreError, StoredArtifact, StoredEntry, seal,
-};
+use context_store::{ArtifactDocument, Read, RowSelection, StoreError, StoredEntry, seal};
 
 use super::Retrieval;
 use crate::access::Caller;
 
+/// Number of documents that are read together. The store reads them whole, with up to 1.4 MB each.
+const DOCUMENTS_AT_ONCE: usize = 10;
+
 impl Retrieval {
     /// The entries and documents with these ids, in any order. Those that were deleted meanwhile are left out, and so
     /// are damaged artifacts, which are logged.
+    ///
+    /// # Errors
+    /// `RESULT_TOO_LARGE` if several have more than `selection.max_bytes` bytes; `OVERLOADED`; the store's errors.
     pub(super) async fn read_ids(
         &self,
         caller: &Caller,
@@ -24,7 +28,7 @@ impl Retrieval {
         read: Read,
     ) -> Result<Vec<StoredEntry>, StoreError> {
         let (documents, entries): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| *id < 0);
-        let text_chars = selection.text_chars;
+        let (text_chars, max_bytes) = (selection.text_chars, selection.max_bytes);
         let mut found = Vec::new();
         if !entries.is_empty() {
             let read = self
@@ -33,16 +37,22 @@ impl Retrieval {
                 .await?;
             found = read.entries;
         }
-        if !documents.is_empty() {
+        let mut bytes: u64 = found.iter().map(bytes_of).sum();
+        for documents in documents.chunks(DOCUMENTS_AT_ONCE) {
             let artifacts = self
                 .store
                 .artifacts()
-                .artifact_documents(&caller.owner, documents, read)
+                .artifact_documents(&caller.owner, documents.to_vec(), read)
                 .await?;
             for document in artifacts.into_iter().filter(is_sound) {
                 let entry = as_entry(document, text_chars);
-                let bytes = entry.text.len() + entry.metadata.as_str().len();
-                caller.memory.take(bytes as u64)?;
+                caller.memory.take(bytes_of(&entry))?;
+                bytes += bytes_of(&entry);
+                if bytes > max_bytes && !found.is_empty() {
+                    let sentence =
+                        format!("the result would exceed {max_bytes} bytes; ask for fewer results");
+                    return Err(Error::new(Reason::ResultTooLarge, sentence).into());
+                }
                 found.push(entry);
             }
         }
@@ -50,13 +60,17 @@ impl Retrieval {
     }
 }
 
+/// Bytes of an entry's text and metadata.
+fn bytes_of(entry: &StoredEntry) -> u64 {
+    (entry.text.len() + entry.metadata.as_str().len()) as u64
+}
+
 /// Whether an artifact passes its checksum. A damaged one is logged and left out.
 fn is_sound(document: &ArtifactDocument) -> bool {
     if document.damaged {
-        let StoredArtifact { id, version, .. } = &document.artifact;
         tracing::error!(
             "An artifact was left out of a search: {}",
-            seal::refuse_artifact(id, *version).message
+            seal::refuse_artifact(&document.id, document.version).message
         );
     }
     !document.damaged
@@ -66,18 +80,14 @@ fn is_sound(document: &ArtifactDocument) -> bool {
 fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry {
     let ArtifactDocument {
         document,
-        artifact:
-            StoredArtifact {
-                id,
-                title,
-                content,
-                metadata,
-                created_at,
-                updated_at,
-                version,
-                path,
-                title_given: _,
-            },
+        id,
+        title,
+        path,
+        content,
+        metadata,
+        created_at,
+        updated_at,
+        version,
         damaged: _,
     } = document;
     let mut text = document_text(&title, &content);
@@ -94,7 +104,7 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
         content_type: ContentType::Text,
         text,
         summary: title,
-        metadata: ObjectText::from(&metadata),
+        metadata,
         tags: path.into_iter().collect(),
         created_at,
         updated_at,

@@ -74,7 +74,9 @@ impl Retrieval {
             return Ok(reply);
         };
         let read = read::at(min_revision);
-        let (parsed, rarest_line) = self.with_rarest_terms(caller, parsed, read).await?;
+        let (parsed, rarest_line) = self
+            .with_rarest_terms(caller, &[DocumentKind::Context], parsed, read)
+            .await?;
         let search = FullTextSearch {
             fts: FtsSearch {
                 query: parsed,

@@ -97,7 +97,13 @@ impl Retrieval {
             reading,
             mut unavailable_because,
         } = self
-            .retrievers(caller, &wanted, &request.query, read::at(min_revision))
+            .retrievers(
+                caller,
+                &wanted,
+                &kinds,
+                &request.query,
+                read::at(min_revision),
+            )
             .await?;
         let model_ms = milliseconds(started);
         let highlight = request.highlight.unwrap_or(false);
@@ -190,12 +196,13 @@ impl Retrieval {
         &self,
         caller: &Caller,
         wanted: &Wanted,
+        kinds: &[DocumentKind],
         query: &str,
         read: Read,
     ) -> Result<Retrievers> {
         let full_text_works = wanted.fts && self.search.fts_on();
         let (fts, rarest_line) = if full_text_works {
-            self.fts_query(caller, query, read).await?
+            self.fts_query(caller, kinds, query, read).await?
         } else {
             (None, None)
         };
@@ -259,13 +266,14 @@ impl Retrieval {
     async fn fts_query(
         &self,
         caller: &Caller,
+        kinds: &[DocumentKind],
         query: &str,
         read: Read,
     ) -> Result<(Option<FtsSearch>, Option<String>)> {
         let Some(parsed) = self.any_word(query) else {
             return Ok((None, None));
         };
-        let (query, rarest_line) = self.with_rarest_terms(caller, parsed, read).await?;
+        let (query, rarest_line) = self.with_rarest_terms(caller, kinds, parsed, read).await?;
         let search = FtsSearch {
             query,
             ranking_cap: self.search.fts_ranking_cap,

@@ -290,6 +290,33 @@ async fn a_page_with_artifacts_ends_at_four_megabytes_unless_it_only_previews_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_metadata_of_artifacts_counts_for_the_size_of_a_page() {
+    for (service, _database) in both(&[]).await {
+        let metadata = json!({"notes": "x".repeat(900_000)});
+        let body = json!({"content": "0", "metadata": metadata, "path": "a"});
+        let stored = service.post("/v1/artifacts", body).send().await.json();
+        let id = stored["id"].as_str().expect("an id");
+        // Each change of the one artifact has its whole body.
+        for content in 1..8 {
+            let body = json!({"content": content.to_string()});
+            let changed = service.patch(&format!("/v1/artifacts/{id}"), body);
+            assert_eq!(changed.send().await.status, 200);
+        }
+        let page = changes(&service, "include_body=true").await;
+        let shown = page["changes"].as_array().expect("a list");
+        assert_eq!((shown.len(), &page["has_more"]), (4, &json!(true)));
+        assert_eq!(shown[3]["artifact"]["metadata"], metadata);
+        let rest = format!("include_body=true&cursor={}", cursor(&page));
+        let rest = changes(&service, &rest).await;
+        assert_eq!(rest["changes"].as_array().map(Vec::len), Some(4));
+        let filters =
+            "metadata_filters=%5B%7B%22key%22:%22notes%22,%22operator%22:%22exists%22%7D%5D";
+        let filtered = changes(&service, filters).await;
+        assert_eq!(filtered["changes"].as_array().map(Vec::len), Some(8));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cursor_that_cannot_be_used_has_its_reason() {
     for (service, _database) in both(&["--auth=keys"]).await {
         let all = ["read", "write", "delete"];

@@ -122,6 +122,29 @@ async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
             (size(&one).await, size(&other).await),
             (json!(0.67), json!(0.57))
         );
+        let artifact = reply.json()["id"].as_str().expect("an id").to_owned();
+        let update = async |body: Value| {
+            service
+                .patch(&format!("/v1/artifacts/{artifact}"), body)
+                .header("authorization", &one)
+                .send()
+                .await
+        };
+        let metadata = json!({"metadata": {"notes": "x".repeat(200_000)}});
+        assert_eq!(update(metadata).await.status, StatusCode::OK, "it fits");
+        let reply = update(json!({"content": "x"})).await;
+        assert!(
+            refused(&reply, "of at most 1048576 bytes"),
+            "the new version has the metadata too: {}",
+            reply.body
+        );
+        let reply = update(json!({"path": "notes/x"})).await;
+        assert_eq!(
+            reply.status,
+            StatusCode::OK,
+            "a path makes no version: {}",
+            reply.body
+        );
     }
 }
 

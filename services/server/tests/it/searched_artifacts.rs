@@ -49,6 +49,25 @@ async fn hit(service: &Service, artifact: &str, query: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_only_an_artifact_has_counts_in_a_long_query() {
+    for database in Database::all().await {
+        let service = database.start(&[]).await;
+        let words: Vec<String> = (0..70).map(|n| format!("w{n}")).collect();
+        let words = words.join(" ");
+        service.store("t", &words).await;
+        let artifact = create(&service, "a quokka & a lion", json!({})).await;
+        for include in [vec!["contexts", "artifacts"], vec!["artifacts"]] {
+            let query = format!("quokka {words}");
+            let body = json!({"query": query, "include": include, "search_modes": ["fts"]});
+            let found = search(&service, "hybrid", body).await;
+            let results = found["results"].as_array().expect("results");
+            let has = results.iter().any(|hit| hit["artifact_id"] == artifact);
+            assert!(has, "{include:?}: {found}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_paragraph_of_an_artifact_is_found_until_the_artifact_is_deleted() {
     for database in Database::all().await {
         let service = database.start(&with_model()).await;

@@ -6,15 +6,17 @@ use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
 use super::expression::expression;
+use crate::collection::Collection;
 use crate::sql::{Bind, Fragment, query};
 
-/// For each query, the number of the owner's entries whose text matches it, counted up to `max`.
+/// For each query, the number of the collection's documents whose text matches it, counted up to `max`. The collection
+/// must have a full-text table.
 ///
 /// # Errors
 /// Database errors.
 pub(crate) fn frequencies(
     conn: &mut SqliteConnection,
-    owner: i64,
+    collection: Collection,
     queries: &[Query],
     max: u32,
 ) -> QueryResult<Vec<u64>> {
@@ -27,7 +29,7 @@ pub(crate) fn frequencies(
         .iter()
         .map(|query| expression(query, false))
         .collect();
-    let fts = format!("fts_{owner}");
+    let fts = collection.fts_table();
     let mut statement = Fragment::new(format!(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM {fts} WHERE {fts} MATCH queries.value LIMIT "
     ));

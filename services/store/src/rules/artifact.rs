@@ -2,7 +2,7 @@
 
 use context_model::{
     ArtifactId, ArtifactPath, ArtifactState, ArtifactUpdate, Error, JsonObject, Metadata,
-    NewArtifact, Timestamp,
+    NewArtifact, ObjectText, Timestamp,
 };
 
 use crate::seal::{self, StoredVersionContent};
@@ -90,7 +90,14 @@ impl ReadVersion {
         ArtifactDocument {
             document,
             damaged: !self.is_sound(),
-            artifact: self.into_artifact(),
+            metadata: ObjectText::from_slice(self.metadata.as_bytes()).unwrap_or_default(),
+            id: self.id,
+            title: self.title,
+            path: self.path,
+            content: self.content,
+            created_at: Timestamp(self.created_at),
+            updated_at: Timestamp(self.at),
+            version: self.version,
         }
     }
 
