@@ -1,6 +1,6 @@
 //! The known state of the service's features. It decides which tools the gateway lists.
 //!
-//! Before the first contact all tools are listed. From then on the service's last response decides,
+//! Before the first contact all tools are listed. From then on the service's last statistics decide,
 //! and a change is announced to the clients that subscribed. A tool that is not listed can still be
 //! called: the service then says why it is off.
 //!
@@ -49,7 +49,7 @@ impl Features {
     }
 
     /// Whether the caller should read the statistics now. True once after each time the service may
-    /// have restarted.
+    /// have restarted, and after a call whose feature was not available.
     pub fn should_read_statistics(&self) -> bool {
         !self.requested.swap(true, Ordering::Relaxed)
     }
@@ -71,8 +71,8 @@ impl Features {
         self.off.subscribe()
     }
 
-    /// Updates the features from the outcome of a call. Statistics report all features; any other call
-    /// reports on its own tool.
+    /// Updates the features from the outcome of a call. Statistics report all features. Any other call that succeeds
+    /// shows that its own tool works; one that fails may only be a query that a provider refused.
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
@@ -85,8 +85,11 @@ impl Features {
                 });
             }
             Ok(_) => self.change(|off| off.remove(&operation)),
-            Err(error) if error.reason == Reason::FeatureUnavailable => {
-                self.change(|off| off.insert(operation))
+            Err(error)
+                if error.reason == Reason::FeatureUnavailable
+                    && !self.off.borrow().contains(&operation) =>
+            {
+                self.requested.store(false, Ordering::Relaxed);
             }
             // The service was down. It may come back with other settings.
             Err(error) if error.reason == Reason::StoreUnavailable => {
@@ -229,11 +232,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_because_of_the_feature_hides_the_tool_until_it_works() {
+    fn only_the_statistics_hide_a_tool_and_a_call_that_works_shows_it() {
         let features = Features::default();
+        assert!(features.should_read_statistics());
         let refused = Err(Error::new(Reason::FeatureUnavailable, "off"));
         features.observe(Operation::SemanticSearchContext, &refused);
+        assert!(names(&features).contains(&"semantic_search_context".to_owned()));
+        assert!(features.should_read_statistics());
+        features.observe(Operation::GetStatistics, &statistics(true, false));
         assert!(!names(&features).contains(&"semantic_search_context".to_owned()));
+        // Nothing more can be learnt from another refusal.
+        features.observe(Operation::SemanticSearchContext, &refused);
+        assert!(!features.should_read_statistics());
         features.observe(
             Operation::SemanticSearchContext,
             &Ok(Reply {

@@ -215,13 +215,17 @@ impl Gateway {
             outcome = tokio::time::timeout(deadline, call.run(arguments)) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
         self.features.observe(operation, &outcome);
-        if outcome.is_ok() && self.features.should_read_statistics() {
+        let has_response = match &outcome {
+            Ok(_) => true,
+            Err(error) => error.reason == Reason::FeatureUnavailable,
+        };
+        if has_response && self.features.should_read_statistics() {
             self.read_statistics(self.metadata(context));
         }
         Some(outcome)
     }
 
-    /// Reads the statistics in the background, with the credentials of the call that just succeeded.
+    /// Reads the statistics in the background, with the credentials of the call that just got its response.
     fn read_statistics(&self, metadata: MetadataMap) {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {

@@ -152,6 +152,9 @@ fn handle(arguments: Vec<OsString>, began: Instant) -> Result<(), String> {
         return Ok(());
     }
     let place = Place::of(Path::new(&input.cwd), &args.settings);
+    if let Some(flaw) = place.ignored.flaw() {
+        return Err(format!("nothing is captured or recalled here: {flaw}"));
+    }
     if place.ignored.excludes_directory() {
         return Ok(());
     }

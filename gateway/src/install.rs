@@ -60,7 +60,7 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         .then(|| on_path("claude"))
         .flatten();
     match claude {
-        Some(claude) => with_claude(&claude, args, &server)?,
+        Some(claude) => with_claude(&claude, args, &server, &file)?,
         None => files.push((file, vec![server_part(client, args, &server)?])),
     }
     if let Some(agent) = agent {
@@ -105,10 +105,9 @@ fn detected(name: &str) -> Result<String, String> {
         if !has_configuration && on_path(client.program()).is_none() {
             continue;
         }
-        let is_registered = match client
-            .syntax()
-            .get(&read(&file)?, &[client.servers(), name])
-        {
+        let path = [client.servers(), name];
+        let found = read(&file).and_then(|text| client.syntax().get(&text, &path));
+        let is_registered = match found {
             Ok(Some(_)) => "registered".to_owned(),
             Ok(None) => format!(
                 "not registered; context-gateway install {}",
@@ -230,8 +229,18 @@ fn claude_arguments(args: &InstallArgs, server: &Server) -> Vec<String> {
     arguments
 }
 
-/// Registers or removes the server with Claude Code's own command.
-fn with_claude(claude: &Path, args: &InstallArgs, server: &Server) -> Result<(), String> {
+/// Registers or removes the server with Claude Code's own command, which changes `file`.
+fn with_claude(
+    claude: &Path,
+    args: &InstallArgs,
+    server: &Server,
+    file: &Path,
+) -> Result<(), String> {
+    // `claude mcp add` refuses a name that exists.
+    let part = server_part(Client::Claude, args, server)?;
+    let earlier = read(file)
+        .and_then(|text| part.found(&text))
+        .unwrap_or_default();
     let remove = ["mcp", "remove", "--scope", "user", args.name.as_str()].map(String::from);
     let removed = claude_command(claude, &remove)?;
     if args.uninstall {
@@ -247,7 +256,15 @@ fn with_claude(claude: &Path, args: &InstallArgs, server: &Server) -> Result<(),
         Ok(output) => say(&format!(
             "{output}\nrestart Claude Code, or run /mcp in it, to use it"
         )),
-        Err(output) => Err(format!("claude mcp add: {output}")),
+        Err(output) => {
+            let put_back = |part: Part| file::write(file, &part.add(&read(file)?)?);
+            let then = match earlier.filter(|_| removed.is_ok()).map(put_back) {
+                None => String::new(),
+                Some(Ok(())) => "; the earlier registration is in place again".to_owned(),
+                Some(Err(error)) => format!("; the earlier registration was removed: {error}"),
+            };
+            Err(format!("claude mcp add: {output}{then}"))
+        }
     }
 }
 

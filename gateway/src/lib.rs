@@ -23,6 +23,7 @@ pub mod brief;
 pub mod call;
 pub mod catalogue;
 pub mod channel;
+mod characters;
 pub mod cli;
 pub mod clock;
 pub mod command;

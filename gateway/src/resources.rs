@@ -1,6 +1,6 @@
 //! Entries, threads and artifacts as MCP resources. Each is read with the operation of the tool that returns it.
 
-use context_model::{Error, Limits, Operation};
+use context_model::{ArtifactId, Error, Limits, Operation, ThreadId, Violations};
 use percent_encoding::percent_decode_str;
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ResourceContents, ResourceTemplate};
@@ -14,7 +14,7 @@ const MAX_URI_BYTES: usize = 4096;
 /// Number of entries in the resource of a thread: its newest ones.
 const THREAD_ENTRIES: i64 = 30;
 
-/// What a URI names.
+/// What a URI names, in the form in which changes name it: an id as the service writes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// An entry, by its id.
@@ -45,14 +45,14 @@ impl Resource {
                 .contains(&id)
                 .then_some(Self::Entry(id));
         }
-        let named = |encoded| {
-            let name = percent_decode_str(encoded).decode_utf8().ok()?;
-            (!name.trim().is_empty()).then(|| name.into_owned())
-        };
         if let Some(thread) = uri.strip_prefix(THREADS) {
-            return named(thread).map(Self::Thread);
+            let name = percent_decode_str(thread).decode_utf8().ok()?;
+            let id = ThreadId::parse(&name, "thread_id", &mut Violations::default())?;
+            return Some(Self::Thread(id.as_str().to_owned()));
         }
-        named(uri.strip_prefix(ARTIFACTS)?).map(Self::Artifact)
+        let name = percent_decode_str(uri.strip_prefix(ARTIFACTS)?);
+        let id = ArtifactId::parse(&name.decode_utf8().ok()?).ok()?;
+        Some(Self::Artifact(id.to_string()))
     }
 
     /// The operation that reads it.
@@ -161,8 +161,11 @@ pub fn not_found(uri: &str) -> ErrorData {
 mod tests {
     use super::*;
 
+    const ID: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
+
     #[test]
     fn a_uri_names_what_its_percent_encoding_says() {
+        let artifact = || Some(Resource::Artifact(ID.into()));
         for (uri, expected) in [
             ("context://entries/42", Some(Resource::Entry(42))),
             ("context://entries/0", None),
@@ -178,10 +181,16 @@ mod tests {
             ("context://threads/%FF", None),
             ("context://threads/%20", None),
             ("context://threads/", None),
+            ("context://threads/%20x", Some(Resource::Thread("x".into()))),
+            ("context://threads/a%00", None),
+            (format!("{THREADS}{}", "x".repeat(257)).as_str(), None),
+            (format!("{ARTIFACTS}{ID}").as_str(), artifact()),
             (
-                "context://artifacts/019a",
-                Some(Resource::Artifact("019a".into())),
+                format!("{ARTIFACTS}{}", ID.to_uppercase()).as_str(),
+                artifact(),
             ),
+            (format!("{ARTIFACTS}urn:uuid:{ID}").as_str(), artifact()),
+            ("context://artifacts/x", None),
             ("context://artifact/019a", None),
             ("file:///etc/passwd", None),
         ] {

@@ -1,5 +1,7 @@
 //! Stored texts that cannot drive the terminal on which they are shown.
 
+use crate::characters::changes_direction;
+
 /// The text with its control characters shown as escapes, except line ends and tabs. In a stored text they could change
 /// what the terminal shows and does; characters that change the text direction could hide what the text says.
 #[must_use]
@@ -37,8 +39,7 @@ fn escaped(text: &str, is_allowed: fn(char) -> bool, escape: fn(char) -> String)
 
 /// Whether a terminal acts on the character instead of showing it.
 fn is_active(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || changes_direction(c)
 }
 
 #[cfg(test)]

@@ -182,11 +182,14 @@ async fn send_some(
     files: &[std::path::PathBuf],
 ) -> Result<usize, String> {
     let mut messages: Vec<Waiting<'_>> = Vec::new();
+    let mut unreadable = None;
     for file in files {
         match read_message(file) {
-            Some(message) => messages.push((file, message)),
+            Ok(Some(message)) => messages.push((file, message)),
             // Another process has sent it, or the file is damaged and would stay forever.
-            None => drop(std::fs::remove_file(file)),
+            Ok(None) => drop(std::fs::remove_file(file)),
+            // It waits for the next hook.
+            Err(error) => unreadable = Some(format!("a waiting message cannot be read: {error}")),
         }
     }
     let mut sent = 0;
@@ -199,7 +202,7 @@ async fn send_some(
         messages = others;
         sent += send_thread(state, service, &thread_id, of_thread).await?;
     }
-    Ok(sent)
+    unreadable.map_or(Ok(sent), Err)
 }
 
 /// A message with its file.

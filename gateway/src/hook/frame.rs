@@ -1,6 +1,7 @@
 //! The text that an agent gets: stored entries, quoted as data, in few tokens.
 
 use super::service::Hit;
+use crate::characters::is_invisible;
 
 /// Maximum number of tokens that one hook adds to a conversation.
 pub const MAX_TOKENS: usize = 300;
@@ -90,15 +91,8 @@ pub fn quoted(text: &str, max_chars: usize) -> String {
             '"' => '\'',
             '`' => '\'',
             c if c.is_whitespace() || c.is_control() => ' ',
-            // Invisible characters and changes of direction: the person would not see what the model reads. U+E0000 to
-            // U+E007F are invisible tags.
-            '\u{ad}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}' => continue,
+            // The person would not see what the model reads.
+            c if is_invisible(c) => continue,
             c => c,
         };
         if c == ' ' && is_space {
@@ -164,6 +158,7 @@ mod tests {
         }
         assert_eq!(quoted("  a\t\n b  ", 300), "a b");
         assert_eq!(quoted("abcdef", 3), "abc…");
+        assert_eq!(quoted("a\u{61c}b\u{3164}c\u{fe0f}d\u{e0100}", 300), "abcd");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Rules that exclude projects and paths: `.contextignore` in the project, and the setting CONTEXT_HOOK_EXCLUDE.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::project::Project;
@@ -8,11 +9,12 @@ use super::project::Project;
 /// The name of the file in a project's root.
 pub const FILE: &str = ".contextignore";
 
-/// The rules for one project. A rule has the syntax of `.gitignore`, without `[…]` and `\`.
+/// The rules for one project. A rule has the syntax of `.gitignore`, without named classes such as `[:digit:]`.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     rules: Vec<Rule>,
     is_directory_excluded: bool,
+    flaw: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -25,11 +27,13 @@ struct Rule {
 impl Ignored {
     /// The rules of a project's `.contextignore`, and whether they or the setting exclude `directory`, in which the
     /// agent works. An item of the setting that begins with `/` or `~` is a directory; any other one is a project, with
-    /// `*` for any characters but `/`.
+    /// `*` for any characters but `/`. If the rules cannot be read, the directory is excluded.
     #[must_use]
     pub fn of(project: &Project, directory: &Path, setting: &[String]) -> Self {
-        let text = fs::read_to_string(project.root.join(FILE)).unwrap_or_default();
-        let rules: Vec<Rule> = text.lines().filter_map(Rule::parse).collect();
+        let (rules, flaw) = match read(&project.root.join(FILE)) {
+            Ok(rules) => (rules, None),
+            Err(flaw) => (Vec::new(), Some(flaw)),
+        };
         let directory = directory
             .canonicalize()
             .unwrap_or_else(|_| directory.to_owned());
@@ -46,7 +50,8 @@ impl Ignored {
         };
         let mut ignored = Self {
             rules,
-            is_directory_excluded: setting.iter().any(is_excluded),
+            is_directory_excluded: flaw.is_some() || setting.iter().any(is_excluded),
+            flaw,
         };
         let inside = directory
             .strip_prefix(&project.root)
@@ -61,6 +66,12 @@ impl Ignored {
     #[must_use]
     pub const fn excludes_directory(&self) -> bool {
         self.is_directory_excluded
+    }
+
+    /// Why the rules cannot be read. The directory is then excluded.
+    #[must_use]
+    pub fn flaw(&self) -> Option<&str> {
+        self.flaw.as_deref()
     }
 
     /// The first path in the text that a rule excludes. Such a text is not captured.
@@ -98,6 +109,35 @@ impl Ignored {
         let last = self.rules.iter().rev().find(|rule| rule.matches(path));
         last.is_some_and(|rule| !rule.is_exception)
     }
+}
+
+/// The rules of a file; none if there is no file.
+///
+/// # Errors
+/// A sentence if the file, or one of its rules, cannot be read.
+fn read(file: &Path) -> Result<Vec<Rule>, String> {
+    let bytes = match fs::read(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
+        Ok(bytes) => bytes,
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let mut rules = Vec::new();
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let Some(rule) = Rule::parse(line) else {
+            continue;
+        };
+        let flaw = if line.contains(char::REPLACEMENT_CHARACTER) {
+            "is not UTF-8"
+        } else if line.contains("[:") {
+            "has a named class such as [:digit:], which is not supported"
+        } else {
+            rules.push(rule);
+            continue;
+        };
+        return Err(format!("line {} of {} {flaw}", index + 1, file.display()));
+    }
+    Ok(rules)
 }
 
 impl Rule {
@@ -154,20 +194,22 @@ fn matches_segments(rule: &[String], path: &[&str]) -> bool {
             (0..=path.len()).any(|skipped| matches_segments(rest, &path[skipped..]))
         }
         Some((first, rest)) => path.split_first().is_some_and(|(segment, others)| {
-            glob(first.as_bytes(), segment.as_bytes()) && matches_segments(rest, others)
+            glob(first, segment) && matches_segments(rest, others)
         }),
     }
 }
 
-/// `*` matches any characters and `?` one.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+/// `*` matches any characters, `?` one, `[…]` one of a class, and a character after `\` itself.
+fn glob(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let text: Vec<char> = text.chars().collect();
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
-        if p < pattern.len() && pattern[p] == b'*' {
+        if pattern.get(p) == Some(&'*') {
             star = Some((p, t));
             p += 1;
-        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == text[t]) {
-            p += 1;
+        } else if let Some(length) = match_one(&pattern[p..], text[t]) {
+            p += length;
             t += 1;
         } else if let Some((at, from)) = star {
             star = Some((at, from + 1));
@@ -177,7 +219,48 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
             return false;
         }
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// The length of the first part of the pattern, if it matches the character.
+fn match_one(pattern: &[char], c: char) -> Option<usize> {
+    match pattern {
+        ['?', ..] => Some(1),
+        ['[', rest @ ..] => match class(rest, c) {
+            Some((length, matches)) => matches.then_some(1 + length),
+            // Without `]` it is no class.
+            None => (c == '[').then_some(1),
+        },
+        ['\\', escaped, ..] => (*escaped == c).then_some(2),
+        [first, ..] => (*first == c).then_some(1),
+        [] => None,
+    }
+}
+
+/// The length of a class after its `[`, and whether it has the character. `None` if it has no end.
+fn class(pattern: &[char], c: char) -> Option<(usize, bool)> {
+    let is_negated = matches!(pattern, ['!' | '^', ..]);
+    let first = usize::from(is_negated);
+    let (mut at, mut has) = (first, false);
+    loop {
+        match &pattern[at..] {
+            [] => return None,
+            // A `]` at the start is a member.
+            [']', ..] if at > first => return Some((at + 1, has != is_negated)),
+            [low, '-', high, ..] if *high != ']' => {
+                has |= (*low..=*high).contains(&c);
+                at += 3;
+            }
+            ['\\', member, ..] => {
+                has |= *member == c;
+                at += 2;
+            }
+            [member, ..] => {
+                has |= *member == c;
+                at += 1;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -242,5 +325,51 @@ mod tests {
         );
         assert!(excluded(dir.path().to_str().unwrap()));
         assert!(!excluded(dir.path().join("other").to_str().unwrap()));
+    }
+
+    #[test]
+    fn classes_and_escapes_match_as_in_gitignore() {
+        for (pattern, text, expected) in [
+            ("[0-9].log", "7.log", true),
+            ("[0-9].log", "x.log", false),
+            ("*[!0-9].log", "a.log", true),
+            ("*[^0-9].log", "17.log", false),
+            ("[]a]", "]", true),
+            ("[a-]", "-", true),
+            ("[slug]", "s", true),
+            ("[slug]", "[slug]", false),
+            ("\\[slug\\]", "[slug]", true),
+            ("[slug", "[slug", true),
+            ("\\*", "a", false),
+            ("?", "é", true),
+            ("a*b*c", "axxbyyc", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn rules_that_cannot_be_read_exclude_the_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = project(dir.path(), "");
+        let with = |rules: &[u8]| {
+            fs::write(dir.path().join(FILE), rules).unwrap();
+            Ignored::of(&project, dir.path(), &[])
+        };
+        for rules in [b"caf\xe9/\n".as_slice(), b"*.pem\n[[:digit:]].log\n"] {
+            let ignored = with(rules);
+            assert!(ignored.excludes_directory() && ignored.flaw().is_some());
+        }
+        // A comment may hold anything, and the mark of some editors at the start is no part of the first rule.
+        let ignored = with(b"# caf\xe9\n*.pem\n");
+        assert!(!ignored.excludes_directory());
+        assert!(ignored.path_in("see a.pem", &project.root).is_some());
+        let ignored = with("\u{feff}*\n".as_bytes());
+        assert!(ignored.excludes_directory() && ignored.flaw().is_none());
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let ignored = Ignored::of(&project, dir.path(), &[]);
+        assert!(ignored.excludes_directory());
+        assert!(ignored.flaw().unwrap().contains("cannot be read"));
     }
 }

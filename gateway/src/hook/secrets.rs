@@ -82,6 +82,44 @@ mod tests {
         assert_eq!(redact(text).removed, 0);
     }
 
+    /// With a search that reads the rest of a text at each of its words, this test would take many minutes.
+    #[test]
+    fn long_texts_without_spaces_are_searched_once() {
+        for (part, is_secret) in [
+            ("a-", false),
+            ("a.", false),
+            ("M.", false),
+            ("eyJ.", true),
+            ("$5$/!", false),
+            ("$5$-", true),
+            ("by/", false),
+            ("token=", false),
+            ("authorization:", false),
+            ("cookie:", false),
+            ("a://", false),
+            ("-p ", false),
+            ("mnemonic", false),
+            ("Private-Lines:", true),
+            ("pin x ", false),
+        ] {
+            let text = part.repeat(200_000 / part.len());
+            assert_eq!(redact(&text).removed > 0, is_secret, "{part}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_removed_as_a_whole() {
+        let value = "s0meThing-".repeat(500);
+        for text in [
+            format!("PASSWORD={value}"),
+            format!("Authorization: Bearer {value}"),
+            format!("https://u:{value}@h.example"),
+        ] {
+            let text = redact(&text).text;
+            assert!(!text.contains("s0me"), "{text}");
+        }
+    }
+
     #[test]
     fn a_putty_key_keeps_only_its_public_lines() {
         let key = "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nc2VjcmV0\n\

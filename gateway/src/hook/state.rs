@@ -339,15 +339,17 @@ impl State {
 }
 
 /// Reads a waiting message. `None` when another process has sent it, or the file is damaged.
-#[must_use]
-pub fn read_message(path: &Path) -> Option<Message> {
+///
+/// # Errors
+/// The system's error when the file cannot be opened or read now.
+pub fn read_message(path: &Path) -> io::Result<Option<Message>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
     let mut bytes = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(MAX_WAITING_BYTES)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    serde_json::from_slice(&bytes).ok()
+    file.take(MAX_WAITING_BYTES).read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes).ok())
 }
 
 fn usual_directory() -> PathBuf {
@@ -424,5 +426,16 @@ mod tests {
         assert_eq!(shown, [1, 2, 3]);
         assert!(scheduled.is_empty());
         assert_eq!(model.as_deref(), Some("m2"));
+    }
+
+    #[test]
+    fn a_message_is_gone_only_when_its_file_is_missing_or_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("message.json");
+        assert_eq!(read_message(&path).unwrap(), None);
+        fs::write(&path, "{\"id\":").unwrap();
+        assert_eq!(read_message(&path).unwrap(), None);
+        // A directory can be opened but not read.
+        assert!(read_message(dir.path()).is_err());
     }
 }

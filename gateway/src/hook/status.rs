@@ -28,7 +28,10 @@ pub fn status(args: &HookArgs) -> Result<String, String> {
         captures(args.settings.capture, &target),
         place.ignored.excludes_directory(),
     ) {
-        (_, true) => "off: this directory is excluded".to_owned(),
+        (_, true) => {
+            let reason = place.ignored.flaw().unwrap_or("this directory is excluded");
+            format!("off: {reason}")
+        }
         (Ok(()), false) => "on".to_owned(),
         (Err(reason), false) => format!("off: {reason}"),
     };

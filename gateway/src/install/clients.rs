@@ -66,6 +66,14 @@ impl Syntax {
     }
 }
 
+/// The directory in which Claude Code keeps all its files, if the user named one.
+#[must_use]
+pub fn claude_directory() -> Option<PathBuf> {
+    std::env::var_os("CLAUDE_CONFIG_DIR")
+        .filter(|directory| !directory.is_empty())
+        .map(PathBuf::from)
+}
+
 impl Client {
     /// Every client.
     pub const ALL: [Self; 9] = [
@@ -164,7 +172,7 @@ impl Client {
             }
         };
         Ok(match self {
-            Self::Claude => home.join(".claude.json"),
+            Self::Claude => claude_directory().unwrap_or(home).join(".claude.json"),
             Self::ClaudeDesktop => application("Claude").join("claude_desktop_config.json"),
             Self::Codex => given("CODEX_HOME")
                 .unwrap_or_else(|| home.join(".codex"))

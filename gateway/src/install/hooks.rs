@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use super::clients::claude_directory;
 use super::file::read;
 use super::jsonc;
 use super::text::{pretty, shell_line};
@@ -126,16 +127,11 @@ pub fn is_ours(agent: HookAgent, group: &Value) -> bool {
 /// # Errors
 /// A sentence if HOME is not set.
 pub fn settings_file(agent: HookAgent) -> Result<PathBuf, String> {
-    let given = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
     let beside = |client: Client, name: &str| Ok(client.file()?.with_file_name(name));
     match agent {
         HookAgent::Claude => {
-            let directory =
-                given("CLAUDE_CONFIG_DIR").or_else(|| Some(given("HOME")?.join(".claude")));
+            let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".claude"));
+            let directory = claude_directory().or_else(usual);
             Ok(directory.ok_or("HOME is not set")?.join("settings.json"))
         }
         HookAgent::Codex => beside(Client::Codex, "hooks.json"),

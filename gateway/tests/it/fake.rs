@@ -232,7 +232,8 @@ pub fn setup_with(credentials: Credentials, tools: Selection) -> Setup {
     }
 }
 
-const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
+/// The id of the artifact in the sample replies.
+pub const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
 const CREATED: &str = "2026-11-21T10:00:00.000001Z";
 const UPDATED: &str = "2026-11-21T10:00:00.000002Z";
 

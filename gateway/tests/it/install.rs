@@ -283,3 +283,65 @@ fn an_entry_of_another_name_stays() {
         assert_eq!(tree(home.path()).len(), before.len());
     }
 }
+
+/// `claude mcp add` refuses a name that exists, so the earlier entry is removed first.
+#[test]
+fn a_registration_survives_a_failure_of_claudes_own_command() {
+    let home = Home::new();
+    let file = "config/.claude.json";
+    let entry = json!({"mcpServers": {"context": {"command": "x"}}, "theme": "dark"});
+    write(&home, file, &entry.to_string());
+    let script = "#!/bin/sh
+case $2 in
+remove) echo '{\"theme\": \"dark\"}' > \"$CLAUDE_CONFIG_DIR/.claude.json\" ;;
+add) echo 'it is broken' >&2; exit 1 ;;
+esac
+";
+    write(&home, "claude", script);
+    let program = home.path().join("claude");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let output = home
+        .command_at(Path::new(env!("CARGO_BIN_EXE_context-gateway")))
+        .env("PATH", home.path())
+        .env("CLAUDE_CONFIG_DIR", home.path().join("config"))
+        .args(["install", "claude"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(
+        stderr.contains("it is broken") && stderr.contains("in place again"),
+        "{stderr}"
+    );
+    let left: Value = serde_json::from_str(&read(&home, file)).unwrap();
+    assert_eq!(left, entry);
+}
+
+#[test]
+fn the_directory_that_the_user_named_has_all_files_of_claude() {
+    let home = Home::new();
+    let output = home
+        .command_at(Path::new(env!("CARGO_BIN_EXE_context-gateway")))
+        .env("PATH", home.path())
+        .env("CLAUDE_CONFIG_DIR", home.path().join("config"))
+        .args(["install", "claude", "--hooks"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let server: Value = serde_json::from_str(&read(&home, "config/.claude.json")).unwrap();
+    assert!(server["mcpServers"]["context"].is_object(), "{server}");
+    let hooks: Value = serde_json::from_str(&read(&home, "config/settings.json")).unwrap();
+    assert!(hooks["hooks"].is_object(), "{hooks}");
+}
+
+#[test]
+fn a_client_whose_file_cannot_be_read_hides_no_other_client() {
+    let home = Home::new();
+    write(&home, ".gemini/settings.json", "{}");
+    // A directory cannot be read.
+    std::fs::create_dir_all(home.path().join(".cursor/mcp.json")).unwrap();
+    let listed = install(&home, &["--detect"]);
+    let line = |title: &str| listed.lines().find(|line| line.starts_with(title)).unwrap();
+    assert!(line("Cursor").contains("unknown"), "{listed}");
+    assert!(line("Gemini").contains("not registered"), "{listed}");
+}

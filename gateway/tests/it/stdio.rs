@@ -3,7 +3,7 @@
 use context_gateway::handler::Credentials;
 use serde_json::{Value, json};
 
-use crate::fake::{Behaviour, setup};
+use crate::fake::{ARTIFACT, Behaviour, setup};
 use crate::session::{ERAS, Era, Pipe, UNREADABLE, budget};
 
 #[tokio::test]
@@ -175,9 +175,10 @@ async fn entries_threads_and_artifacts_are_resources_and_everything_else_is_not_
         let entry: Value =
             serde_json::from_str(reply["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(entry["id"], 42);
+        let artifact = format!("context://artifacts/{ARTIFACT}");
         for (uri, operation, field) in [
             ("context://threads/a%2Fb", "search_context", "thread_id"),
-            ("context://artifacts/x", "get_artifact", "artifact_id"),
+            (artifact.as_str(), "get_artifact", "artifact_id"),
         ] {
             let reply = pipe.request("resources/read", json!({ "uri": uri })).await;
             assert!(
@@ -186,7 +187,11 @@ async fn entries_threads_and_artifacts_are_resources_and_everything_else_is_not_
             );
             let seen = setup.fake.seen().pop().unwrap();
             assert_eq!(seen.operation, operation);
-            let named = if field == "thread_id" { "a/b" } else { "x" };
+            let named = if field == "thread_id" {
+                "a/b"
+            } else {
+                ARTIFACT
+            };
             assert_eq!(seen.request[field], named);
         }
         for uri in [
@@ -198,6 +203,7 @@ async fn entries_threads_and_artifacts_are_resources_and_everything_else_is_not_
             "context://threads/",
             "context://threads/%ff",
             "context://artifacts",
+            "context://artifacts/x",
         ] {
             let error =
                 pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();

@@ -5,7 +5,7 @@ use context_proto::v1 as pb;
 use pb::watch_response::Frame;
 use serde_json::{Value, json};
 
-use crate::fake::{Watching, setup};
+use crate::fake::{ARTIFACT, Watching, setup};
 use crate::session::{Era, Pipe, exchange, post, router};
 
 fn change(entity: &str, id: &str, thread: Option<&str>) -> Frame {
@@ -41,7 +41,9 @@ const THREAD: &str = "context://threads/a%2Fb";
 async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
-    for uri in ["context://entries/42", THREAD, "context://artifacts/x"] {
+    // An id may be written in any form.
+    let artifact = format!("context://artifacts/{}", ARTIFACT.to_uppercase());
+    for uri in ["context://entries/42", THREAD, artifact.as_str()] {
         let reply = pipe
             .request("resources/subscribe", json!({ "uri": uri }))
             .await;
@@ -57,9 +59,9 @@ async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
     send(&stream, "", Frame::Opened(pb::Opened::default())).await;
     send(&stream, "1", change("context", "42", Some("elsewhere"))).await;
     send(&stream, "2", change("context", "7", Some("elsewhere"))).await;
-    send(&stream, "3", change("artifact", "x", None)).await;
+    send(&stream, "3", change("artifact", ARTIFACT, None)).await;
     send(&stream, "4", change("context", "7", Some("a/b"))).await;
-    for expected in ["context://entries/42", "context://artifacts/x", THREAD] {
+    for expected in ["context://entries/42", artifact.as_str(), THREAD] {
         assert_eq!(updated(&mut pipe).await, expected);
     }
 
@@ -75,8 +77,8 @@ async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
     assert!(reply["result"].is_object(), "{reply}");
     send(&stream, "", Frame::Opened(pb::Opened::default())).await;
     send(&stream, "5", change("context", "7", Some("a/b"))).await;
-    send(&stream, "6", change("artifact", "x", None)).await;
-    assert_eq!(updated(&mut pipe).await, "context://artifacts/x");
+    send(&stream, "6", change("artifact", ARTIFACT, None)).await;
+    assert_eq!(updated(&mut pipe).await, artifact);
 
     // When the changes cannot be continued, each resource may have changed.
     let resync = pb::Resync {
@@ -90,7 +92,7 @@ async fn a_client_hears_of_each_change_of_what_it_subscribed_to() {
     send(&stream, "7", Frame::Opened(pb::Opened::default())).await;
     let mut both = [updated(&mut pipe).await, updated(&mut pipe).await];
     both.sort();
-    assert_eq!(both, ["context://artifacts/x", "context://entries/42"]);
+    assert_eq!(both, [&*artifact, "context://entries/42"]);
 }
 
 #[tokio::test]

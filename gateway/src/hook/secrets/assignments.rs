@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::found::{Secret, word_after};
+use super::found::{MAX_JUDGED, Secret, up_to, word_after};
 use super::names::{Name, is_name_byte, name_of};
 use super::values::{
     has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, looks_like_key,
@@ -66,30 +66,36 @@ fn value_of(text: &str, start: usize, at: usize) -> Option<(Range<usize>, &'stat
 /// `IDENTIFIED BY '…'`, in SQL.
 fn is_identified_by(text: &str, start: usize, at: usize) -> bool {
     text[start..at].eq_ignore_ascii_case("by")
-        && text[..start]
-            .trim_end()
-            .rsplit(char::is_whitespace)
-            .next()
-            .is_some_and(|word| word.eq_ignore_ascii_case("identified"))
+        && split_end(text[..start].trim_end(), "identified".len()).is_some_and(|(before, word)| {
+            word.eq_ignore_ascii_case("identified")
+                && (before.is_empty() || before.ends_with(char::is_whitespace))
+        })
+}
+
+/// A text before and after the position `length` bytes before its end.
+fn split_end(text: &str, length: usize) -> Option<(&str, &str)> {
+    text.split_at_checked(text.len().checked_sub(length)?)
 }
 
 /// The credentials after `Bearer` or `Basic`, or in a header `Authorization` with another scheme or none.
 fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>> {
     let is = |name: &str| identifier.eq_ignore_ascii_case(name);
-    let value = if is("bearer") || is("basic") {
+    let judged = |at: usize| word_after(up_to(text, at + MAX_JUDGED), at);
+    let (value_at, value) = if is("bearer") || is("basic") {
         if !text[at..].starts_with(' ') {
             return None;
         }
-        word_after(text, at)
+        (at, judged(at))
     } else if is("authorization") || is("proxy-authorization") {
         let rest = text[at..].trim_start_matches(['"', '\'', ' ']);
         let rest = rest.strip_prefix([':', '=', ','])?;
-        let first = word_after(text, text.len() - rest.len());
+        let first_at = text.len() - rest.len();
+        let first = judged(first_at);
         let is_scheme = text[first.clone()].bytes().all(|b| b.is_ascii_alphabetic());
         if is_scheme && text[first.end..].starts_with(' ') {
-            word_after(text, first.end)
+            (first.end, judged(first.end))
         } else {
-            first
+            (first_at, first)
         }
     } else {
         return None;
@@ -102,26 +108,34 @@ fn authorization(text: &str, identifier: &str, at: usize) -> Option<Range<usize>
         && (given.bytes().any(|b| b.is_ascii_digit())
             && given.bytes().any(|b| b.is_ascii_alphabetic())
             || given.ends_with('='));
-    is_secret.then_some(value)
+    is_secret.then(|| word_after(text, value_at))
 }
 
 /// Random values of the headers `Cookie` and `Set-Cookie`, and of curl's cookies.
 fn cookies(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let headers = ["ookie:", " -b '", " -b \"", "--cookie "];
-    for (at, name) in headers.iter().flat_map(|name| text.match_indices(name)) {
-        let start = at + name.len();
-        let line = text[start..].lines().next().unwrap_or_default();
-        for pair in line.split([';', ' ', '"', '\'']) {
-            let Some((_, value)) = pair.split_once('=') else {
+    for name in headers {
+        let mut until = 0;
+        for (at, _) in text.match_indices(name) {
+            let start = at + name.len();
+            // The rest of the line was searched already.
+            if start < until {
                 continue;
-            };
-            if value.len() >= 16 && looks_like_key(value) && !is_placeholder(value) {
-                let start = value.as_ptr() as usize - text.as_ptr() as usize;
-                found.push(Secret {
-                    range: start..start + value.len(),
-                    kind: "cookie",
-                });
+            }
+            let line = text[start..].lines().next().unwrap_or_default();
+            until = start + line.len();
+            for pair in line.split([';', ' ', '"', '\'']) {
+                let Some((_, value)) = pair.split_once('=') else {
+                    continue;
+                };
+                if value.len() >= 16 && looks_like_key(value) && !is_placeholder(value) {
+                    let start = value.as_ptr() as usize - text.as_ptr() as usize;
+                    found.push(Secret {
+                        range: start..start + value.len(),
+                        kind: "cookie",
+                    });
+                }
             }
         }
     }
@@ -274,14 +288,14 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
         // `"""…"""`
         let quotes = text[start..].len() - text[start..].trim_start_matches(quote).len();
         let start = if quotes >= 2 { start + quotes } else { start };
-        let line = text[start..].lines().next().unwrap_or_default();
+        let after = &text[start..];
+        let end = after.find([quote, '\n']).unwrap_or(after.len());
         // A text that was cut may have no closing quote.
-        let end = line.find(quote).unwrap_or(line.len());
-        let is_closing_quote = end == line.len() && line.starts_with(' ');
-        if is_closing_quote {
+        let is_closed = after[end..].starts_with(quote);
+        if !is_closed && after.starts_with(' ') {
             return None;
         }
-        let value = line[..end].trim_end_matches('\\');
+        let value = after[..end].trim_end_matches(['\\', '\r']);
         let is_secret = match name {
             Name::Password => value.len() >= 4 && !is_sentence(value),
             Name::Key => value.len() >= 8 && !value.contains(' ') && looks_like_key(value),
@@ -293,29 +307,26 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
         return None;
     }
     // A block of YAML, or nothing else on this line.
+    let shown = rest.trim_start_matches(is_blank);
     let is_in_next_line = ["|", ">", "|-", ">-", "|+", ""]
         .into_iter()
-        .any(|sign| rest.lines().next().unwrap_or_default().trim() == sign);
+        .any(|sign| shown.strip_prefix(sign).is_some_and(is_line_end));
     if is_in_next_line {
         return in_next_line(text, name, next);
     }
-    let end = rest
-        .find(|c: char| {
-            c.is_whitespace()
-                || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>')
-                || c == '&' && separator.is_in_query
-        })
-        .unwrap_or(rest.len());
-    let value = rest[..end].trim_end_matches([')', '.', ']', '}', '\\']);
+    let ends_value = |c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '`' | ',' | ';' | '<' | '>')
+            || c == '&' && separator.is_in_query
+    };
+    let judged = up_to(rest, MAX_JUDGED);
+    let end = judged.find(ends_value).unwrap_or(judged.len());
+    let is_cut = end == judged.len() && end < rest.len();
+    let value = rest[..end].trim_end_matches(CLOSING);
     if is_placeholder(value) || is_code(value) && !is_strong(value) {
         return None;
     }
-    let ends_line = rest[end..]
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .is_empty();
+    let ends_line = is_cut || is_line_end(&rest[end..]);
     // `PASSWORD=… command`
     let before = text[..next].strip_suffix('=').unwrap_or_default();
     let is_variable = before.ends_with(|c: char| c.is_ascii_uppercase());
@@ -333,7 +344,27 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
         }
         Name::Other => is_strong(value),
     };
-    is_secret.then_some(next..next + value.len())
+    if !is_secret {
+        return None;
+    }
+    let value = match is_cut {
+        true => rest[..rest.find(ends_value).unwrap_or(rest.len())].trim_end_matches(CLOSING),
+        false => value,
+    };
+    Some(next..next + value.len())
+}
+
+/// Characters at the end of a value that belong to what is around it.
+const CLOSING: [char; 5] = [')', '.', ']', '}', '\\'];
+
+/// Whether the rest of the line is blank.
+fn is_line_end(text: &str) -> bool {
+    let rest = text.trim_start_matches(is_blank);
+    rest.is_empty() || rest.starts_with('\n')
+}
+
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() && c != '\n'
 }
 
 /// Where the text of a literal begins, after its quote: also of `b"…"`, `\"…`, and of a wrapped one.

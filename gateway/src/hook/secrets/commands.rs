@@ -1,5 +1,7 @@
 //! Secrets in arguments of commands and calls, and in password files.
 
+use std::cell::LazyCell;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::found::{Secret, lines, word_after, words};
@@ -31,10 +33,11 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
 /// Passwords after flags that do not name them: `sshpass -p X`, `redis-cli -a X`, `mysql -pX`, `curl -u user:X`,
 /// `htpasswd -b FILE USER X`.
 fn arguments(line: &str) -> Vec<Range<usize>> {
-    let called = |names: &[&str]| {
+    let programs = LazyCell::new(|| {
         line.split([' ', '\t', '/', '`', '$', '(', '"', '\''])
-            .any(|word| names.contains(&word))
-    };
+            .collect::<HashSet<&str>>()
+    });
+    let called = |names: &[&str]| names.iter().any(|name| programs.contains(*name));
     let mut found = Vec::new();
     for (start, flag) in words(line).filter(|(_, word)| word.starts_with('-')) {
         let after = start + flag.len();

@@ -10,6 +10,21 @@ pub(super) struct Secret {
     pub kind: &'static str,
 }
 
+/// How many bytes of a value decide whether it is a secret. A value may be a text without spaces, in which names of
+/// secrets stand again and again; without this bound, each of them would read the rest of the text.
+pub(super) const MAX_JUDGED: usize = 512;
+
+/// The beginning of a text up to the position `end`, or a little less.
+pub(super) fn up_to(text: &str, mut end: usize) -> &str {
+    if end >= text.len() {
+        return text;
+    }
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The words of a text with their positions.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_whitespace()

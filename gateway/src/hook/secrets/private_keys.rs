@@ -1,6 +1,6 @@
 //! Private keys in the formats of their programs, and the seeds of wallets.
 
-use super::found::{Secret, words};
+use super::found::{Secret, up_to, words};
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = pem(text);
@@ -43,11 +43,18 @@ fn pem(text: &str) -> Vec<Secret> {
 /// The private lines of a PuTTY key, up to its end.
 fn putty(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
+    let mut until = 0;
     for (start, _) in text.match_indices("Private-Lines:") {
-        let end = text[start..].find("Private-MAC:").map_or(text.len(), |at| {
-            let mac = start + at;
-            text[mac..].find('\n').map_or(text.len(), |end| mac + end)
-        });
+        // It is a part of the key before.
+        if start < until {
+            continue;
+        }
+        until = text[start..]
+            .find("Private-MAC:")
+            .map_or(text.len(), |at| start + at);
+        let end = text[until..]
+            .find('\n')
+            .map_or(text.len(), |length| until + length);
         found.push(Secret {
             range: start..end,
             kind: "private key",
@@ -83,6 +90,9 @@ fn json_web_keys(text: &str) -> Vec<Secret> {
     found
 }
 
+/// Longest text in which a seed phrase is looked for after its name, in bytes.
+const MAX_PHRASE: usize = 1024;
+
 /// Twelve or more lower-case words after "seed phrase" and the like (BIP 39).
 fn seed_phrases(text: &str) -> Vec<Secret> {
     let folded = text.to_ascii_lowercase();
@@ -97,7 +107,7 @@ fn seed_phrases(text: &str) -> Vec<Secret> {
             let after = at + name.len();
             let mut run: Vec<(usize, &str)> = Vec::new();
             // The phrase may stand in the next line, and be numbered or quoted.
-            for (place, raw) in words(&text[after..]).take(60) {
+            for (place, raw) in words(up_to(&text[after..], MAX_PHRASE)).take(60) {
                 let word = raw.trim_matches(|c: char| !c.is_ascii_alphabetic());
                 let is_of_list =
                     (3..=8).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_lowercase());

@@ -115,6 +115,7 @@ fn beside_words(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     let mut near = Near::default();
     for (offset, line) in lines(text).filter(|(_, line)| !line.trim().is_empty()) {
+        let line_end = line.trim_end().len();
         let mut before = String::new();
         let mut earlier: Vec<(usize, &str)> = Vec::new();
         for (start, raw) in words(line) {
@@ -156,8 +157,7 @@ fn beside_words(text: &str) -> Vec<Secret> {
                 );
             } else if near.words > 0 {
                 near.words -= 1;
-                let ends_sentence =
-                    start + raw.len() == line.trim_end().len() || raw.ends_with(['.', ',', ';']);
+                let ends_sentence = start + raw.len() == line_end || raw.ends_with(['.', ',', ';']);
                 let ends_statement =
                     ends_sentence && !raw.ends_with('?') && !before.is_empty() && before != "to";
                 if (near.is_secret(raw, inner) || near.is_word_as_password(inner, ends_statement))

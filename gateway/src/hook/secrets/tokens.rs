@@ -295,10 +295,12 @@ const FORMS: &[Form] = &[json_web_token, discord, azure, telegram, of_marked_par
 /// Three base64url parts, or five when encrypted (RFC 7515, RFC 7516). An unsigned one may come without its third. A long
 /// single part is a JSON object, such as the key file of a service account.
 fn json_web_token(rest: &[u8]) -> Option<(usize, &'static str)> {
+    if !rest.starts_with(b"eyJ") {
+        return None;
+    }
     let end = run(rest, Alphabet::Dotted);
     let parts = rest[..end].split(|byte| *byte == b'.').count();
-    (rest.starts_with(b"eyJ") && ((2..=5).contains(&parts) && end >= 40 || end >= 200))
-        .then_some((end, "JSON Web Token"))
+    ((2..=5).contains(&parts) && end >= 40 || end >= 200).then_some((end, "JSON Web Token"))
 }
 
 /// The base64 of a number, a time and a signature.
@@ -306,12 +308,16 @@ fn discord(rest: &[u8]) -> Option<(usize, &'static str)> {
     if !matches!(rest.first(), Some(b'M' | b'N' | b'O')) {
         return None;
     }
-    let end = run(rest, Alphabet::Dotted);
-    let parts: Vec<usize> = rest[..end]
-        .split(|byte| *byte == b'.')
-        .map(<[u8]>::len)
-        .collect();
-    matches!(parts[..], [23..=28, 6..=7, last] if last >= 27).then_some((end, "Discord token"))
+    let id = run(&rest[..rest.len().min(29)], Alphabet::Url);
+    let after_id = rest[id..].strip_prefix(b".")?;
+    let time = run(&after_id[..after_id.len().min(8)], Alphabet::Url);
+    let signature = after_id[time..].strip_prefix(b".")?;
+    if !matches!((id, time), (23..=28, 6..=7)) {
+        return None;
+    }
+    let last = run(signature, Alphabet::Url);
+    let is_end = signature.get(last) != Some(&b'.');
+    (last >= 27 && is_end).then_some((id + 1 + time + 1 + last, "Discord token"))
 }
 
 /// A client secret of Entra ID: three characters, a digit, `Q~`, and the rest.
@@ -319,6 +325,7 @@ fn azure(rest: &[u8]) -> Option<(usize, &'static str)> {
     let is_marked = rest.get(3).is_some_and(u8::is_ascii_digit) && rest.get(4..6) == Some(b"Q~");
     let end = rest
         .iter()
+        .take(45)
         .take_while(|byte| Alphabet::Dotted.has(**byte) || **byte == b'~')
         .count();
     (is_marked && (36..=44).contains(&end)).then_some((end, "Azure secret"))
@@ -339,27 +346,28 @@ fn telegram(rest: &[u8]) -> Option<(usize, &'static str)> {
     (length >= 32).then_some((colon + 1 + length, "Telegram token"))
 }
 
+/// The form decides before the end is looked for: most words are none of these, and each may begin a long text.
+///
 /// Mailchimp: 32 hexadecimal digits and a data centre. Airtable, Terraform and Resend: parts of fixed lengths.
 fn of_marked_parts(rest: &[u8]) -> Option<(usize, &'static str)> {
-    let end = run(rest, Alphabet::Dotted);
-    let token = &rest[..end];
     let is_mailchimp =
-        token.get(32..35) == Some(b"-us") && token[..32].iter().all(u8::is_ascii_hexdigit);
-    let is_airtable = token.starts_with(b"pat") && token.get(17) == Some(&b'.') && end >= 78;
-    let is_terraform = token.get(14..23) == Some(b".atlasv1.") && end >= 60;
-    let is_resend = token.starts_with(b"re_") && token.get(11) == Some(&b'_') && end >= 30;
-    let kind = if is_mailchimp {
-        "Mailchimp key"
+        rest.get(32..35) == Some(b"-us") && rest[..32].iter().all(u8::is_ascii_hexdigit);
+    let is_airtable = rest.starts_with(b"pat") && rest.get(17) == Some(&b'.');
+    let is_terraform = rest.get(14..23) == Some(b".atlasv1.");
+    let is_resend = rest.starts_with(b"re_") && rest.get(11) == Some(&b'_');
+    let (least, kind) = if is_mailchimp {
+        (35, "Mailchimp key")
     } else if is_airtable {
-        "Airtable token"
+        (78, "Airtable token")
     } else if is_terraform {
-        "Terraform token"
+        (60, "Terraform token")
     } else if is_resend {
-        "Resend key"
+        (30, "Resend key")
     } else {
         return None;
     };
-    Some((end, kind))
+    let end = run(rest, Alphabet::Dotted);
+    (end >= least).then_some((end, kind))
 }
 
 /// Hashes of passwords, as crypt and Argon2 write them.
@@ -377,10 +385,16 @@ fn password_hashes(text: &str) -> Vec<Secret> {
         "$argon2id$",
         "$scrypt$",
     ] {
+        let mut until = 0;
         for (start, _) in text.match_indices(scheme) {
+            // It is a part of the hash before.
+            if start < until {
+                continue;
+            }
             let length = text[start..]
                 .find(|c: char| !c.is_ascii_alphanumeric() && !"$./,=+-".contains(c))
                 .unwrap_or(text.len() - start);
+            until = start + length;
             if length >= 28 {
                 found.push(Secret {
                     range: start..start + length,

@@ -1,28 +1,34 @@
 //! Passwords and tokens in URLs.
 
-use super::found::Secret;
+use super::found::{MAX_JUDGED, Secret, up_to};
 use super::values::is_placeholder;
 
 /// The password in `scheme://user:password@host`, and the token in `scheme://TOKEN@host`.
 pub(super) fn find(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
+    // The end of the current run of characters that URLs have, its last `@`, and the end of the secret in it.
+    let (mut end, mut at_sign, mut until) = (0, None, 0);
     for (at, _) in text.match_indices("://") {
         let start = at + 3;
-        let authority = &text[start..];
-        let end = authority
-            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>'))
-            .unwrap_or(authority.len());
-        // The last `@` counts, because a password may contain `/` although it should not.
-        let Some(last) = authority[..end].rfind('@') else {
+        if start > end {
+            let run = &text[start..];
+            end = run
+                .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>'))
+                .map_or(text.len(), |length| start + length);
+            // The last `@` counts, because a password may contain `/` although it should not.
+            at_sign = text[start..end].rfind('@').map(|at| start + at);
+        }
+        let Some(last) = at_sign.filter(|sign| *sign >= start && start >= until) else {
             continue;
         };
-        let userinfo = &authority[..last];
+        let userinfo = &text[start..last];
         let path = userinfo.find('/');
         let Some(colon) = userinfo.find(':') else {
             // A token alone: `https://TOKEN@host`.
             if path.is_none() && userinfo.len() >= 16 {
+                until = last;
                 found.push(Secret {
-                    range: start..start + last,
+                    range: start..last,
                     kind: "credentials",
                 });
             }
@@ -35,9 +41,11 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
                     .bytes()
                     .all(|b| b.is_ascii_digit())
         });
-        if !is_port && colon + 1 < last && !is_placeholder(&userinfo[colon + 1..]) {
+        let password = &userinfo[colon + 1..];
+        if !is_port && !password.is_empty() && !is_placeholder(up_to(password, MAX_JUDGED)) {
+            until = last;
             found.push(Secret {
-                range: start + colon + 1..start + last,
+                range: last - password.len()..last,
                 kind: "password",
             });
         }
