@@ -387,7 +387,7 @@ pub struct HookSettings {
     #[arg(long, env = "CONTEXT_HOOK_EXCLUDE", value_delimiter = ',', value_parser = expanded)]
     pub exclude: Vec<String>,
     /// Milliseconds after which a hook ends, whatever it does, 200 to 60000
-    #[arg(long, env = "CONTEXT_HOOK_TIMEOUT_MS", value_name = "MS", default_value = "950", value_parser = hook_timeout)]
+    #[arg(long, env = "CONTEXT_HOOK_TIMEOUT_MS", value_name = "MS", default_value_t = HOOK_TIMEOUT_MS, value_parser = hook_timeout)]
     pub timeout_ms: u64,
     /// Directory for what hooks remember between two events. If empty, $XDG_STATE_HOME/context-service/hooks or
     /// ~/.local/state/context-service/hooks
@@ -415,8 +415,11 @@ pub enum ProjectNames {
     Hashed,
 }
 
+/// The default of CONTEXT_HOOK_TIMEOUT_MS.
+pub const HOOK_TIMEOUT_MS: u64 = 950;
+
 fn hook_timeout(value: &str) -> Result<u64, String> {
-    number(value, "950", 200, 60_000).map(|milliseconds| milliseconds as u64)
+    number(value, &HOOK_TIMEOUT_MS.to_string(), 200, 60_000).map(|milliseconds| milliseconds as u64)
 }
 
 fn capture(value: &str) -> Result<CaptureMode, String> {

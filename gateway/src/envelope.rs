@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// Longest id that is repeated in an error, in bytes.
-const MAX_ID: usize = 64 * 1024;
+pub const MAX_ID: usize = 64 * 1024;
 /// Longest method that is repeated in an error, in characters.
 const MAX_METHOD: usize = 64;
 

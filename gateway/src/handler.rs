@@ -18,7 +18,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
@@ -51,6 +51,9 @@ const METHODS: [&str; 12] = [
 
 /// The methods that exist only in protocol revisions with `initialize`.
 const EARLIER_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
+
+/// Maximum number of `subscriptions/listen` that run at once on stdio.
+const MAX_LISTENERS: usize = 64;
 
 /// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
 /// or off.
@@ -102,6 +105,9 @@ pub struct Gateway {
     shown_warnings: ShownWarnings,
     /// The resources that the client subscribed to, on stdio.
     subscriptions: Subscriptions,
+    /// Permits for `subscriptions/listen` on stdio. Such a request runs until it is cancelled, and the transport reads
+    /// nothing more while too many requests run.
+    listeners: Semaphore,
     /// `_meta` with `serverInfo`, added to every result.
     stamp: MetaObject,
 }
@@ -127,6 +133,7 @@ impl Gateway {
             tools,
             shown_warnings: ShownWarnings::default(),
             subscriptions: Subscriptions::default(),
+            listeners: Semaphore::new(MAX_LISTENERS),
             stamp: MetaObject(stamp),
         })
     }
@@ -574,6 +581,14 @@ impl ServerHandler for Gateway {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        // Over HTTP, the transport limits them.
+        let _permit = match self.is_shared() {
+            true => None,
+            false => Some(self.listeners.try_acquire().map_err(|_| {
+                let sentence = format!("a client can listen at most {MAX_LISTENERS} times at once");
+                ErrorData::invalid_request(sentence, None)
+            })?),
+        };
         let mut changes = self.features.changes();
         let mut followed = Followed::default();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {

@@ -38,7 +38,7 @@ use serde_json::json;
 pub use status::status;
 
 use crate::backend::{Backend, Target};
-use crate::cli::{Cli, Command, HookAgent, HookArgs, HookEvent};
+use crate::cli::{Cli, Command, HOOK_TIMEOUT_MS, HookAgent, HookArgs, HookEvent};
 use capture::{Capture, Given};
 use digest::digest;
 use event::Input;
@@ -47,11 +47,9 @@ use service::Service;
 use state::State;
 
 /// The process ends after this time: CONTEXT_HOOK_TIMEOUT_MS, or the default until the settings are read.
-static LIMIT_MS: AtomicU64 = AtomicU64::new(DEFAULT_LIMIT_MS);
+static LIMIT_MS: AtomicU64 = AtomicU64::new(HOOK_TIMEOUT_MS);
 /// How long the thread that ends the process sleeps at a time.
 const STEP: Duration = Duration::from_millis(20);
-/// The default of CONTEXT_HOOK_TIMEOUT_MS.
-const DEFAULT_LIMIT_MS: u64 = 950;
 /// Time before the deadline that is reserved for writing the output. Requests to the service end before it.
 const RESERVE: Duration = Duration::from_millis(150);
 /// Largest input that is read, in bytes.

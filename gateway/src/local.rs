@@ -55,14 +55,7 @@ type Peer = Option<i32>;
 
 impl LocalService {
     /// The service of the database at `db_path`. `socket` defaults to the socket named after the
-    /// database. The program is `context-service` in the directory of this executable, else the one
-    /// on the PATH.
-    #[must_use]
-    pub fn new(db_path: &Path, socket: Option<PathBuf>) -> Self {
-        Self::with_program(db_path, socket, ServiceProgram::beside())
-    }
-
-    /// Like [`new`](Self::new), with a given program to start.
+    /// database. `program` is started when no service runs.
     #[must_use]
     pub fn with_program(db_path: &Path, socket: Option<PathBuf>, program: ServiceProgram) -> Self {
         let db_path = context_model::local::absolute(db_path);

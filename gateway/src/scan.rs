@@ -5,10 +5,10 @@
 //! is parsed, so a different number would be stored. Both can only be detected in the text. The
 //! scan does not check syntax; the parser does.
 
+use crate::envelope::MAX_ID;
+
 /// Maximum number of values in one message. The largest allowed metadata holds fewer.
 const MAX_VALUES: usize = 1_000_000;
-/// Longest id that is stored, in bytes. Longer ids are not repeated in errors.
-const MAX_ID: usize = 256;
 /// Longest number that is stored, in characters. The longest 64-bit integer has 20.
 const MAX_NUMBER: usize = 40;
 
@@ -335,9 +335,11 @@ mod tests {
         ] {
             assert_eq!(scan(text).id(), id, "{text}");
         }
+        let long = "x".repeat(MAX_ID - 2);
         assert_eq!(
-            scan(&format!(r#"{{"id":"{}"}}"#, "x".repeat(10_000))).id(),
-            None
+            scan(&format!(r#"{{"id":"{long}"}}"#)).id(),
+            Some(json!(long))
         );
+        assert_eq!(scan(&format!(r#"{{"id":"{long}x"}}"#)).id(), None);
     }
 }

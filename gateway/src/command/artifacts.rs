@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::common::{Common, Session};
 use super::failure::Failure;
-use super::find::note_rest;
+use super::find::{PAGING, note_rest};
 use super::inert::{inert, one_line};
 use super::input::{self, Field};
 use super::screen::{Side, moment, text};
@@ -67,14 +67,16 @@ pub struct ArtifactListArgs {
 
 async fn list(args: ArtifactListArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let (operation, request) = match args.contains {
+    let (operation, request, options) = match args.contains {
         Some(query) => (
             Operation::SearchArtifacts,
             json!({"query": query, "limit": args.limit}),
+            "--limit",
         ),
         None => (
             Operation::ListArtifacts,
             json!({"limit": args.limit, "offset": args.offset}),
+            PAGING,
         ),
     };
     let reply = session.call(operation, request).await?;
@@ -98,7 +100,7 @@ async fn list(args: ArtifactListArgs) -> Result<(), Failure> {
         screen.table(&columns, artifacts.iter().map(row).collect())
     })?;
     if !session.screen.json {
-        note_rest(&reply, artifacts.len(), "artifact", "artifacts");
+        note_rest(&reply, artifacts.len(), "artifact", "artifacts", options);
     }
     Ok(())
 }

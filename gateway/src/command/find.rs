@@ -121,21 +121,24 @@ pub async fn list(args: ListArgs) -> Result<(), Failure> {
     print_entries(&session, &reply, false)
 }
 
+/// The options of a list that has pages.
+pub(super) const PAGING: &str = "--limit and --offset";
+
 fn print_entries(session: &Session, reply: &Value, is_ranked: bool) -> Result<(), Failure> {
     let hits = reply["results"].as_array().map_or(&[][..], Vec::as_slice);
     session.print(reply, |screen| entries(screen, hits, is_ranked))?;
     if !session.screen.json {
-        note_rest(reply, hits.len(), "entry", "entries");
+        note_rest(reply, hits.len(), "entry", "entries", PAGING);
     }
     Ok(())
 }
 
-/// Says on stderr when a list is empty, or when more items follow it.
-pub(super) fn note_rest(reply: &Value, shown: usize, one: &str, many: &str) {
+/// Says on stderr when a list is empty, or when more items follow it, which `options` show.
+pub(super) fn note_rest(reply: &Value, shown: usize, one: &str, many: &str, options: &str) {
     if shown == 0 {
         note(&format!("no {one}"));
     } else if reply["has_more"] == true {
-        note(&format!("there are more {many}; see --limit and --offset"));
+        note(&format!("there are more {many}; see {options}"));
     }
 }
 
@@ -215,7 +218,7 @@ pub async fn threads(args: ThreadsArgs) -> Result<(), Failure> {
         screen.table(&columns, threads.iter().map(row).collect())
     })?;
     if !session.screen.json {
-        note_rest(&reply, threads.len(), "thread", "threads");
+        note_rest(&reply, threads.len(), "thread", "threads", PAGING);
     }
     Ok(())
 }

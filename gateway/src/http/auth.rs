@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use context_model::{Reason, Scope};
+use context_model::{Error, Reason, Scope};
 use context_proto::v1::GetCallerRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -284,14 +284,10 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
     if scopes.contains(&needed) {
         return None;
     }
-    let sentence = format!(
-        "this operation needs the scope `{}`, which the credentials do not carry",
-        needed.as_str()
-    );
     Some(guard.challenge(
         StatusCode::FORBIDDEN,
         Some("insufficient_scope"),
         &guard.name(needed),
-        &sentence,
+        &Error::scope_missing(needed).message,
     ))
 }

@@ -181,7 +181,12 @@ async fn the_log_is_private() {
 
 #[test]
 fn the_socket_is_named_after_the_database() {
-    let of = |db: &str| LocalService::new(Path::new(db), None).socket().to_owned();
+    let of = |db: &str| {
+        let program = ServiceProgram::beside();
+        LocalService::with_program(Path::new(db), None, program)
+            .socket()
+            .to_owned()
+    };
     assert_eq!(of("/data/a.db"), of("/data/./a.db"));
     assert_ne!(of("/data/a.db"), of("/data/b.db"));
 }

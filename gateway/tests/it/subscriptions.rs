@@ -155,3 +155,25 @@ async fn clients_over_http_subscribe_only_by_listening() {
     }
     assert!(setup.fake.seen().is_empty());
 }
+
+#[tokio::test]
+async fn a_client_that_listens_many_times_is_still_read() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    let params = || json!({"notifications": {"toolsListChanged": true}});
+    for _ in 0..64 {
+        pipe.start("subscriptions/listen", params()).await;
+        let acknowledged = pipe.line().await.unwrap();
+        assert!(acknowledged["error"].is_null(), "{acknowledged}");
+    }
+    let id = pipe.start("subscriptions/listen", params()).await;
+    let refused = loop {
+        let line = pipe.line().await.unwrap();
+        if line["id"] == id {
+            break line;
+        }
+    };
+    let sentence = refused["error"]["message"].as_str().unwrap();
+    assert!(sentence.contains("at most 64"), "{refused}");
+    assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+}

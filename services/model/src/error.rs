@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Reason;
+use crate::{Reason, Scope};
 
 /// The result of a fallible domain operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -83,6 +83,16 @@ impl Error {
             violations,
             ..Self::new(Reason::InvalidArgument, message)
         }
+    }
+
+    /// `SCOPE_MISSING` for this scope.
+    #[must_use]
+    pub fn scope_missing(scope: Scope) -> Self {
+        let scope = scope.as_str();
+        Self::new(
+            Reason::ScopeMissing,
+            format!("this operation needs the scope `{scope}`, which the credentials do not carry"),
+        )
     }
 
     /// `CONTEXT_NOT_FOUND` for this id.

@@ -116,11 +116,7 @@ impl Caller {
             .scope()
             .filter(|scope| !self.scopes.contains(scope))
         {
-            let sentence = format!(
-                "this operation needs the scope `{}`, which the credentials do not carry",
-                scope.as_str()
-            );
-            return Err(Error::new(Reason::ScopeMissing, sentence));
+            return Err(Error::scope_missing(scope));
         }
         let is_reached = match (operation.resource(), &self.reach) {
             (_, Reach::All)
