@@ -6,7 +6,7 @@
 //!
 //! [`Engine`] consists of six components. Each has only what it needs. They depend on each other in
 //! one direction: `contexts → background → retrieval → access`, `artifacts → retrieval`,
-//! `changes → contexts, artifacts`.
+//! `changes → contexts, artifacts, retrieval`.
 //!
 //! | component | contents |
 //! |---|---|
@@ -47,7 +47,7 @@ pub use config::{
 };
 pub use context_model::Scope;
 pub use contexts::Contexts;
-pub use retrieval::{Retrieval, truncate};
+pub use retrieval::Retrieval;
 
 use std::sync::Arc;
 

@@ -198,6 +198,30 @@ async fn a_bad_text_fails_its_caller_alone() {
 }
 
 #[tokio::test]
+async fn a_text_at_which_the_provider_fails_fails_its_caller_alone() {
+    let server = Server::start(|request, _| {
+        let is_bad = |text: &Value| text.as_str().unwrap().contains("bad");
+        if inputs(request).iter().any(is_bad) {
+            return Reply::Status(500, &[], json!({"error": "json: unsupported value: NaN"}));
+        }
+        Reply::Json(vectors(request))
+    })
+    .await;
+    let embedder = connect(&server, Dialect::Ollama).await;
+    // All callers are queued before any request begins, because this test has one thread.
+    let calls = (0..5).map(|n| {
+        let text = format!("{} {n}", if n == 3 { "bad" } else { "good" });
+        embedder.embed(vec![text], Role::Document)
+    });
+    for (n, outcome) in join_all(calls).await.into_iter().enumerate() {
+        match outcome {
+            Ok(vectors) => assert_eq!(vectors, [[n as f32, 1.0]]),
+            Err(error) => assert!(n == 3 && error.is_retryable(), "{n}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_is_refused_is_not_tried_for_each_caller() {
     let server = Server::start(|request, number| match number {
         0 => Reply::Json(vectors(request)),

@@ -8,7 +8,7 @@ const CHARS: usize = 2_000;
 /// Minimum number of stop words of a language in a text in Latin script for the text to count as one in that language.
 const MIN_STOP_WORDS: usize = 2;
 
-/// The languages in Latin script. English is first, so that it wins a tie.
+/// The languages in Latin script. The first wins a tie: English before all others.
 const LATIN: [(Language, &str); 14] = [
     (Language::English, "English"),
     (Language::Danish, "Danish"),
@@ -16,14 +16,25 @@ const LATIN: [(Language, &str); 14] = [
     (Language::Finnish, "Finnish"),
     (Language::French, "French"),
     (Language::German, "German"),
-    (Language::Hungarian, "Hungarian"),
     (Language::Italian, "Italian"),
     (Language::Norwegian, "Norwegian"),
     (Language::Portuguese, "Portuguese"),
-    (Language::Romanian, "Romanian"),
     (Language::Spanish, "Spanish"),
     (Language::Swedish, "Swedish"),
     (Language::Turkish, "Turkish"),
+    (Language::Hungarian, "Hungarian"),
+    (Language::Romanian, "Romanian"),
+];
+
+/// Frequent words of the two languages for which searches have no stop words, folded. Words that Spanish or French share
+/// are left out.
+const HUNGARIAN: [&str; 17] = [
+    "a", "az", "csak", "egy", "es", "ez", "ezt", "hogy", "is", "lesz", "meg", "mert", "nem",
+    "vagy", "van", "vannak", "volt",
+];
+const ROMANIAN: [&str; 17] = [
+    "aceasta", "acest", "care", "cu", "dar", "din", "este", "fost", "intr", "mai", "nu", "pe",
+    "pentru", "sa", "sau", "si", "sunt",
 ];
 
 /// The English name of the language that a text is probably written in, such as `English` or `Chinese`. `None` when its
@@ -86,13 +97,22 @@ const SCRIPTS: [(&str, IsOf); 9] = [
     ("Hindi", |c| matches!(c, '\u{0900}'..='\u{097F}')),
 ];
 
+/// Whether this folded word is frequent in the language.
+fn is_frequent(language: Language, word: &str) -> bool {
+    match language {
+        Language::Hungarian => HUNGARIAN.contains(&word),
+        Language::Romanian => ROMANIAN.contains(&word),
+        _ => language.is_stop_word(word),
+    }
+}
+
 fn latin(text: &str) -> Option<&'static str> {
     let mut counts = [0_usize; LATIN.len()];
     Analyzer::new(Language::Unstemmed).tokens(text, &mut |token| {
         if token.kind == TokenKind::Word {
             let word = fold(token.word);
             for (count, (language, _)) in counts.iter_mut().zip(LATIN) {
-                *count += usize::from(language.is_stop_word(&word));
+                *count += usize::from(is_frequent(language, &word));
             }
         }
         true
@@ -132,6 +152,11 @@ mod tests {
             (
                 "Siirsimme yöajon alkamaan puoli kolmelta, koska se ei ole valmis.",
                 Some("Finnish"),
+            ),
+            ("A kutya a házban van", Some("Hungarian")),
+            (
+                "Am mutat compilarea pentru că nu este gata și sunt erori.",
+                Some("Romanian"),
             ),
             ("夜间构建改到两点半，由 Jenkins 运行。", Some("Chinese")),
             ("夜間ビルドは二時半に変わりました", Some("Japanese")),

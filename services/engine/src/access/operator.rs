@@ -3,7 +3,7 @@
 use context_model::{
     ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp,
 };
-use context_store::{AuditLine, OwnerId, OwnerSummary};
+use context_store::{AuditLine, OwnerId, OwnerSummary, StoredKey};
 use serde::{Deserialize, Serialize};
 
 use super::Access;
@@ -74,6 +74,8 @@ pub struct ValidKey {
 
 /// The audit log's name for replacing a key, which only the operator can do.
 const ROTATE_API_KEY: &str = "rotate_api_key";
+/// Number of keys after which a list of valid keys is no longer extended past expired ones.
+const MAX_LISTED_KEYS: u32 = 10_000;
 
 /// Maximum number of lines of the audit log that one command prints.
 pub const AUDIT_LINES: u32 = 100_000;
@@ -225,27 +227,34 @@ impl Access {
         }
     }
 
-    /// The valid keys among the newest `limit` active keys of all owners, newest first, without their secrets, and
-    /// whether there are more active keys. Expired keys count as active. Valid keys give access once authentication is
-    /// on.
+    /// The newest `limit` valid keys of all owners, newest first, without their secrets, and whether there may be more.
+    /// Valid keys give access once authentication is on.
     ///
     /// # Errors
     /// The store's errors.
     pub async fn valid_keys(&self, limit: u32) -> Result<(Vec<ValidKey>, bool)> {
         let now = self.clock.now();
-        let mut keys = self
-            .store
-            .keys()
-            .active_keys(limit.saturating_add(1))
-            .await
-            .map_err(store_error)?;
-        let more = keys.len() > limit as usize;
+        let is_valid = |key: &StoredKey| key.expires_at.is_none_or(|expiry| now < expiry);
+        let mut read = limit.saturating_add(1);
+        // The store's active keys include expired ones.
+        let (mut keys, read_all) = loop {
+            let mut keys = self
+                .store
+                .keys()
+                .active_keys(read)
+                .await
+                .map_err(store_error)?;
+            let read_all = keys.len() < read as usize;
+            keys.retain(is_valid);
+            if read_all || keys.len() > limit as usize || read >= MAX_LISTED_KEYS {
+                break (keys, read_all);
+            }
+            read = read.saturating_mul(8);
+        };
+        let more = !read_all || keys.len() > limit as usize;
         keys.truncate(limit as usize);
-        let valid = keys
-            .into_iter()
-            .filter(|key| key.expires_at.is_none_or(|expiry| now < expiry));
         Ok((
-            valid
+            keys.into_iter()
                 .map(|key| ValidKey {
                     owner: key.owner.as_str().to_owned(),
                     key: shown(key),

@@ -40,10 +40,10 @@ impl Bucket {
             return Ok(());
         }
         let wait = Duration::from_secs_f64(over / per_second);
+        let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
         let sentence = format!(
-            "this key may make {} requests a minute; retry in {} seconds",
-            rate.per_minute,
-            wait.as_secs().max(1)
+            "this key may make {} requests a minute; retry in {seconds} seconds",
+            rate.per_minute
         );
         Err(Error::new(Reason::RateLimited, sentence).with_retry_after(wait))
     }
@@ -71,5 +71,23 @@ mod tests {
         );
         bucket.take(&rate, start + Duration::from_secs(1)).unwrap();
         assert!(bucket.take(&rate, start + Duration::from_secs(1)).is_err());
+    }
+
+    #[test]
+    fn the_sentence_rounds_the_wait_up() {
+        let rate = Rate {
+            per_minute: 40,
+            burst: 1,
+        };
+        #[expect(clippy::disallowed_methods, reason = "a start time")]
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        bucket.take(&rate, start).unwrap();
+        let refused = bucket.take(&rate, start).unwrap_err();
+        assert_eq!(refused.retry_after, Some(Duration::from_millis(1500)));
+        assert!(
+            refused.message.ends_with("retry in 2 seconds"),
+            "{}",
+            refused.message
+        );
     }
 }

@@ -103,10 +103,16 @@ impl Refusals {
 
     /// Writes everything counted so far; for shutdown.
     pub async fn flush(&self) {
-        if tokio::time::timeout(LAST_LINES, self.write())
-            .await
-            .is_err()
-        {
+        let write_all = async {
+            loop {
+                self.write().await;
+                if locked(&self.counted).authenticated.is_empty() {
+                    return;
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        if tokio::time::timeout(LAST_LINES, write_all).await.is_err() {
             tracing::error!(
                 "Could not write the last refusals to the audit log: the database did not respond in time"
             );

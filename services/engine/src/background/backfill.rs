@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use context_model::Error;
 use context_providers::ProviderError;
-use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
+use context_store::{Embedding, LateEmbedding, OwnerId, ScanCursor, Unembedded, VectorStore};
 
 use super::Background;
 use super::pauses::{MAX_PAUSE, pauses};
@@ -22,8 +22,9 @@ use crate::retrieval::{ActiveModel, embed};
 
 /// Maximum number of entries that are read and embedded at a time.
 pub(super) const ENTRIES: u32 = 16;
-/// How many entries in a row may be skipped because the provider fails on them.
-const FAILURES_IN_A_ROW: u32 = 8;
+/// How many entries in a row may be skipped because the provider fails on them. More end the scan, and the next one
+/// continues after them.
+pub(super) const FAILURES_IN_A_ROW: u32 = 8;
 /// Pause between two scans of all entries if no write reports a waiting entry. A scan also retries
 /// entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -39,6 +40,14 @@ enum ScanEnd {
     /// The provider or the database is unavailable, or entries were skipped. The value is the pause that the provider
     /// asks for, if any.
     Failed(Option<Duration>),
+}
+
+/// Where the next scan begins.
+#[derive(Default)]
+struct Resume {
+    after: Option<ScanCursor>,
+    /// Whether earlier parts of the scan skipped entries.
+    skipped: bool,
 }
 
 impl Background {
@@ -60,9 +69,9 @@ impl Background {
     }
 
     async fn embed_waiting(&self) {
-        let mut backoff = pauses();
+        let (mut backoff, mut resume) = (pauses(), Resume::default());
         loop {
-            let pause = match self.scan().await {
+            let pause = match self.scan(&mut resume).await {
                 ScanEnd::Done => {
                     backoff = pauses();
                     INTERVAL
@@ -83,14 +92,18 @@ impl Background {
         }
     }
 
-    async fn scan(&self) -> ScanEnd {
+    async fn scan(&self, resume: &mut Resume) -> ScanEnd {
         let Ok(active) = self.embeddings.model() else {
             return ScanEnd::Off;
         };
         let vectors = self.store.vectors();
-        let (mut after, mut embedded) = (None, 0);
+        let Resume {
+            mut after,
+            mut skipped,
+        } = std::mem::take(resume);
+        let mut embedded = 0;
         let mut at_once = ENTRIES;
-        let (mut done_in_a_row, mut failed_in_a_row, mut skipped) = (0, 0, 0);
+        let (mut done_in_a_row, mut failed_in_a_row) = (0, 0);
         let progress = &self.embeddings.progress;
         loop {
             let begun = Instant::now();
@@ -127,8 +140,17 @@ impl Background {
                     if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW =>
                 {
                     tracing::debug!(error = %failure.error, "Skipped an entry that could not be embedded; it keeps waiting for its vectors");
-                    (done_in_a_row, failed_in_a_row, skipped) =
-                        (0, failed_in_a_row + 1, skipped + 1);
+                    (done_in_a_row, failed_in_a_row, skipped) = (0, failed_in_a_row + 1, true);
+                }
+                // The provider may be down without saying so, so the scan pauses. It continues after these entries, so
+                // that they do not keep the later ones waiting.
+                Err(failure) if failure.retry_after.is_none() => {
+                    tracing::debug!(error = %failure.error, "Could not embed several entries in a row; they keep waiting for their vectors");
+                    *resume = Resume {
+                        skipped: page.next.is_some(),
+                        after: page.next,
+                    };
+                    return ScanEnd::Failed(None);
                 }
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "Could not embed entries; they keep waiting for their vectors");
@@ -143,7 +165,7 @@ impl Background {
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded waiting entries");
         }
-        if skipped > 0 {
+        if skipped {
             ScanEnd::Failed(None)
         } else {
             ScanEnd::Done

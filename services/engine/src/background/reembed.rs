@@ -11,7 +11,7 @@ use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
 
 use super::Background;
-use super::backfill::{ENTRIES, embed_batch};
+use super::backfill::{ENTRIES, FAILURES_IN_A_ROW, embed_batch};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, model_of, unavailable};
 
@@ -113,8 +113,8 @@ impl Background {
     }
 }
 
-/// Embeds every entry that has no vectors of the model yet. Returns how many entries the model
-/// refused.
+/// Embeds every entry that has no vectors of the model yet. Returns how many entries the model refused, including those
+/// on which the provider fails. The background worker tries the latter again.
 async fn scan(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
@@ -122,20 +122,49 @@ async fn scan(
     progress: &(impl Fn(Reembedding) + Send),
 ) -> Result<u64> {
     let (mut after, mut refused, mut pauses) = (None, 0, PAUSES.build());
+    let (mut at_once, mut failed_in_a_row) = (ENTRIES, 0);
     loop {
         let page = async {
             let page = vectors
-                .unembedded(&active.model, after.as_ref(), ENTRIES)
+                .unembedded(&active.model, after.as_ref(), at_once)
                 .await
                 .map_err(|error| (store_error(error), None))?;
-            let done = embed_batch(active, vectors, page.entries)
-                .await
-                .map_err(|failure| (failure.error, failure.retry_after))?;
+            let done = match embed_batch(active, vectors, page.entries).await {
+                Ok(done) => Ok(done),
+                // An unavailable provider usually returns a time for the retry. Otherwise it may fail on one entry.
+                Err(failure)
+                    if failure.retry_after.is_none()
+                        && failure.error.reason == Reason::ProviderUnavailable =>
+                {
+                    Err(failure.error)
+                }
+                Err(failure) => return Err((failure.error, failure.retry_after)),
+            };
             Ok::<_, (Error, Option<Duration>)>((page.next, done))
         };
-        match page.await {
+        let page = match page.await {
+            Ok((next, Ok(done))) => Ok((next, done)),
+            Ok((_, Err(_))) if at_once > 1 => {
+                at_once /= 2;
+                continue;
+            }
+            Ok((next, Err(error))) if failed_in_a_row < FAILURES_IN_A_ROW => {
+                tracing::warn!(error = %error, "Skipped an entry that could not be embedded");
+                failed_in_a_row += 1;
+                refused += 1;
+                after = next;
+                if after.is_none() {
+                    return Ok(refused);
+                }
+                continue;
+            }
+            Ok((_, Err(error))) => Err((error, None)),
+            Err(failed) => Err(failed),
+        };
+        match page {
             Ok((next, done)) => {
                 pauses = PAUSES.build();
+                (at_once, failed_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                 refused += done.refused;
                 state.embedded += i64::try_from(done.embedded).unwrap_or(0);
                 progress(*state);

@@ -10,10 +10,12 @@ use std::time::Duration;
 use context_model::{Result, SummaryStatus, ThreadSet};
 use context_providers::{ProviderError, Summarizer};
 use context_store::{
-    ItemOutcome, LateSummary, Memory, OwnerId, RowSelection, Store, StoredBatch, Unsummarized,
+    ItemOutcome, LateSummary, Memory, OwnerId, RowSelection, ScanCursor, Store, StoredBatch,
+    Unsummarized,
 };
 use tokio::sync::Notify;
 
+use super::backfill::FAILURES_IN_A_ROW;
 use super::pauses::{MAX_PAUSE, pauses};
 use crate::config::{SummaryConfig, Switch};
 use crate::coverage::percentage;
@@ -146,13 +148,13 @@ impl Summaries {
 
     /// Writes waiting summaries for as long as the future is polled.
     pub async fn summarize(&self) {
-        let mut backoff = pauses();
+        let (mut backoff, mut resume) = (pauses(), None);
         loop {
             let woken = self.wake.notified();
             let outcome = match (self.why_none(), self.summarizer()) {
                 (None, Some(summarizer)) => match self.next() {
                     Next::Entry(owner, id) => self.summarize_entry(&*summarizer, owner, id).await,
-                    Next::All => self.summarize_all(&*summarizer).await,
+                    Next::All => self.summarize_all(&*summarizer, &mut resume).await,
                     Next::Nothing => {
                         if tokio::time::timeout(INTERVAL, woken).await.is_err() {
                             self.schedule_scan();
@@ -176,16 +178,25 @@ impl Summaries {
         }
     }
 
-    /// Writes the summaries of all entries that lack one.
+    /// Writes the summaries of all entries after `resume` that lack one. An entry on which the provider fails is
+    /// skipped. Too many in a row, or an unavailable provider, end the scan. The next one continues after them, from
+    /// `resume`, so that they do not keep later entries waiting.
     ///
     /// # Errors
-    /// The provider or the database is unavailable. The value is the pause that the provider asks for, if any.
-    async fn summarize_all(&self, summarizer: &dyn Summarizer) -> Result<(), Option<Duration>> {
+    /// The provider or the database is unavailable, or entries were skipped. The value is the pause that the provider
+    /// asks for, if any.
+    async fn summarize_all(
+        &self,
+        summarizer: &dyn Summarizer,
+        resume: &mut Option<ScanCursor>,
+    ) -> Result<(), Option<Duration>> {
         let (least, most) = (
             self.config.min_content_length.max(1),
             to_u32(summarizer.max_chars()),
         );
-        let mut after = None;
+        let mut after = resume.take();
+        // A resumed scan follows one that skipped entries.
+        let (mut skipped, mut failed_in_a_row) = (after.is_some(), 0);
         loop {
             let page = self
                 .store
@@ -197,11 +208,23 @@ impl Summaries {
                     None
                 })?;
             for entry in page.entries {
-                self.add_summary(summarizer, entry).await?;
+                match self.add_summary(summarizer, entry).await {
+                    Ok(()) => failed_in_a_row = 0,
+                    // An unavailable provider usually returns a time for the retry. Otherwise it may fail on this entry.
+                    Err(None) => (skipped, failed_in_a_row) = (true, failed_in_a_row + 1),
+                    Err(retry_after) => {
+                        *resume = page.next;
+                        return Err(retry_after);
+                    }
+                }
             }
             after = page.next;
+            if failed_in_a_row > FAILURES_IN_A_ROW {
+                *resume = after;
+                return Err(None);
+            }
             if after.is_none() {
-                return Ok(());
+                return if skipped { Err(None) } else { Ok(()) };
             }
         }
     }

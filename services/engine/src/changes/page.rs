@@ -10,7 +10,8 @@ use super::shared::Part;
 use super::states::States;
 use crate::access::Caller;
 use crate::error::store_error;
-use crate::{artifacts, contexts, read, truncate};
+use crate::retrieval::truncate;
+use crate::{artifacts, contexts, read};
 
 /// The `cursor` that stands for the position after the newest change.
 const NOW: &str = "now";

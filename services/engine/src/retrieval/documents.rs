@@ -6,7 +6,8 @@
 
 use context_model::{ArtifactSearchHit, ContentType, Error, HybridHit, Reason, SearchHit, Source};
 use context_store::rules::artifact::document_text;
-use context_store::{ArtifactDocument, Read, RowSelection, StoreError, StoredEntry, seal};
+use context_store::seal::Part;
+use context_store::{ArtifactDocument, Read, RowSelection, StoreError, StoredEntry};
 
 use super::Retrieval;
 use crate::access::Caller;
@@ -15,8 +16,7 @@ use crate::access::Caller;
 const DOCUMENTS_AT_ONCE: usize = 10;
 
 impl Retrieval {
-    /// The entries and documents with these ids, in any order. Those that were deleted meanwhile are left out, and so
-    /// are damaged artifacts, which are logged.
+    /// The entries and documents with these ids, in any order. Those that were deleted meanwhile are left out.
     ///
     /// # Errors
     /// `RESULT_TOO_LARGE` if several have more than `selection.max_bytes` bytes; `OVERLOADED`; the store's errors.
@@ -44,7 +44,7 @@ impl Retrieval {
                 .artifacts()
                 .artifact_documents(&caller.owner, documents.to_vec(), read)
                 .await?;
-            for document in artifacts.into_iter().filter(is_sound) {
+            for document in artifacts {
                 let entry = as_entry(document, text_chars);
                 caller.memory.take(bytes_of(&entry))?;
                 bytes += bytes_of(&entry);
@@ -65,17 +65,6 @@ fn bytes_of(entry: &StoredEntry) -> u64 {
     (entry.text.len() + entry.metadata.as_str().len()) as u64
 }
 
-/// Whether an artifact passes its checksum. A damaged one is logged and left out.
-fn is_sound(document: &ArtifactDocument) -> bool {
-    if document.damaged {
-        tracing::error!(
-            "An artifact was left out of a search: {}",
-            seal::refuse_artifact(&document.id, document.version).message
-        );
-    }
-    !document.damaged
-}
-
 /// The document as an entry, with its title and at most this many characters of its content.
 fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry {
     let ArtifactDocument {
@@ -88,7 +77,7 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
         created_at,
         updated_at,
         version,
-        damaged: _,
+        damaged,
     } = document;
     let mut text = document_text(&title, &content);
     if let Some(chars) = text_chars {
@@ -110,7 +99,7 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
         updated_at,
         version,
         images: None,
-        damage: None,
+        damage: damaged.then_some(Part::Checksum),
     }
 }
 

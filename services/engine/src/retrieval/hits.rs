@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use context_model::{Error, QueryStats, Result, Scores, SearchHit};
+use context_model::{ArtifactId, Error, QueryStats, Result, Scores, SearchHit};
 use context_store::{RowSelection, StoredEntry, seal};
 use context_text::Query;
 
@@ -22,19 +22,28 @@ pub(super) struct Extracts {
     snippet: Option<String>,
 }
 
-/// Returns the entries that match their checksums, and a warning for each damaged entry. Damaged entries are logged.
+/// Returns the entries and documents that match their checksums, and a warning for each damaged one. Damaged ones are
+/// logged.
 pub(super) fn undamaged(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut keep = |entry: &StoredEntry| {
         let Some(part) = entry.damage else {
             return true;
         };
-        let error = seal::refuse_context(entry.id, part);
-        tracing::error!("An entry was left out of a search: {}", error.message);
-        warnings.push(format!(
-            "context {} is left out: {}",
-            entry.id, error.message
-        ));
+        // The thread of a document is the artifact's id.
+        let artifact = ArtifactId::parse(&entry.thread_id).ok();
+        let (what, error) = match artifact.filter(|_| entry.id < 0) {
+            Some(id) => (
+                format!("artifact {id}"),
+                seal::refuse_artifact(&id, entry.version),
+            ),
+            None => (
+                format!("context {}", entry.id),
+                seal::refuse_context(entry.id, part),
+            ),
+        };
+        tracing::error!("Left {what} out of a search: {}", error.message);
+        warnings.push(format!("{what} is left out: {}", error.message));
         false
     };
     let entries = entries.into_iter().filter(&mut keep).collect();
@@ -192,5 +201,45 @@ impl Retrieval {
             query_plan,
             ranking_cap: capped_at.map(i64::from),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{ContentType, ObjectText, Source, Timestamp};
+    use context_store::seal::Part;
+
+    use super::*;
+
+    #[test]
+    fn the_warning_about_a_damaged_document_names_the_artifact() {
+        let artifact = "01890a5d-ac96-774b-bcce-b302099a8057";
+        let entry = |id, damage| StoredEntry {
+            id,
+            thread_id: artifact.to_owned(),
+            source: Source::Agent,
+            content_type: ContentType::Text,
+            text: String::new(),
+            summary: String::new(),
+            metadata: ObjectText::default(),
+            tags: Vec::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            version: 3,
+            images: None,
+            damage,
+        };
+        let damaged = Some(Part::Checksum);
+        let (sound, warnings) =
+            undamaged(vec![entry(-7, damaged), entry(-8, None), entry(9, damaged)]);
+        assert_eq!(sound.len(), 1);
+        assert_eq!(warnings.len(), 2);
+        let expected = format!("artifact {artifact} is left out: version 3 of artifact {artifact}");
+        assert!(warnings[0].starts_with(&expected), "{}", warnings[0]);
+        assert!(
+            warnings[1].starts_with("context 9 is left out"),
+            "{}",
+            warnings[1]
+        );
     }
 }

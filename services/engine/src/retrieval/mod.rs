@@ -44,7 +44,7 @@ pub(crate) use embedding::{
     ActiveModel, Embeddings, WriteEmbeddings, embed, model_of, unavailable, with_pending_count,
     with_pending_note,
 };
-pub use truncate::truncate;
+pub(crate) use truncate::truncate;
 
 use std::sync::Arc;
 

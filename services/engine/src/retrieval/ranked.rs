@@ -118,7 +118,7 @@ impl Retrieval {
     }
 
     /// Ranks and reranks, computes the relevances and reads the entries of the page, each once. Returns the page, and
-    /// how many of its entries changed after the ranking or are damaged artifacts. Those are left out.
+    /// how many of its entries changed after the ranking. Those are left out.
     async fn attempt<H: RankedHit>(
         &self,
         caller: &Caller,

@@ -259,7 +259,7 @@ fn is_fitted(identity: &str) -> bool {
 
 impl Retrieval {
     /// The relevance of each of these candidates. Entries that were deleted meanwhile may be missing. `texts`, if given,
-    /// are the entries that late interaction has not read. Otherwise they are read.
+    /// are all entries of the page, with as much of their texts as is needed. Otherwise the texts are read.
     ///
     /// # Errors
     /// The store's errors.

@@ -3,8 +3,7 @@
 /// Truncates a text for search results. Returns the text and whether it was truncated. A longer text is cut after
 /// `max_chars` characters, or at the last space before that if the space is beyond 70 % of `max_chars`. Then `...` is
 /// appended.
-#[must_use]
-pub fn truncate(text: String, max_chars: usize) -> (String, bool) {
+pub(crate) fn truncate(text: String, max_chars: usize) -> (String, bool) {
     match shown_bytes(&text, max_chars) {
         Some(end) => (format!("{}...", &text[..end]), true),
         None => (text, false),

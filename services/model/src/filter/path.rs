@@ -35,7 +35,16 @@ impl MetadataPath {
         violations: &mut Violations,
     ) -> Option<Self> {
         let path = Self::parse(text);
-        if path.is_none() {
+        let chars = text.chars().count();
+        if chars > Self::MAX_CHARS {
+            violations.push(
+                field.to_string(),
+                format!(
+                    "`{field}` has {chars} characters; the maximum is {}",
+                    Self::MAX_CHARS
+                ),
+            );
+        } else if path.is_none() {
             violations.push(
                 field.to_string(),
                 format!(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::client::CONCURRENT;
-use super::request::{Requests, is_about_texts};
+use super::request::{Requests, is_about_texts, is_internal_failure};
 use crate::{ProviderError, Role};
 
 type Response = Result<Vec<Vec<f32>>, ProviderError>;
@@ -76,7 +76,8 @@ impl Gather {
     }
 
     /// Sends a group's request and replies to its callers. One caller's bad texts must not fail the others: a group
-    /// that fails because of its texts is halved until the caller with the bad texts is alone.
+    /// that fails because of its texts is halved until the caller with the bad texts is alone. After an internal failure
+    /// of the provider each caller's texts are sent alone, once.
     async fn send(&self, group: Group) {
         let mut groups = vec![group];
         while let Some(Group {
@@ -114,6 +115,14 @@ impl Gather {
                     }
                     .halves();
                     groups.extend([second, first]);
+                }
+                Err(error) if is_shared && is_internal_failure(&error) => {
+                    let group = Group {
+                        texts,
+                        role,
+                        callers,
+                    };
+                    groups.extend(group.alone());
                 }
                 Err(error) => {
                     for caller in callers {
@@ -223,6 +232,21 @@ struct Caller {
 }
 
 impl Group {
+    /// A group for each caller, the last caller's first.
+    fn alone(self) -> Vec<Self> {
+        let Self {
+            mut texts,
+            role,
+            callers,
+        } = self;
+        let apart = callers.into_iter().rev().map(|caller| Self {
+            texts: texts.split_off(texts.len() - caller.texts),
+            role,
+            callers: vec![caller],
+        });
+        apart.collect()
+    }
+
     fn halves(mut self) -> (Self, Self) {
         let callers = self.callers.split_off(self.callers.len() / 2);
         let texts = self

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::service::Service;
 
 /// A server with the API of Anthropic. The summary of a text is its first two words. Texts with the word refuse are
-/// rejected.
+/// rejected, and those with the word poison fail.
 async fn anthropic(listener: TcpListener) {
     let summarize = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["x-api-key"], "sk-of-the-test");
@@ -22,6 +22,10 @@ async fn anthropic(listener: TcpListener) {
         if text.contains("refuse") {
             let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}});
             return (http::StatusCode::BAD_REQUEST, axum::Json(body));
+        }
+        if text.contains("poison") {
+            let body = json!({"type": "error", "error": {"type": "api_error", "message": "no"}});
+            return (http::StatusCode::INTERNAL_SERVER_ERROR, axum::Json(body));
         }
         let summary: Vec<&str> = text.split(' ').take(2).collect();
         let body = json!({"type": "message", "content": [{"type": "text", "text": summary.join(" ")}], "stop_reason": "end_turn"});
@@ -167,6 +171,22 @@ async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follo
         let service = start(&database, &flags(provider.address())).await;
         tokio::spawn(anthropic(provider.listen()));
         until_summarized(&service, id, "Ann met").await;
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_the_provider_fails_at_keeps_no_other_waiting() {
+    let directory = TempDir::new().unwrap();
+    for (database, _server) in databases(&directory).await {
+        let provider = Reserved::new();
+        let service = start(&database, &flags(provider.address())).await;
+        let failing = service.store("t", "a text with poison in it").await;
+        let other = service.store("t", "Ann met Bob at the station").await;
+        tokio::spawn(anthropic(provider.listen()));
+        until_summarized(&service, other, "Ann met").await;
+        assert_eq!(summary(&service, failing).await, "");
         service.begin_stop();
         service.stopped().await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use context_model::{Error, Reason, Result};
 use context_providers::{Embedder, ProviderError, QueryVectors};
-use context_store::EmbeddingModel;
+use context_store::{EmbeddingModel, call};
 
 use super::pace::Pace;
 use super::token_cache::TokenCache;
@@ -58,7 +58,7 @@ impl ActiveModel {
     /// `PROVIDER_UNAVAILABLE` when the provider does not respond in time; the provider's errors.
     pub async fn embed_query(&self, query: &str) -> Result<QueryVectors> {
         let embedding = self.embedder.embed_query(query.to_owned());
-        let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_TIMEOUT, embedding)
+        let QueryVectors { vector, tokens } = tokio::time::timeout(query_time(), embedding)
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")))
             .map_err(|error| self.error(error))?;
@@ -87,6 +87,11 @@ impl ActiveModel {
             }
         }
     }
+}
+
+/// How long a query waits for its vector. A quarter of the time of the call is left for the searches without it.
+fn query_time() -> Duration {
+    call::time_left().map_or(QUERY_TIMEOUT, |left| (left - left / 4).min(QUERY_TIMEOUT))
 }
 
 fn wrong(what: &str) -> ProviderError {

@@ -69,11 +69,14 @@ impl Embeddings {
         if texts.iter().all(Option::is_none) {
             return Ok(WriteEmbeddings::default());
         }
-        let time = call::time_left().map_or(WRITE_TIMEOUT, |left| {
-            (left - left / WRITE_SHARE).min(WRITE_TIMEOUT)
-        });
+        let time = || {
+            call::time_left().map_or(WRITE_TIMEOUT, |left| {
+                (left - left / WRITE_SHARE).min(WRITE_TIMEOUT)
+            })
+        };
         // If the provider does not respond within this time, its state remains as it is.
-        let _ = tokio::time::timeout(time.min(FIRST_RESPONSE_TIMEOUT), self.first_response()).await;
+        let _ =
+            tokio::time::timeout(time().min(FIRST_RESPONSE_TIMEOUT), self.first_response()).await;
         let pending = texts.iter().map(Option::is_some).collect();
         let fails = self.config.on_failure == OnFailure::Fail;
         let active = match self.model() {
@@ -122,7 +125,7 @@ impl Embeddings {
             }
             refused.map_or(Ok(()), Err)
         };
-        let outcome = tokio::time::timeout(time, embedding).await;
+        let outcome = tokio::time::timeout(time(), embedding).await;
         let error = match outcome {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error),
