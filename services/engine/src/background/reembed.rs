@@ -153,10 +153,15 @@ async fn scan(
                 failed_in_a_row += 1;
                 refused += 1;
                 after = next;
-                if after.is_none() {
-                    return Ok(refused);
+                if after.is_some() {
+                    continue;
                 }
-                continue;
+                // A provider that embeds nothing is no model to switch to.
+                return if state.embedded > 0 {
+                    Ok(refused)
+                } else {
+                    Err(error)
+                };
             }
             Ok((_, Err(error))) => Err((error, None)),
             Err(failed) => Err(failed),
