@@ -75,6 +75,7 @@ impl<'q> Parser<'q> {
         let mut positive = Vec::new();
         let mut negative = Vec::new();
         let mut first_not = None;
+        let mut has_positive = false;
         let mut after = after;
         loop {
             if self.peek()?.kind == Kind::Not {
@@ -82,6 +83,7 @@ impl<'q> Parser<'q> {
                 first_not.get_or_insert(not.position);
                 negative.extend(self.operand("NOT", depth)?);
             } else {
+                has_positive = true;
                 positive.extend(self.operand(after, depth)?);
             }
             match self.peek()?.kind {
@@ -93,18 +95,19 @@ impl<'q> Parser<'q> {
                 Kind::Word(_) | Kind::Quoted(_) | Kind::Open | Kind::Not => after = "",
             }
         }
-        // An operand without a word, such as `"!"`, is nothing to exclude from either.
-        match (Query::all(positive), Query::any(negative), first_not) {
-            (None, _, Some(position)) => Err(QueryError {
+        if let (false, Some(position)) = (has_positive, first_not) {
+            return Err(QueryError {
                 position,
                 message: "NOT needs something to exclude from: write `this NOT that`".to_owned(),
-            }),
-            (Some(positive), Some(negative), _) => Ok(Some(Query::Not {
+            });
+        }
+        Ok(match (Query::all(positive), Query::any(negative)) {
+            (Some(positive), Some(negative)) => Some(Query::Not {
                 positive: Box::new(positive),
                 negative: Box::new(negative),
-            })),
-            (positive, _, _) => Ok(positive),
-        }
+            }),
+            (positive, _) => positive,
+        })
     }
 
     fn operand(&mut self, after: &str, depth: usize) -> Result<Option<Query>, QueryError> {

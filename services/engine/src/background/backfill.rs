@@ -16,15 +16,12 @@ use context_providers::ProviderError;
 use context_store::{Embedding, LateEmbedding, OwnerId, ScanCursor, Unembedded, VectorStore};
 
 use super::Background;
-use super::pauses::{MAX_PAUSE, pauses};
+use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed};
 
 /// Maximum number of entries that are read and embedded at a time.
 pub(super) const ENTRIES: u32 = 16;
-/// How many entries in a row may be skipped because the provider fails on them. More end the scan, and the next one
-/// continues after them.
-pub(super) const FAILURES_IN_A_ROW: u32 = 8;
 /// Pause between two scans of all entries if no write reports a waiting entry. A scan also retries
 /// entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(600);

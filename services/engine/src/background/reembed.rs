@@ -11,7 +11,8 @@ use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
 
 use super::Background;
-use super::backfill::{ENTRIES, FAILURES_IN_A_ROW, embed_batch};
+use super::backfill::{ENTRIES, embed_batch};
+use super::pauses::FAILURES_IN_A_ROW;
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, model_of, unavailable};
 

@@ -15,8 +15,7 @@ use context_store::{
 };
 use tokio::sync::Notify;
 
-use super::backfill::FAILURES_IN_A_ROW;
-use super::pauses::{MAX_PAUSE, pauses};
+use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses};
 use crate::config::{SummaryConfig, Switch};
 use crate::coverage::percentage;
 use crate::error::store_error;

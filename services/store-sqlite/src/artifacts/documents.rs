@@ -216,11 +216,11 @@ pub(crate) fn complete(conn: &mut SqliteConnection, language: Language) -> Query
             .values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted)))
             .execute(conn)?;
     }
-    let (mut indexed, mut after) = (0, (i64::MIN, String::new()));
+    let (mut indexed, mut after) = (0, (i64::MIN, i64::MIN, String::new()));
     loop {
         let done = conn.immediate_transaction(|conn| index_some(conn, language, &after))?;
         let Some(last) = done.last() else { break };
-        after = (last.owner, last.artifact_id.clone());
+        after = (last.owner, last.created_at, last.artifact_id.clone());
         indexed += done.len();
     }
     if indexed > 0 {
@@ -249,12 +249,12 @@ struct ArtifactText {
     content: String,
 }
 
-/// Indexes and returns some of the artifacts without a document that come after this owner and artifact id. Without the
-/// start, each call would check again all artifacts that have one.
+/// Indexes and returns some of the artifacts without a document that come after this owner, time and artifact id, oldest
+/// first. Without the start, each call would check again all artifacts that have one.
 fn index_some(
     conn: &mut SqliteConnection,
     language: Language,
-    (owner, artifact_id): &(i64, String),
+    (owner, created_at, artifact_id): &(i64, i64, String),
 ) -> QueryResult<Vec<ArtifactText>> {
     let mut select = Fragment::new(
         "SELECT a.owner, 0 AS row_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata, v.content \
@@ -263,13 +263,15 @@ fn index_some(
              ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = a.version \
          WHERE NOT EXISTS (\
              SELECT 1 FROM artifact_documents AS d WHERE d.owner = a.owner AND d.artifact_id = a.artifact_id\
-         ) AND (a.owner, a.artifact_id) > (",
+         ) AND (a.owner, a.created_at, a.artifact_id) > (",
     );
     select
         .bind(Bind::Int(*owner))
         .push(", ")
+        .bind(Bind::Int(*created_at))
+        .push(", ")
         .bind(Bind::Text(artifact_id.clone()))
-        .push(") ORDER BY a.owner, a.artifact_id LIMIT ")
+        .push(") ORDER BY a.owner, a.created_at, a.artifact_id LIMIT ")
         .bind(Bind::Int(AT_ONCE));
     let found: Vec<ArtifactText> = sql::query(conn, &select)?;
     for found in &found {

@@ -356,7 +356,7 @@ async fn a_running_service_writes_no_password_of_an_address() {
         .expect("text");
     assert!(!statistics.contains(PASSWORD), "{statistics}");
     wait_for("the log names the provider that does not respond", || {
-        service.log().contains("is waiting for").then_some(())
+        service.log().contains("is not available yet").then_some(())
     })
     .await;
     let mut doctor = home.command("context-service");
@@ -390,7 +390,7 @@ async fn log_of(home: &Home, settings: &[(&str, &str)], arguments: &[&str]) -> S
         .iter()
         .any(|(name, _)| *name == "EMBEDDING_PROVIDER")
     {
-        "is waiting for"
+        "is not available yet"
     } else {
         "is ready"
     };
