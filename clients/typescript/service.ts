@@ -40,10 +40,12 @@ export function done<Body>(reply: { data?: Body; error?: Problem; response: Resp
 }
 
 async function retried(request: Request): Promise<Response> {
+  const { pathname } = new URL(request.url);
   // A lost connection, 502 and 504 do not tell whether the service has done what was asked.
-  const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/search(\/|$)/.test(new URL(request.url).pathname);
+  const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/search(\/|$)/.test(pathname);
   const busy = isRepeatable ? [429, 502, 503, 504] : [429, 503];
-  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
+  // A watch has no end.
+  const signal = pathname.endsWith("/watch") ? request.signal : AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   for (let attempt = 1; ; attempt++) {
     try {
       const response = await fetch(request.clone(), { signal });

@@ -167,8 +167,14 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
             return Ok(sent);
         };
         let (files, _) = state.waiting().map_err(failure)?;
+        let mut unreadable = None;
         for files in files.chunks(CHUNK) {
-            sent += send_some(state, service, files).await?;
+            let (some, error) = send_some(state, service, files).await?;
+            sent += some;
+            unreadable = unreadable.or(error);
+        }
+        if let Some(error) = unreadable {
+            return Err(error);
         }
     }
 }
@@ -176,11 +182,12 @@ pub async fn send(state: &State, service: &Service) -> Result<usize, String> {
 /// Most messages that are read, and looked up in the service, at once.
 const CHUNK: usize = 50;
 
+/// Returns the number of messages as [`send`] does, and why a file cannot be read, if one cannot.
 async fn send_some(
     state: &State,
     service: &Service,
     files: &[std::path::PathBuf],
-) -> Result<usize, String> {
+) -> Result<(usize, Option<String>), String> {
     let mut messages: Vec<Waiting<'_>> = Vec::new();
     let mut unreadable = None;
     for file in files {
@@ -189,7 +196,12 @@ async fn send_some(
             // Another process has sent it, or the file is damaged and would stay forever.
             Ok(None) => drop(std::fs::remove_file(file)),
             // It waits for the next hook.
-            Err(error) => unreadable = Some(format!("a waiting message cannot be read: {error}")),
+            Err(error) => {
+                unreadable = Some(format!(
+                    "the waiting message {} cannot be read: {error}",
+                    file.display()
+                ))
+            }
         }
     }
     let mut sent = 0;
@@ -202,7 +214,7 @@ async fn send_some(
         messages = others;
         sent += send_thread(state, service, &thread_id, of_thread).await?;
     }
-    unreadable.map_or(Ok(sent), Err)
+    Ok((sent, unreadable))
 }
 
 /// A message with its file.

@@ -142,7 +142,7 @@ fn read(file: &Path) -> Result<Vec<Rule>, String> {
 
 impl Rule {
     fn parse(line: &str) -> Option<Self> {
-        let line = line.trim();
+        let line = trimmed(line);
         if line.is_empty() || line.starts_with('#') {
             return None;
         }
@@ -185,6 +185,15 @@ impl Rule {
             .into_iter()
             .any(|start| matches_segments(&self.segments, path.get(start..).unwrap_or_default()))
     }
+}
+
+/// The line without the white space around it. A space after `\` stays.
+fn trimmed(line: &str) -> &str {
+    let line = line.trim_start();
+    let end = line.trim_end();
+    let is_escaped = end.ends_with('\\') && !end.ends_with("\\\\");
+    let is_escaped = is_escaped && line[end.len()..].starts_with(' ');
+    &line[..end.len() + usize::from(is_escaped)]
 }
 
 fn matches_segments(rule: &[String], path: &[&str]) -> bool {
@@ -247,20 +256,27 @@ fn class(pattern: &[char], c: char) -> Option<(usize, bool)> {
             [] => return None,
             // A `]` at the start is a member.
             [']', ..] if at > first => return Some((at + 1, has != is_negated)),
-            [low, '-', high, ..] if *high != ']' => {
-                has |= (*low..=*high).contains(&c);
-                at += 3;
-            }
-            ['\\', member, ..] => {
-                has |= *member == c;
-                at += 2;
-            }
-            [member, ..] => {
-                has |= *member == c;
-                at += 1;
+            [_, ..] => {
+                let low = member(pattern, &mut at)?;
+                let high = match &pattern[at..] {
+                    ['-', next, ..] if *next != ']' => {
+                        at += 1;
+                        member(pattern, &mut at)?
+                    }
+                    _ => low,
+                };
+                has |= (low..=high).contains(&c);
             }
         }
     }
+}
+
+/// The member of a class at this place, which is moved after it. A member after `\` is itself.
+fn member(pattern: &[char], at: &mut usize) -> Option<char> {
+    let is_escaped = pattern.get(*at) == Some(&'\\');
+    let member = pattern.get(*at + usize::from(is_escaped)).copied();
+    *at += 1 + usize::from(is_escaped);
+    member
 }
 
 #[cfg(test)]
@@ -332,6 +348,11 @@ mod tests {
         for (pattern, text, expected) in [
             ("[0-9].log", "7.log", true),
             ("[0-9].log", "x.log", false),
+            ("[\\--9]x", "5x", true),
+            ("[\\]-_]x", "^x", true),
+            ("[a-]x", "-x", true),
+            (trimmed("foo\\  "), "foo ", true),
+            (trimmed(" foo\\\\ "), "foo\\", true),
             ("*[!0-9].log", "a.log", true),
             ("*[^0-9].log", "17.log", false),
             ("[]a]", "]", true),

@@ -25,9 +25,9 @@ const WINDOW: Duration = Duration::from_secs(30);
 const WINDOW_BYTES: usize = 16 * 1024;
 /// Memory of a frame besides its data, in bytes.
 pub const FRAME_BYTES: usize = 64;
-/// Replies are handed to the connection in pieces of this size, so that little of a reply is in the
-/// connection's buffers.
-const PIECE_BYTES: usize = 128 * 1024;
+/// Replies are handed to the connection in pieces of this size, so that little of a reply is in the connection's
+/// buffers, and a peer that reads slowly is not taken for one that does not read.
+const PIECE_BYTES: usize = WINDOW_BYTES;
 
 /// Detects a body that arrives too slowly.
 #[derive(Default)]

@@ -130,7 +130,7 @@ impl ModelSwitch {
             } else {
                 Err(Error::new(
                     Reason::FeatureUnavailable,
-                    "the service is switching to another model; run the command again when that has ended",
+                    "the service is switching to a model with other settings; run the command again when that has ended",
                 ))
             };
         }

@@ -302,8 +302,9 @@ impl Inner {
             match &failure {
                 // Its statement may still be running.
                 Failure::TooSlow => drop(lease),
-                failure if failure.is_unavailability() => lease.discard(),
-                _ => lease.clean_up().await,
+                failure if failure.leaves_connection_sound() => lease.clean_up().await,
+                // Its statements or types may be out of date.
+                _ => lease.discard(),
             }
             match pauses.next() {
                 Some(pause) if failure.is_retryable() => tokio::time::sleep(pause).await,
@@ -377,6 +378,9 @@ impl Inner {
         work: &W,
     ) -> std::result::Result<Written<W::Outcome>, Failure> {
         let mut pauses = self.pauses();
+        // The first attempt that may have been committed. Unless a later one shows what became of it, the caller must
+        // learn of this attempt and not of the later failure.
+        let mut unknown = None;
         loop {
             let written = self.attempt(lease.conn(), owner, options, work).await;
             self.pool.observe(&written);
@@ -390,11 +394,13 @@ impl Inner {
             };
             failure.note_damage(&self.soundness);
             // On a standby, a retry would reach a read-only server again.
-            let is_final = matches!(failure, Failure::Rejected(_))
-                || failure.is_read_only() && !self.pool.may_reach_primary(&lease);
-            if is_final {
+            let is_rejected = matches!(failure, Failure::Rejected(_));
+            if is_rejected || failure.is_read_only() && !self.pool.may_reach_primary(&lease) {
                 lease.clean_up().await;
-                return Err(failure);
+                return Err(match unknown {
+                    Some(unknown) if !is_rejected => unknown,
+                    _ => failure,
+                });
             }
             match &failure {
                 Failure::TooSlow => drop(lease),
@@ -405,18 +411,20 @@ impl Inner {
                 matches!(failure, Failure::CommitUnknown(_)) && options.idempotency.is_some();
             let pause = match pauses.next() {
                 Some(pause) if failure.is_retryable() || settled_by_key => pause,
-                _ => return Err(failure),
+                _ => return Err(unknown.unwrap_or(failure)),
             };
             tracing::debug!(?failure, ?pause, "Trying a write again");
             tokio::time::sleep(pause).await;
+            let is_id_taken = failure.is_id_taken();
+            if settled_by_key && unknown.is_none() {
+                unknown = Some(failure);
+            }
             lease = match self.pool.get(Some(owner)).await {
                 Ok(lease) => lease,
-                // The caller must learn that the first attempt may have been committed.
-                Err(_) if settled_by_key => return Err(failure),
-                Err(unreachable) => return Err(unreachable),
+                Err(unreachable) => return Err(unknown.unwrap_or(unreachable)),
             };
-            if failure.is_id_taken() {
-                self.ids.skip_used_ids(lease.conn(), owner).await?;
+            if is_id_taken && let Err(failure) = self.ids.skip_used_ids(lease.conn(), owner).await {
+                return Err(unknown.unwrap_or(failure));
             }
         }
     }

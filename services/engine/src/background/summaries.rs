@@ -48,6 +48,13 @@ struct Waiting {
     more: bool,
 }
 
+/// What failed while the summary of an entry was added.
+enum Failed {
+    /// The provider, perhaps at this entry alone. The value is the pause that it asks for, if any.
+    Provider(Option<Duration>),
+    Database,
+}
+
 /// The next work of the summarizer.
 enum Next {
     /// The first entry of the queue.
@@ -210,10 +217,17 @@ impl Summaries {
                 match self.add_summary(summarizer, entry).await {
                     Ok(()) => failed_in_a_row = 0,
                     // An unavailable provider usually returns a time for the retry. Otherwise it may fail on this entry.
-                    Err(None) => (skipped, failed_in_a_row) = (true, failed_in_a_row + 1),
-                    Err(retry_after) => {
+                    Err(Failed::Provider(None)) => {
+                        (skipped, failed_in_a_row) = (true, failed_in_a_row + 1)
+                    }
+                    Err(Failed::Provider(retry_after)) => {
                         *resume = page.next;
                         return Err(retry_after);
+                    }
+                    // It would fail for the other entries too, after a summary was made for each.
+                    Err(Failed::Database) => {
+                        *resume = after;
+                        return Err(None);
                     }
                 }
             }
@@ -263,7 +277,11 @@ impl Summaries {
                     version: entry.version,
                     text: entry.text,
                 };
-                self.add_summary(summarizer, unsummarized).await
+                match self.add_summary(summarizer, unsummarized).await {
+                    Ok(()) => Ok(()),
+                    Err(Failed::Provider(retry_after)) => Err(retry_after),
+                    Err(Failed::Database) => Err(None),
+                }
             }
             _ => Ok(()),
         }
@@ -272,12 +290,12 @@ impl Summaries {
     /// Writes the summary of an entry and stores it.
     ///
     /// # Errors
-    /// As [`Self::summarize_all`].
+    /// What failed. An entry that the provider refuses for good stays without a summary, and is no error.
     async fn add_summary(
         &self,
         summarizer: &dyn Summarizer,
         entry: Unsummarized,
-    ) -> Result<(), Option<Duration>> {
+    ) -> Result<(), Failed> {
         let Unsummarized {
             owner,
             id,
@@ -296,7 +314,7 @@ impl Summaries {
                     let provider = summarizer.provider();
                     tracing::warn!("Summaries are waiting for {provider}: {what}");
                 }
-                return Err(retry_after);
+                return Err(Failed::Provider(retry_after));
             }
             Err(error) => {
                 tracing::warn!(error = %error, entry.id = id, "Could not summarize an entry; it stays without a summary");
@@ -317,7 +335,7 @@ impl Summaries {
             .map(drop)
             .map_err(|error| {
                 tracing::debug!(error = %error, "Could not store a summary");
-                None
+                Failed::Database
             })
     }
 

@@ -50,6 +50,8 @@ pub(super) fn in_order(
             let index = items.len().min(index);
             items.insert(index, Err(Box::new(ErrorByMessage(error))));
         }
+        // An older version stored the outcome without the items that failed then, and others may fail now.
+        items.truncate(total);
     }
     items
 }

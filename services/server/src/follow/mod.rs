@@ -19,7 +19,7 @@ use crate::config::{Backend, Config};
 use crate::metrics::CopyMetrics;
 use crate::migrate_data;
 use crate::open::try_open;
-use crate::serve::{Listeners, Running, listen, start_copy};
+use crate::serve::{Running, listen, start_copy};
 use follower::Follower;
 use source::Source;
 
@@ -39,11 +39,12 @@ pub async fn start(config: &Config, follow: &Follow, key: Key) -> Result<Followi
     config.storage.db_path = file(&follow.to)?;
     let owner = migrate_data::owner(&follow.owner)?;
     let source = Source::new(follow.source.trim(), key)?;
-    // Before the first snapshot, which can take long.
-    let listeners = listen(&config).await.map_err(|error| error.to_string())?;
+    // The first snapshot can take long, so errors are found before it. Nobody can connect until there is something to
+    // serve.
+    drop(listen(&config).await.map_err(|error| error.to_string())?);
     let store = try_open(&config).await.map_err(|error| error.to_string())?;
     let store = Arc::new(store);
-    match serve(store.clone(), &config, listeners, owner, source).await {
+    match serve(store.clone(), &config, owner, source).await {
         Ok(following) => Ok(following),
         Err(error) => {
             context_store::Store::close(&*store).await;
@@ -55,7 +56,6 @@ pub async fn start(config: &Config, follow: &Follow, key: Key) -> Result<Followi
 async fn serve(
     store: Arc<SqliteStore>,
     config: &Config,
-    listeners: Listeners,
     owner: OwnerId,
     source: Source,
 ) -> Result<Following, String> {
@@ -82,7 +82,11 @@ async fn serve(
         why = &mut follower => return Err(ended(why)),
         Ok(_) = complete.wait_for(Option::is_some) => {}
     }
-    match start_copy(store, config, listeners, &metrics).await {
+    let started = match listen(config).await {
+        Ok(listeners) => start_copy(store, config, listeners, &metrics).await,
+        Err(error) => Err(error),
+    };
+    match started {
         Ok(running) => Ok(Following { running, follower }),
         Err(error) => {
             follower.abort();

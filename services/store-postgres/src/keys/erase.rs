@@ -119,10 +119,10 @@ impl Writing for Erase {
     }
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        // Deleting may take long, because an owner may have many rows.
+        // Deleting may take long, because an owner may have many rows. Another transaction must not hold it up for ever.
         transaction
             .conn
-            .batch_execute("SET LOCAL statement_timeout = 0")
+            .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '30s'")
             .await?;
         // Locks what writes lock, in their order: threads or artifacts first, the owner's row last. A write that was
         // first is then committed, so every DELETE sees all its rows. Any other write waits for the owner's row, and
@@ -154,11 +154,14 @@ impl Writing for Erase {
         else {
             return Ok(Once(None));
         };
-        // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. The audited
-        // changes come after the changes, from which a compaction may be moving rows. The owner's row is deleted last.
+        // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. Threads and
+        // artifacts come first: a write that has locked a new one, and waits for the owner's row, makes a deadlock, which
+        // then shows before the long deletes. The audited changes come after the changes, from which a compaction may be
+        // moving rows. The owner's row is deleted last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
                       AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' \
-                      ORDER BY c.table_name = 'owners', c.table_name = 'audited_changes', c.table_name";
+                      ORDER BY c.table_name NOT IN ('threads', 'artifacts'), c.table_name = 'owners', \
+                      c.table_name = 'audited_changes', c.table_name";
         let tables: Vec<Name> =
             sql::query(transaction.conn, Fragment::prepared(tables, Vec::new())).await?;
         for Name { name } in tables {

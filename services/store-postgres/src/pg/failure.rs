@@ -249,6 +249,17 @@ impl Failure {
         }
     }
 
+    /// Whether a connection can be used again after a read that failed like this.
+    pub fn leaves_connection_sound(&self) -> bool {
+        match self {
+            Self::Rejected(_) => true,
+            Self::Database(error) => matches!(kind(error), Kind::TooSlow | Kind::Conflict),
+            Self::CommitUnknown(_) | Self::Unreachable(_) | Self::BreakerOpen | Self::TooSlow => {
+                false
+            }
+        }
+    }
+
     /// Whether the server accepts no writes.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)

@@ -131,7 +131,10 @@ async fn a_switch_to_one_model_refuses_a_switch_to_another() {
         refused = &mut other => refused,
     };
     let why = refused.unwrap().unwrap_err();
-    assert!(why.contains("is switching to another model"), "{why}");
+    assert!(
+        why.contains("is switching to a model with other settings"),
+        "{why}"
+    );
     one.abort();
     other.abort();
 }
