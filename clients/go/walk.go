@@ -1,7 +1,7 @@
 // Stores, finds, changes and deletes entries through the generated client, follows their changes, and reads the errors
 // of invalid calls. README.md says how to build it.
 //
-//	walk [127.0.0.1:7420]
+//	walk [127.0.0.1:7420 or https://host:port]
 //
 // With CONTEXT_API_KEY it sends that key, and checks that calls without it are refused.
 package main
@@ -20,6 +20,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -37,8 +38,8 @@ func (key apiKey) GetRequestMetadata(context.Context, ...string) (map[string]str
 	return map[string]string{"authorization": "Bearer " + string(key)}, nil
 }
 
-// RequireTransportSecurity returns false because the service listens on this machine. Return true when the key crosses
-// a network, and connect with TLS.
+// RequireTransportSecurity returns false because the service may listen on this machine. Return true when the key
+// crosses a network: gRPC then refuses to send it without TLS.
 func (key apiKey) RequireTransportSecurity() bool { return false }
 
 // withDeadline gives each call that has no deadline one.
@@ -51,9 +52,16 @@ func withDeadline(ctx context.Context, method string, request, reply any, connec
 	return invoke(ctx, method, request, reply, connection, options...)
 }
 
+// connect opens a connection in plain text to host:port or http://host:port, or with TLS to https://host:port.
 func connect(address string, options ...grpc.DialOption) *grpc.ClientConn {
-	options = append(options, grpc.WithInsecure(), grpc.WithUnaryInterceptor(withDeadline))
-	return must(grpc.Dial(address, options...))
+	security := grpc.WithInsecure()
+	if strings.HasPrefix(address, "https://") {
+		// nil: trust the authorities of the system, or those in the file that SSL_CERT_FILE names.
+		security = grpc.WithTransportCredentials(credentials.NewTLS(nil))
+	}
+	options = append(options, security, grpc.WithUnaryInterceptor(withDeadline))
+	target := strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
+	return must(grpc.Dial(target, options...))
 }
 
 func walk(ctx context.Context, contexts contextv1.ContextServiceClient) {

@@ -2,7 +2,7 @@
 change. Entries and cursor are committed together, so it can be stopped at any time.
 
     clients/python/generate python3 stubs
-    PYTHONPATH=stubs python3 clients/python/follow.py copy.db [127.0.0.1:7420]
+    PYTHONPATH=stubs python3 clients/python/follow.py copy.db [127.0.0.1:7420 or https://host:port]
 """
 
 import json
@@ -14,6 +14,7 @@ import time
 import errors
 import grpc
 import values
+from channel import open_channel
 from context.v1 import change_service_pb2 as pb, change_service_pb2_grpc
 
 # An entry can exceed gRPC's default limit of 4 MiB. The pings detect a lost connection.
@@ -46,7 +47,7 @@ copy = sqlite3.connect(sys.argv[1])
 copy.executescript("""PRAGMA journal_mode = wal; CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, cursor);
     CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, version, text, tags, metadata);""")
 key = os.environ.get("CONTEXT_API_KEY")
-with grpc.insecure_channel(sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:7420", OPTIONS) as channel:
+with open_channel(sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:7420", OPTIONS) as channel:
     while True:
         try:
             reason = follow(change_service_pb2_grpc.ChangeServiceStub(channel), copy, (("authorization", f"Bearer {key}"),) if key else ())

@@ -9,6 +9,7 @@ Needs memory_text.py, the packages anthropic, httpx and attrs, and the client ge
 
 import asyncio
 import random
+import ssl
 import time
 import uuid
 from collections.abc import Callable
@@ -37,11 +38,15 @@ ATTEMPTS = 200  # An attempt fails only if another edit of the file succeeded in
 Reply = TypeVar("Reply")
 
 
-def connect(url: str, key: str = "none") -> AuthenticatedClient:
-    """A client of the service, for any number of threads. A service that asks for no key ignores it."""
+def connect(url: str, key: str = "none", *, verify: ssl.SSLContext | bool = True) -> AuthenticatedClient:
+    """A client of the service, for any number of threads. A service that asks for no key ignores it.
+
+    `verify` is that of httpx: for `https://`, an `ssl.SSLContext` with the authorities to trust.
+    """
     # httpx closes connections beyond those that it keeps, even one that another thread begins to use.
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
-    return AuthenticatedClient(base_url=url, token=key, timeout=httpx.Timeout(30), httpx_args={"limits": limits})
+    timeout, httpx_args = httpx.Timeout(30), {"limits": limits}
+    return AuthenticatedClient(base_url=url, token=key, timeout=timeout, verify_ssl=verify, httpx_args=httpx_args)
 
 
 class ContextMemoryTool(BetaAbstractMemoryTool):

@@ -1,12 +1,12 @@
 """Stores, reads and deletes an entry, with only the address given. The messages and
 methods come from server reflection.
 
-    python3 clients/python/reflect.py [127.0.0.1:7420]
+    python3 clients/python/reflect.py [127.0.0.1:7420 or https://host:port]
 """
 
 import sys
 
-import grpc
+from channel import open_channel
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 # The v1 messages equal those of v1alpha, and only v1alpha has a Python package.
@@ -72,7 +72,7 @@ class Reflected:
 def main():
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7420"
     contexts = "context.v1.ContextService"
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         reflected = Reflected(channel)
         services = reflected.services()
         assert contexts in services and "grpc.health.v1.Health" in services, services

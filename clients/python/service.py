@@ -5,7 +5,7 @@ import json
 import os
 import uuid
 
-import grpc
+from channel import open_channel
 from context.v1 import artifact_service_pb2_grpc, context_service_pb2_grpc
 
 TIMEOUT_S = 30
@@ -24,12 +24,16 @@ OPTIONS = (
 
 
 class Service:
-    """A context service, with the API key `key` or that of CONTEXT_API_KEY. Python threads can share it."""
+    """A context service, with the API key `key` or that of CONTEXT_API_KEY. Python threads can share it.
 
-    def __init__(self, address="127.0.0.1:7420", key=None):
+    With an address that begins with `https://` the connection uses TLS. `root_certificates` are the authorities to
+    trust, as PEM bytes, if they are not those that gRPC contains.
+    """
+
+    def __init__(self, address="127.0.0.1:7420", key=None, *, root_certificates=None):
         key = key or os.environ.get("CONTEXT_API_KEY")
         self._credentials = (("authorization", f"Bearer {key}"),) if key else ()
-        self._channel = grpc.insecure_channel(address, OPTIONS)
+        self._channel = open_channel(address, OPTIONS, root_certificates=root_certificates)
         self.contexts = context_service_pb2_grpc.ContextServiceStub(self._channel)
         self.artifacts = artifact_service_pb2_grpc.ArtifactServiceStub(self._channel)
 

@@ -2,7 +2,7 @@
 their changes, and reads the errors of invalid calls.
 
     clients/python/generate python3 stubs
-    PYTHONPATH=stubs python3 clients/python/walk.py [127.0.0.1:7420]
+    PYTHONPATH=stubs python3 clients/python/walk.py [127.0.0.1:7420 or https://host:port]
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import sys
 import errors
 import grpc
 import values
+from channel import open_channel
 from context.v1 import change_service_pb2, change_service_pb2_grpc, context_pb2, context_service_pb2 as pb, context_service_pb2_grpc, value_pb2
 
 TIMEOUT_S = 30
@@ -184,7 +185,7 @@ def follow(contexts, changes):
 
 def main():
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7420"
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         contexts = context_service_pb2_grpc.ContextServiceStub(channel)
         walk(contexts)
         follow(contexts, change_service_pb2_grpc.ChangeServiceStub(channel))

@@ -5,6 +5,7 @@
 #   use_binaries "$@"            sets BIN from the first argument (default target/debug)
 #   start_service [flag...]      -> SERVICE_URL, SERVICE_ADDR, SERVICE_PID, SERVICE_LOG
 #   start_gateway_http [flag...] -> GATEWAY_URL, GATEWAY_PID, GATEWAY_LOG
+#   start_tls_proxy              -> TLS_URL, TLS_AUTHORITY: a proxy with TLS to the service
 #   check_logs                   fails when a process died or its log shows a panic
 
 PIDS=()
@@ -69,6 +70,13 @@ start_service() {
     wait_until 30 context-service "$SERVICE_PID" "$SERVICE_LOG" service_ready
 }
 
+accepts_connections() {
+    python3 -c '
+import socket, sys
+host, port = sys.argv[1].split(":")
+socket.create_connection((host, int(port)), 1)' "$1"
+}
+
 start_gateway_http() {
     local addr
     addr=127.0.0.1:$(free_port)
@@ -78,10 +86,18 @@ start_gateway_http() {
     GATEWAY_PID=$!
     PIDS+=("$GATEWAY_PID")
     LOGS+=("$GATEWAY_LOG")
-    wait_until 30 context-gateway "$GATEWAY_PID" "$GATEWAY_LOG" python3 -c '
-import socket, sys
-host, port = sys.argv[1].split(":")
-socket.create_connection((host, int(port)), 1)' "$addr"
+    wait_until 30 context-gateway "$GATEWAY_PID" "$GATEWAY_LOG" accepts_connections "$addr"
+}
+
+start_tls_proxy() {
+    local port pid
+    port=$(free_port)
+    TLS_URL=https://localhost:$port
+    TLS_AUTHORITY=$ROOT/services/store-postgres/tests/it/tls/authority.pem
+    python3 "$ROOT/scripts/outside/tls_proxy.py" "$port" "$SERVICE_ADDR" >"$SCRATCH/tls-proxy.log" 2>&1 &
+    pid=$!
+    PIDS+=("$pid")
+    wait_until 30 "the TLS proxy" "$pid" "$SCRATCH/tls-proxy.log" accepts_connections "127.0.0.1:$port"
 }
 
 check_logs() {
