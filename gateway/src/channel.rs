@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,18 +19,45 @@ const MAX_REQUESTS: usize = 100;
 
 /// The connections to the service, as one channel. Each carries at most `MAX_REQUESTS`; when all are full, another
 /// one is opened. So streams and calls that wait for changes do not block other calls. The transports limit the number
-/// of requests, and thus of connections.
+/// of requests, and thus of connections. Of those without requests one stays open, for the next request.
 ///
 /// If a request carries a [`Lease`], its reply is refused unless there is memory for everything that is built from it.
 #[derive(Clone)]
 pub struct Connections {
     connect: Arc<dyn Fn() -> Channel + Send + Sync>,
-    open: Arc<Mutex<Vec<Connection>>>,
+    open: Arc<Open>,
 }
 
+type Open = Mutex<Vec<Connection>>;
+
+#[derive(Debug)]
 struct Connection {
     channel: Channel,
     free: Arc<Semaphore>,
+}
+
+/// One request of a connection. It counts until it is dropped.
+#[derive(Debug)]
+struct Slot {
+    /// `None` only while this is dropped.
+    permit: Option<OwnedSemaphorePermit>,
+    open: Arc<Open>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        let mut unused = 0;
+        locked(&self.open).retain(|connection| {
+            let is_unused = connection.free.available_permits() == MAX_REQUESTS;
+            unused += usize::from(is_unused);
+            !is_unused || unused == 1
+        });
+    }
+}
+
+fn locked(open: &Open) -> MutexGuard<'_, Vec<Connection>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connections {
@@ -43,16 +70,20 @@ impl Connections {
         }
     }
 
-    /// A connection for one more request, which holds the permit until it has ended.
-    fn one_with_room(&self) -> (Channel, OwnedSemaphorePermit) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A connection for one more request, which holds the slot until it has ended.
+    fn one_with_room(&self) -> (Channel, Slot) {
+        let mut open = locked(&self.open);
         loop {
             let with_room = open.iter().find_map(|connection| {
                 let permit = connection.free.clone().try_acquire_owned().ok()?;
                 Some((connection.channel.clone(), permit))
             });
-            if let Some(found) = with_room {
-                return found;
+            if let Some((channel, permit)) = with_room {
+                let slot = Slot {
+                    permit: Some(permit),
+                    open: self.open.clone(),
+                };
+                return (channel, slot);
             }
             open.push(Connection {
                 channel: (self.connect)(),
@@ -80,14 +111,14 @@ impl Service<http::Request<tonic::body::Body>> for Connections {
 
     fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
         let lease = request.extensions_mut().remove::<Arc<Lease>>();
-        let (mut channel, permit) = self.one_with_room();
+        let (mut channel, slot) = self.one_with_room();
         Box::pin(async move {
             std::future::poll_fn(|context| channel.poll_ready(context)).await?;
             Ok(channel.call(request).await?.map(|inner| CountedBody {
                 inner,
                 lease,
                 prefix: Vec::new(),
-                _permit: permit,
+                _slot: slot,
             }))
         })
     }
@@ -104,7 +135,7 @@ pub struct CountedBody {
     lease: Option<Arc<Lease>>,
     /// The message's prefix as received so far: one flag byte and four bytes of length.
     prefix: Vec<u8>,
-    _permit: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl CountedBody {
@@ -158,5 +189,34 @@ impl http_body::Body for CountedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::transport::Endpoint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_streams_no_longer_need_are_closed_but_one() {
+        let connections = Connections::new(Box::new(|| {
+            Endpoint::from_static("http://127.0.0.1:1").connect_lazy()
+        }));
+        let number = || locked(&connections.open).len();
+        let mut slots: Vec<Slot> = (0..=2 * MAX_REQUESTS)
+            .map(|_| connections.one_with_room().1)
+            .collect();
+        assert_eq!(number(), 3);
+        // The last slot is alone on its connection, which stays for the next request.
+        slots.truncate(2 * MAX_REQUESTS);
+        assert_eq!(number(), 3);
+        // Without its streams, the second connection is one more than that.
+        slots.truncate(MAX_REQUESTS);
+        assert_eq!(number(), 2);
+        slots.clear();
+        assert_eq!(number(), 1);
+        drop(connections.one_with_room());
+        assert_eq!(number(), 1);
     }
 }
