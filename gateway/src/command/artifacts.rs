@@ -184,7 +184,7 @@ async fn save(args: ArtifactSaveArgs) -> Result<(), Failure> {
     let mut request = json!({
         "content": input::file(&args.file, max_bytes)?,
         "title": args.title,
-        "metadata": input::object(args.metadata),
+        "metadata": input::object(args.metadata)?,
     });
     let operation = match args.id {
         Some(id) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use context_model::Operation;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::common::{Common, Session};
 use super::failure::Failure;
@@ -46,7 +46,7 @@ pub async fn add(args: AddArgs) -> Result<(), Failure> {
         "source": args.source,
         "text": input::text(args.text, max_bytes)?,
         "tags": input::list(args.tags),
-        "metadata": input::object(args.metadata),
+        "metadata": input::object(args.metadata)?,
     });
     let reply = session.call(Operation::StoreContext, request).await?;
     session.print(&reply, |_| {
@@ -177,9 +177,10 @@ pub struct EditArgs {
 /// Changes an entry.
 ///
 /// # Errors
-/// There is nothing to change, the service's error, or why there was no response.
+/// There is nothing to change, arguments that contradict each other, the service's error, or why there was no response.
 pub async fn edit(args: EditArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
+    let patch = input::patch(args.metadata, args.unset)?;
     let max_bytes = args.common.service.backend.max_message_bytes();
     let new_text = match args.text {
         Some(given) => Some(input::text(Some(given), max_bytes)?),
@@ -189,17 +190,6 @@ pub async fn edit(args: EditArgs) -> Result<(), Failure> {
         json!([])
     } else {
         input::list(args.tags)
-    };
-    // A null of the patch removes its key.
-    let mut patch = match input::object(args.metadata) {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
-    patch.extend(args.unset.into_iter().map(|key| (key, Value::Null)));
-    let patch = if patch.is_empty() {
-        Value::Null
-    } else {
-        patch.into()
     };
     let request = json!({
         "context_id": args.id,

@@ -40,17 +40,17 @@ pub struct Filters {
 
 impl Filters {
     /// The request with these filters.
-    fn request(self) -> Value {
-        json!({
+    fn request(self) -> Result<Value, Failure> {
+        Ok(json!({
             "thread_id": self.thread,
             "source": self.source,
             "tags": input::list(self.tags),
-            "metadata": input::object(self.metadata),
+            "metadata": input::object(self.metadata)?,
             "start_date": self.since,
             "end_date": self.until,
             "limit": self.limit,
             "offset": self.offset,
-        })
+        }))
     }
 }
 
@@ -82,7 +82,7 @@ pub async fn search(args: SearchArgs) -> Result<(), Failure> {
         [only] => input::text(Some(only.clone()), max_bytes)?,
         words => words.join(" "),
     };
-    let mut request = args.filters.request();
+    let mut request = args.filters.request()?;
     request["query"] = query.into();
     let mut hybrid = request.clone();
     hybrid["min_relevance"] = args.min_relevance.into();
@@ -116,7 +116,7 @@ pub struct ListArgs {
 /// The service's error, or why there was no response.
 pub async fn list(args: ListArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
-    let request = args.filters.request();
+    let request = args.filters.request()?;
     let reply = session.call(Operation::SearchContext, request).await?;
     print_entries(&session, &reply, false)
 }

@@ -46,13 +46,41 @@ pub fn field(given: &str) -> Result<Field, String> {
 }
 
 /// The fields as an object; null if there are none.
-#[must_use]
-pub fn object(fields: Vec<Field>) -> Value {
+///
+/// # Errors
+/// A key that two fields have.
+pub fn object(fields: Vec<Field>) -> Result<Value, Failure> {
     if fields.is_empty() {
-        return Value::Null;
+        return Ok(Value::Null);
     }
-    let members = fields.into_iter().map(|Field { key, value }| (key, value));
-    Value::Object(JsonObject::from_iter(members))
+    let mut members = JsonObject::new();
+    for Field { key, value } in fields {
+        if members.contains_key(&key) {
+            return Err(Failure::Usage(format!(
+                "--metadata names `{key}` more than once; give it one value"
+            )));
+        }
+        members.insert(key, value);
+    }
+    Ok(members.into())
+}
+
+/// The merge patch that sets these fields and removes the keys of `unset`; null if it changes nothing.
+///
+/// # Errors
+/// A key that two fields have, or that is both set and removed.
+pub fn patch(fields: Vec<Field>, unset: Vec<String>) -> Result<Value, Failure> {
+    if let Some(Field { key, .. }) = fields.iter().find(|field| unset.contains(&field.key)) {
+        return Err(Failure::Usage(format!(
+            "--metadata sets `{key}` and --unset removes it; give one of them"
+        )));
+    }
+    let mut patch = object(fields)?;
+    for key in unset {
+        // A null of the patch removes its key.
+        patch[key] = Value::Null;
+    }
+    Ok(patch)
 }
 
 /// The list; null if it is empty.
@@ -146,11 +174,36 @@ mod tests {
         let fields = ["a=5", "b:=5", "c=x=y", "d:=[true]", "e=", "f.g:=null"];
         let fields = fields.map(|given| field(given).unwrap());
         assert_eq!(
-            object(fields.into()),
+            object(fields.into()).unwrap(),
             json!({"a": "5", "b": 5, "c": "x=y", "d": [true], "e": "", "f.g": null})
         );
         for wrong in ["a", "=5", ":=5", "a:=x", "n:=18446744073709551616"] {
             assert!(field(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_named_twice_is_refused() {
+        let fields = |given: &[&str]| given.iter().map(|given| field(given).unwrap()).collect();
+        let unset = |keys: &[&str]| keys.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            patch(fields(&["a=1"]), unset(&["b", "b"])).unwrap(),
+            json!({"a": "1", "b": null})
+        );
+        assert_eq!(
+            patch(fields(&[]), unset(&["a"])).unwrap(),
+            json!({"a": null})
+        );
+        assert_eq!(patch(fields(&[]), unset(&[])).unwrap(), Value::Null);
+        for (given, removed) in [
+            (&["a=1", "b=1"] as &[&str], &["b"] as &[&str]),
+            (&["b:=null"], &["b"]),
+            (&["b=1", "b:=2"], &[]),
+        ] {
+            let Err(Failure::Usage(sentence)) = patch(fields(given), unset(removed)) else {
+                panic!("{given:?} and {removed:?} contradict each other");
+            };
+            assert!(sentence.contains("`b`"), "{sentence}");
         }
     }
 }

@@ -466,6 +466,8 @@ async fn the_exit_code_says_who_can_help() {
         (&["add", " ", "-t", "t"], 1, "`text`"),
         (&["edit", "1"], 1, "text"),
         (&["changes", "--cursor", "garbled"], 1, "cursor"),
+        (&["edit", "1", "-m", "k=v", "--unset", "k"], 2, "`k`"),
+        (&["list", "-m", "k=v", "-m", "k=w"], 2, "`k`"),
         (&["artifact", "save", "/no/such/file"], 2, "/no/such/file"),
         (&["artifact", "show", "no-id"], 1, "artifact ID"),
     ] {
