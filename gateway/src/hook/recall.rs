@@ -15,7 +15,9 @@ const MIN_RELEVANCE_OF_OTHERS: f64 = 0.99;
 const MAX_SNIPPETS: usize = 3;
 /// Maximum number of characters of an entry in the text for the agent.
 const MAX_CHARS: usize = 300;
-/// How many hits are read. Those of the session itself are dropped, and enough others must remain.
+/// How many hits are read at most; usually `MIN_RELEVANCE` leaves a few. Those of this session, questions and entries
+/// that were shown before are dropped, and no filter of the service can express that: its `ne` also excludes entries
+/// without the field. In a long session about one topic the first dozens are its own, and others must remain.
 const CANDIDATES: i64 = 100;
 /// Maximum number of characters of a query. A longer prompt is cut to its beginning and its end.
 const MAX_QUERY_CHARS: usize = 800;
