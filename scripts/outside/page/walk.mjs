@@ -318,6 +318,17 @@ async function showMany() {
     await scrollUntil(false, (numbers) => numbers[0] === 0);
     step(`a thread of ${many} entries scrolls both ways, with at most 200 of them on the page`);
 
+    for (let from = 0; from < 300; from += 100) {
+      const entries = Array.from({ length: 100 }, (_, i) => ({ thread_id: "..", source: "agent", text: `Dot ${from + i}.` }));
+      await client.post("v1/contexts/batch", { entries });
+    }
+    await page.goto(`${own.url}/#/threads/..`);
+    await page.getByText("Dot 299.").waitFor();
+    // Without scrolling to the button, which would load what is before the entries.
+    await page.getByRole("button", { name: "Go to the first entry" }).dispatchEvent("click");
+    await page.getByText("Dot 0.").first().waitFor();
+    step("a thread is found although a browser drops its name from paths");
+
     const text = Array.from({ length: 17_000 }, (_, i) => `Line ${i + 1}: the quick brown fox jumps over the lazy dog.`).join("\n");
     const { context_id: large } = await client.post("v1/contexts", { thread_id: "large", source: "agent", text });
     await page.goto(`${own.url}/#/entry/${large}`);

@@ -219,7 +219,16 @@ export const api = {
   threads: (limit: number, offset: number, signal?: AbortSignal, name = "") =>
     call<Schemas["ListThreadsReply"]>("GET", "v1/threads", { query: { limit, offset, name: name || undefined }, signal }),
 
-  thread: (id: string) => call<Schemas["GetThreadReply"]>("GET", `v1/threads/${encoded(id)}`),
+  /** A thread. Undefined if there is none with this id. */
+  thread: async (id: string): Promise<Thread | undefined> => {
+    if (!/^\.\.?$/.test(id)) return call<Schemas["GetThreadReply"]>("GET", `v1/threads/${encoded(id)}`);
+    // Browsers drop "." and ".." from a path, encoded or not. The list needs no path.
+    for (let offset = 0; ; offset += 1000) {
+      const { threads, has_more } = await api.threads(1000, offset, undefined, id);
+      const found = threads.find(({ thread_id }) => thread_id === id);
+      if (found !== undefined || !has_more) return found;
+    }
+  },
 
   metadataKeys: (signal?: AbortSignal) => call<Schemas["ListMetadataKeysReply"]>("GET", "v1/metadata/keys", { query: { limit: 500 }, signal }),
 

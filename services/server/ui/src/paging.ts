@@ -64,8 +64,8 @@ export async function after(thread: string, from: string, loaded: Hit[], signal?
 
 /** The first entry of a thread. */
 export async function beginning(thread: string): Promise<Hit | undefined> {
-  const { first_entry } = await api.thread(thread);
-  return (await all({ thread_id: thread, end_date: first_entry })).at(-1);
+  const found = await api.thread(thread);
+  return found && (await all({ thread_id: thread, end_date: found.first_entry })).at(-1);
 }
 
 /** All entries of a span of one millisecond. The entries of a batch have the same time. */
