@@ -16,6 +16,7 @@ use context_service::{Running, Started, cli::Cli, config};
 use context_store_sqlite::{Config, OpenError};
 use context_test_support::http::Request;
 use context_test_support::{Home, Process, Random, binary, rounds, seed};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 
 const WRITERS: usize = 8;
@@ -220,14 +221,15 @@ async fn on_a_small_file_system(home: &Home) -> Option<Process> {
     Some(service)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_recovers() {
-    let home = Home::new();
-    let Some(mut service) = on_a_small_file_system(&home).await else {
-        eprintln!("SKIPPED: unshare may not mount a file system here");
-        return;
-    };
-    let client = Grpc::of(&home);
+/// Stores entries until the service refuses one for this reason, checks that all are there, makes room, and stores one
+/// more.
+async fn process_survives(
+    home: &Home,
+    mut service: Process,
+    reason: Reason,
+    make_room: impl FnOnce(&Process),
+) {
+    let client = Grpc::of(home);
     let mut stored = Vec::new();
     let error = loop {
         let content = Content {
@@ -238,9 +240,9 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
             Ok(reply) => stored.push((reply.context_id, content)),
             Err(error) => break error,
         }
-        assert!(stored.len() < 5000, "6 MB do not hold that many");
+        assert!(stored.len() < 5000, "there is no room for that many");
     };
-    assert_eq!(error.reason, Reason::StorageFull, "{error:?}");
+    assert_eq!(error.reason, reason, "{error:?}");
     let check = async || {
         let found = client.everything().await.expect("reads go on");
         assert!(stored.iter().all(|(id, content)| {
@@ -253,18 +255,61 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
     assert_eq!(check().await, stored.len());
     assert!(service.is_running());
 
-    let ballast = format!(
-        "/proc/{}/root{}",
-        service.pid().as_raw_nonzero(),
-        home.path().join("small/ballast").display()
-    );
-    std::fs::remove_file(ballast).expect("the ballast file is removed");
+    make_room(&service);
     client
         .store(content(0).request())
         .await
         .expect("writes succeed when there is room");
     assert_eq!(check().await, stored.len() + 1);
     assert!(service.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_recovers() {
+    let home = Home::new();
+    let Some(service) = on_a_small_file_system(&home).await else {
+        eprintln!("SKIPPED: unshare may not mount a file system here");
+        return;
+    };
+    process_survives(&home, service, Reason::StorageFull, |service| {
+        let ballast = format!(
+            "/proc/{}/root{}",
+            service.pid().as_raw_nonzero(),
+            home.path().join("small/ballast").display()
+        );
+        std::fs::remove_file(ballast).expect("the ballast file is removed");
+    })
+    .await;
+}
+
+/// Unlike the test above it runs everywhere. The error of the system is another one, which SQLite does not call "full".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_may_not_grow_refuse_writes_serve_reads_and_recover() {
+    let home = Home::new();
+    let mut command = home.command_at(Path::new("sh"));
+    // The signal would end the process. A shell's ignored signals stay ignored.
+    command
+        .args(["-c", "trap '' XFSZ && exec \"$0\""])
+        .arg(binary("context-service"));
+    let mut service = home.spawn_as(command);
+    service.ready().await;
+    let database = home.database();
+    let sizes = [database.clone(), database.with_extension("db-wal")]
+        .map(|file| std::fs::metadata(file).map_or(0, |file| file.len()));
+    let unlimited = getrlimit(Resource::Fsize);
+    let limit = |service: &Process, limit: Rlimit| {
+        prlimit(Some(service.pid()), Resource::Fsize, limit).expect("a child may be limited");
+    };
+    let bytes = sizes[0].max(sizes[1]) + 1024 * 1024;
+    let limited = Rlimit {
+        current: Some(bytes),
+        maximum: unlimited.maximum,
+    };
+    limit(&service, limited);
+    process_survives(&home, service, Reason::StoreUnavailable, |service| {
+        limit(service, unlimited);
+    })
+    .await;
 }
 
 #[tokio::test]
