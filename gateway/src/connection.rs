@@ -9,7 +9,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::backend::Target;
 use crate::catalogue::{Selection, ToolSet};
-use crate::handler::Credentials;
+use crate::credentials::Credentials;
 use crate::key_file::KeyFile;
 use crate::local::LocalService;
 use crate::memory::{BYTES_PER_BYTE, Budget};
