@@ -270,6 +270,14 @@ pub(crate) fn number(value: &str, default: &str, from: usize, to: usize) -> Resu
     number.ok_or_else(|| format!("must be a number from {from} to {to}"))
 }
 
+pub(crate) fn switch_or(value: &str, default: &str) -> Result<bool, String> {
+    match or(&expanded(value)?, default).to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" | "t" | "y" => Ok(true),
+        "false" | "0" | "no" | "off" | "f" | "n" => Ok(false),
+        _ => Err("must be true or false".into()),
+    }
+}
+
 fn tool_set(value: &str) -> Result<ToolSet, String> {
     match expanded(value)?.trim().to_ascii_lowercase().as_str() {
         "" | "default" => Ok(ToolSet::Default),
