@@ -1,48 +1,35 @@
 //! Connections to the server.
 
+mod open;
+mod traits;
+
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
-use diesel::query_builder::{AsQuery, QueryFragment, QueryId};
+use diesel::query_builder::{QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncConnectionCore, SimpleAsyncConnection};
-use futures::future::{BoxFuture, FutureExt as _, select};
-use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use diesel_async::SimpleAsyncConnection as _;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::TryStreamExt as _;
 use futures::{join, poll, try_join};
-use tokio::sync::Notify;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, Client, Connection, Socket, Statement};
+use tokio_postgres::{Client, Statement};
 
 use crate::pg::driver::{Encoded, PgRow, Source, Types};
-use crate::pg::failure::{self, CommitError, DriverError, Kind, failed};
-use crate::pg::hosts;
+use crate::pg::failure::{self, CommitError, Kind, failed};
 use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
-use crate::pg::target::Target;
-use crate::pg::tls::{Tls, TlsStream};
 
-/// Idle time after which TCP keepalive checks whether the server is still there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// Timeout for closing a connection.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) use self::open::{ConnectError, connect, connect_to_listen};
+
 /// Maximum number of statements in flight. Unsent statements are held in memory.
 const MAX_IN_FLIGHT: usize = 64;
 /// Maximum bytes of the values of a statement in flight. Larger statements are awaited.
 const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
-
-/// Why connecting failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
-    #[error(transparent)]
-    Driver(DriverError),
-    #[error("there was no response within {0:?}")]
-    TimedOut(Duration),
-}
 
 /// One connection with its statement cache.
 ///
@@ -419,137 +406,4 @@ async fn rows_of(
         }
     };
     rows.map_ok(PgRow).try_collect().await
-}
-
-impl SimpleAsyncConnection for AsyncPgConnection {
-    async fn batch_execute(&mut self, sql: &str) -> QueryResult<()> {
-        report(sql, Source::Raw(None));
-        let client = Arc::clone(&self.client);
-        self.run_in_order(client.batch_execute(sql)).await
-    }
-}
-
-/// Opens a connection.
-pub(crate) async fn connect(
-    target: &Target,
-    tls: &Tls,
-    timeout: Duration,
-) -> Result<AsyncPgConnection, ConnectError> {
-    connect_with(target, tls, timeout, None).await
-}
-
-/// Opens a connection that sets `notified` when a notification arrives.
-pub(crate) async fn connect_to_listen(
-    target: &Target,
-    tls: &Tls,
-    timeout: Duration,
-    notified: Arc<Notify>,
-) -> Result<AsyncPgConnection, ConnectError> {
-    connect_with(target, tls, timeout, Some(notified)).await
-}
-
-/// Connects to the first host that accepts the connection. The driver limits only the time of each TCP connection: a
-/// host that accepts it and then does not respond would keep the driver from trying the next host.
-async fn connect_to_one(
-    config: &tokio_postgres::Config,
-    tls: &Tls,
-    timeout: Duration,
-) -> Result<(Client, Connection<Socket, TlsStream<Socket>>), ConnectError> {
-    let hosts = hosts::each(config);
-    let of_host = config.get_connect_timeout().copied().unwrap_or(timeout);
-    // A single host has this time twice: for TCP, and for TLS and the login.
-    let limit = match hosts.as_slice() {
-        [_] => of_host.saturating_mul(2),
-        _ => of_host,
-    };
-    let mut failure = ConnectError::TimedOut(limit);
-    for host in hosts {
-        match tokio::time::timeout(limit, host.connect(tls.clone())).await {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => failure = ConnectError::Driver(DriverError(error)),
-            Err(_) => failure = ConnectError::TimedOut(limit),
-        }
-    }
-    Err(failure)
-}
-
-async fn connect_with(
-    target: &Target,
-    tls: &Tls,
-    timeout: Duration,
-    notified: Option<Arc<Notify>>,
-) -> Result<AsyncPgConnection, ConnectError> {
-    let mut config = target.config.clone();
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(timeout);
-    }
-    config.keepalives_idle(KEEPALIVE_IDLE);
-    if config.get_tcp_user_timeout().is_none() {
-        // If the server's machine disappears without closing the connection, the connection ends after this time.
-        config.tcp_user_timeout(timeout.saturating_mul(2));
-    }
-    let (client, mut connection) = connect_to_one(&config, tls, timeout).await?;
-    let (alive, dropped) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        // A server that does not respond must not block this task forever.
-        let closed = async {
-            let _ = dropped.await;
-            tokio::time::sleep(CLOSE_TIMEOUT).await;
-        };
-        let receiving = poll_fn(|cx| {
-            loop {
-                match ready!(connection.poll_message(cx)) {
-                    Some(Ok(AsyncMessage::Notification(_))) => {
-                        notified.iter().for_each(|notified| notified.notify_one());
-                    }
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Poll::Ready(()),
-                }
-            }
-        });
-        select(pin!(receiving), pin!(closed)).await;
-    });
-    Ok(AsyncPgConnection {
-        client: Arc::new(client),
-        cache: target.caches_statements.then(StatementCache::default),
-        slow_searches: Arc::default(),
-        has_session: false,
-        types: Types::default(),
-        in_flight: VecDeque::new(),
-        in_transaction: false,
-        _alive: alive,
-    })
-}
-
-impl AsyncConnectionCore for AsyncPgConnection {
-    type ExecuteFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<usize>>;
-    type LoadFuture<'conn, 'query> =
-        BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
-    type Stream<'conn, 'query> = BoxStream<'static, QueryResult<PgRow>>;
-    type Row<'conn, 'query> = PgRow;
-    type Backend = Pg;
-
-    fn load<'conn, 'query, T>(&'conn mut self, source: T) -> Self::LoadFuture<'conn, 'query>
-    where
-        T: AsQuery + 'query,
-        T::Query: QueryFragment<Pg> + QueryId + 'query,
-    {
-        let statement = self.encode_query(&source.as_query());
-        async move {
-            let rows = self.rows(statement?).await?;
-            Ok(rows.map_err(failed).map_ok(PgRow).boxed())
-        }
-        .boxed()
-    }
-
-    fn execute_returning_count<'conn, 'query, T>(
-        &'conn mut self,
-        source: T,
-    ) -> Self::ExecuteFuture<'conn, 'query>
-    where
-        T: QueryFragment<Pg> + QueryId + 'query,
-    {
-        let statement = self.encode_query(&source);
-        async move { self.execute(statement?).await }.boxed()
-    }
 }
