@@ -99,7 +99,10 @@ export function shown(text: string, { path, view_range }: Command<"view">): stri
   return `Here's the content of ${path} with line numbers:\n${numbered(part, first)}`;
 }
 
-/** The reply to a command that views a directory: two levels of it in order, with the sizes of all files below. */
+/**
+ * The reply to a command that views a directory: two levels of it in order, with the sizes of all files below.
+ * `files` has the size of each file in bytes, by the file's path.
+ */
 export function listed(path: string, files: Map<string, number>, command: Command<"view">): string {
   const totals = new Map<string, number>();
   let all = 0;

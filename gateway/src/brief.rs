@@ -10,8 +10,8 @@ use serde_json::{Number, Value, json};
 /// Maximum number of remembered warnings. Further ones are shown each time.
 const MAX_SHOWN: usize = 100;
 
-/// Rounds the numbers of a reply to six significant digits, except in metadata. Removes the `next_cursor` of a list of
-/// artifacts if it is null, because that key is not a documented one.
+/// Rounds the fractional numbers of a reply to six significant digits, except in metadata. Removes the `next_cursor` of
+/// a list of artifacts if it is null, because that key is not a documented one.
 pub fn shorten(operation: Operation, reply: &mut Value) {
     round_numbers(reply);
     if operation == Operation::ListArtifacts

@@ -271,7 +271,7 @@ fn class(pattern: &[char], c: char) -> Option<(usize, bool)> {
     }
 }
 
-/// The member of a class at this place, which is moved after it. A member after `\` is itself.
+/// Reads the member of a class that begins at `at`, and moves `at` past it. After `\` any character is a member.
 fn member(pattern: &[char], at: &mut usize) -> Option<char> {
     let is_escaped = pattern.get(*at) == Some(&'\\');
     let member = pattern.get(*at + usize::from(is_escaped)).copied();

@@ -304,7 +304,8 @@ enum Step {
         /// When the whole reply must have been received. `None` for a stream, which has no deadline
         /// while the peer keeps receiving.
         latest: Option<Instant>,
-        /// When the peer last received a part.
+        /// When a part was last handed to the connection or received by the peer. Before the first part, when the
+        /// response was ready.
         moved: Instant,
         /// Parts that were handed to the connection and not yet received.
         unsent: usize,

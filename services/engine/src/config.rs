@@ -126,9 +126,10 @@ pub struct RerankConfig {
     /// disables the cache.
     pub cache_mb: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
-    /// (`RERANK_CONTEXT_WEIGHT`). Only entries among the candidates of reranking count.
+    /// (`RERANK_CONTEXT_WEIGHT`). Each further step back multiplies it once more. Only entries among the candidates of
+    /// reranking count.
     pub context_weight: f64,
-    /// The preceding entry counts if it is at most this much older (`CONTEXT_GAP_MINUTES`).
+    /// Preceding entries count if they are at most this much older (`CONTEXT_GAP_MINUTES`).
     pub context_gap: Duration,
     /// Whether entries' token vectors are stored for reranking (`RERANK_STORE_TOKENS`).
     pub store_tokens: bool,

@@ -39,7 +39,7 @@ impl ThreadSet {
     pub const MAX_PATTERNS: usize = 100;
 
     /// Parses a list of names, and of prefixes that end with `*`. If one breaks a rule, adds
-    /// violations under `field` and returns `None`.
+    /// violations under `field`. Returns `None` if there are any violations, also earlier ones.
     pub fn parse(given: &[String], field: &str, violations: &mut Violations) -> Option<Self> {
         if given.is_empty() || given.len() > Self::MAX_PATTERNS {
             violations.push(
@@ -93,7 +93,8 @@ impl ThreadSet {
         Self(vec![ThreadPattern::Name(thread.into_string())])
     }
 
-    /// Parses the output of [`shown`](Self::shown); `None` for anything else.
+    /// Parses names, and prefixes followed by `*`, such as the output of [`shown`](Self::shown).
+    /// `None` if one breaks a rule.
     #[must_use]
     pub fn from_shown(shown: &[String]) -> Option<Self> {
         Self::parse(shown, "threads", &mut Violations::default())

@@ -358,7 +358,7 @@ struct Vectors {
     stored: Vec<Vec<f32>>,
     /// How many of them are originals.
     originals: usize,
-    /// Queries that resemble no stored vector.
+    /// Queries that are originals and not stored.
     new: Vec<Vec<f32>>,
     /// Queries that are copies of stored originals.
     copies: Vec<Vec<f32>>,

@@ -4,7 +4,7 @@ use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, T
 use context_store::{DeleteCriteria, Embedded, Embedding};
 use serde_json::Value;
 
-/// Memory used by every request in addition to its payload.
+/// Memory used by every request, chunk and image in addition to its payload.
 const OVERHEAD: usize = 256;
 
 pub(crate) fn entry(entry: &NewEntry) -> usize {

@@ -34,15 +34,15 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
             }
             continue;
         };
-        // `http://host:80/a@b` has a port and a path.
-        let is_port = path.is_some_and(|path| {
+        // `http://host:80/a@b` and `http://host/a:b@c` have a host and a path there, and no password.
+        let is_host = path.is_some_and(|path| {
             path < colon
                 || userinfo[colon + 1..path]
                     .bytes()
                     .all(|b| b.is_ascii_digit())
         });
         let password = &userinfo[colon + 1..];
-        if !is_port && !password.is_empty() && !is_placeholder(up_to(password, MAX_JUDGED)) {
+        if !is_host && !password.is_empty() && !is_placeholder(up_to(password, MAX_JUDGED)) {
             until = last;
             found.push(Secret {
                 range: last - password.len()..last,

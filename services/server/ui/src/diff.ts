@@ -1,5 +1,7 @@
 // Reads a unified diff, and pairs its lines for a view side by side.
 
+// `before` and `after` are its line numbers in the two texts. A gap is the place of lines that the diff leaves out,
+// or a remark of the diff, such as that a text does not end with a newline.
 export interface Line {
   kind: "same" | "removed" | "added" | "gap";
   text: string;

@@ -7,13 +7,13 @@ use context_test_postgres::connect;
 
 use super::arrange::{database, store};
 
-/// Other connections to the database.
-struct Session {
+/// Opens a new connection to the database for each statement.
+struct Connector {
     url: String,
 }
 
 #[async_trait::async_trait]
-impl Tamper for Session {
+impl Tamper for Connector {
     async fn execute(&self, sql: &str) {
         let client = connect(&self.url).await;
         client
@@ -33,7 +33,7 @@ pub async fn open() -> Option<Opened> {
     let store = store(&database).await;
     Some(Opened {
         store: Arc::new(store),
-        tamper: Box::new(Session {
+        tamper: Box::new(Connector {
             url: database.url().to_owned(),
         }),
         keep: Box::new(database),

@@ -1,4 +1,5 @@
-//! The tokens of the `scope` column. The first letter of a token is its kind.
+//! The tokens of the full-text index's `scope` column: an entry's thread, source, content type and tags, so that a
+//! search can filter by them. The first letter of a token is its kind.
 
 use context_model::{ContentType, Filter, Source};
 use sha2::{Digest, Sha256};

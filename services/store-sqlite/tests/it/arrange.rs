@@ -93,7 +93,7 @@ pub async fn found(store: &dyn Store, language: &str, words: &str) -> Vec<String
 }
 
 /// The texts for which these English words occur in the text or in its context window.
-pub async fn found_near(store: &dyn Store, words: &str) -> Vec<String> {
+pub async fn found_with_context(store: &dyn Store, words: &str) -> Vec<String> {
     found_with(store, "english", words, 0.4).await
 }
 

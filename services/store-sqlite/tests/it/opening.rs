@@ -342,7 +342,9 @@ async fn another_context_window_is_indexed_again() {
             store_batch(&store, ["apple", "second", "third"].map(entry)).await;
         }
         assert_eq!(
-            crate::arrange::found_near(&store, "apple").await.len(),
+            crate::arrange::found_with_context(&store, "apple")
+                .await
+                .len(),
             expected
         );
         store.close().await;

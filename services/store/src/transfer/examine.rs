@@ -63,7 +63,7 @@ pub struct Finding {
 pub struct Examination {
     /// Rows that were compared with their checksums.
     pub checked: u64,
-    /// Rows without checksums.
+    /// Rows without checksums, and entries whose checksums are of an earlier version.
     pub unsealed: u64,
     /// Pieces of damage.
     pub findings: u64,
