@@ -59,7 +59,7 @@ impl ServerHandler for Gateway {
         }
         ServerConfig::new(capabilities)
             .with_server_info(implementation())
-            .with_instructions(include_str!("instructions.md").trim_end())
+            .with_instructions(include_str!("../instructions.md").trim_end())
     }
 
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
