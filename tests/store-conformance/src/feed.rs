@@ -264,7 +264,7 @@ async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store)
             .await;
     }
     let audit = async || {
-        let lines = store.keys().audit_log(&owner, at(0), 100).await;
+        let lines = store.keys().audit_log(&owner, at(0), 0, 100).await;
         lines.expect("the audit log")
     };
     let before = audit().await;
