@@ -63,6 +63,9 @@ pub enum Command {
         /// Start of the time range: a date or a date-time
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
+        /// Number of lines to skip
+        #[arg(long, value_name = "LINES", default_value_t = 0)]
+        skip: u32,
     },
     /// Download an embedding model, which enables semantic search
     FetchModel {
@@ -255,7 +258,7 @@ impl Command {
             Self::Owners(Owners::Create { owner }) => Admin::CreateOwner { owner },
             Self::Owners(Owners::List) => Admin::ListOwners,
             Self::Owners(Owners::Erase { owner, yes: _ }) => Admin::EraseOwner { owner },
-            Self::Audit { owner, from } => Admin::Audit { owner, from },
+            Self::Audit { owner, from, skip } => Admin::Audit { owner, from, skip },
             Self::Config(_)
             | Self::Doctor
             | Self::Open { .. }

@@ -46,12 +46,19 @@ pub fn main() -> ExitCode {
     logging::start(&cli.config.log);
     if let Some(command) = cli.command.as_ref().and_then(Command::admin) {
         return with_runtime(async {
-            let is_audit = matches!(command, Admin::Audit { .. });
+            let skipped = if let Admin::Audit { skip, .. } = &command {
+                Some(*skip)
+            } else {
+                None
+            };
             match administer(&cli.config, command).await {
                 Ok(text) => {
-                    if is_audit && text.lines().count() >= AUDIT_LINES as usize {
+                    if let Some(skipped) = skipped
+                        && text.lines().count() >= AUDIT_LINES as usize
+                    {
+                        let next = skipped.saturating_add(AUDIT_LINES);
                         eprintln!(
-                            "These are the first {AUDIT_LINES} lines. To continue, pass the time of the last line as --from."
+                            "These are {AUDIT_LINES} lines. To continue, run the same command with --skip={next}."
                         );
                     }
                     print(&text)

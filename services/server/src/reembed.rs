@@ -204,7 +204,7 @@ async fn run(
         ),
         Reembedded::Now { refused } => {
             format!(
-                "semantic search now uses {name}, without {refused} entries that it refused; start every service with these settings from now on"
+                "semantic search now uses {name}; {refused} entries could not be embedded, and the log names them; start every service with these settings from now on"
             )
         }
     })

@@ -2,7 +2,7 @@
 
 use context_model::{ContentType, Error, ObjectText, Reason, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
-use context_store::{OwnerId, RowSelection, StoredEntry};
+use context_store::{OwnerId, RowSelection, StoredEntry, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Binary, Double, Nullable, Text};
 use diesel_async::RunQueryDsl;
@@ -217,6 +217,8 @@ pub(crate) struct Loaded {
     pub with_images: Vec<(i64, i64)>,
     /// Whether the statement found more entries than were read.
     pub has_more: bool,
+    /// The memory that it takes.
+    pub taken: Taken,
     bytes: u64,
 }
 
@@ -230,7 +232,10 @@ pub(crate) async fn load(
     selection: &RowSelection,
     limit: usize,
 ) -> Result<Loaded, Failure> {
-    let mut loaded = Loaded::default();
+    let mut loaded = Loaded {
+        taken: Taken::new(selection.memory.clone()),
+        ..Loaded::default()
+    };
     sql::each_in_order::<PageColumns, PageRow, _>(conn, statement, Failure::Database, |row| {
         loaded.revision = Some(row.revision);
         loaded.matches = row.matches.unwrap_or_default();
@@ -248,7 +253,7 @@ pub(crate) async fn load(
             return Ok(());
         };
         loaded.bytes = loaded.bytes.saturating_add(bytes);
-        selection.memory.take(bytes)?;
+        loaded.taken.take(bytes)?;
         if loaded.bytes > selection.max_bytes && !loaded.entries.is_empty() {
             return Err(too_large(selection));
         }
@@ -280,7 +285,7 @@ pub(crate) async fn load_images(
         if loaded.entries.len() > 1 && loaded.bytes.saturating_add(bytes) > selection.max_bytes {
             return Err(too_large(selection));
         }
-        selection.memory.take(bytes)?;
+        loaded.taken.take(bytes)?;
         images::load(conn, owner, &ids).await?
     };
     for (entry, _) in &mut loaded.entries {

@@ -222,6 +222,7 @@ fn limits(page: Page) -> Fragment<'static> {
 
 fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
     let (revision, has_more) = (loaded.revision?, loaded.has_more);
+    loaded.taken.keep();
     let entries = loaded.entries.into_iter().map(|(entry, _)| entry).collect();
     Some((
         revision,
@@ -291,6 +292,7 @@ impl Reading for Ranked {
         };
         let capped_at = (loaded.matches > i64::from(self.search.ranking_cap))
             .then_some(self.search.ranking_cap);
+        loaded.taken.keep();
         let entries = loaded
             .entries
             .into_iter()

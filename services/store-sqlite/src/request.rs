@@ -3,6 +3,7 @@
 use context_store::{
     ChangeNotifier, OwnerId, Recorded, StoreError, Touched, WriteOptions, Written,
 };
+use diesel::QueryResult;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
@@ -19,7 +20,7 @@ pub(crate) struct Request<T, W> {
     pub owner: OwnerId,
     pub options: WriteOptions,
     pub bytes: usize,
-    /// Whether it may be rejected after it has written something.
+    /// Whether its work may be rejected after it has written something.
     pub may_need_undo: bool,
     /// The outcome if the owner does not exist. `None` for a request that creates it.
     pub if_absent: Option<fn() -> T>,
@@ -47,8 +48,11 @@ where
         self.reply.is_closed()
     }
 
-    fn may_need_undo(&self) -> bool {
-        self.may_need_undo
+    fn may_need_undo(&self, conn: &mut SqliteConnection, open: &mut Open) -> QueryResult<bool> {
+        // The row and the full-text table of a new owner are written before the work can reject the request.
+        let creates_owner =
+            self.if_absent.is_none() && open.owners.find(conn, &self.owner)?.is_none();
+        Ok(self.may_need_undo || creates_owner)
     }
 
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {

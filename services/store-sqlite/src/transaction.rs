@@ -167,8 +167,10 @@ impl<'c> Transaction<'c> {
 
     /// Applies the scheduled changes of the full-text index now, so that a large request does not fill the memory.
     ///
-    /// Only for requests with `may_need_undo` false, which have no savepoint while they share a transaction. The
-    /// changes of earlier requests are applied too, and returning to a savepoint of this one would undo them.
+    /// Only for requests with `may_need_undo` false, which have no savepoint while they share a transaction, unless
+    /// they create their owner. The changes of earlier requests are applied too, and returning to a savepoint of this
+    /// one would undo them. Of the requests that create an owner, only the first snapshot of a copy calls this, and in
+    /// a copy no other request changes the index.
     pub fn apply_full_text(&mut self) -> QueryResult<()> {
         full_text::apply(self.conn, self.full_text, self.context_windows)
     }

@@ -39,8 +39,8 @@ pub(crate) trait Job: Weight + Send {
     /// Whether no caller waits for the reply any more.
     fn is_abandoned(&self) -> bool;
     /// Whether it may be rejected after it has written something.
-    fn may_need_undo(&self) -> bool {
-        true
+    fn may_need_undo(&self, _conn: &mut SqliteConnection, _open: &mut Open) -> QueryResult<bool> {
+        Ok(true)
     }
     /// Does the work inside the open transaction.
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
@@ -264,7 +264,7 @@ fn transact(
     BeginImmediate.execute(conn)?;
     for job in jobs {
         let (pending, vectors) = (open.pending.len(), open.vectors.mark());
-        let undoable = savepoints == Savepoints::Always || job.may_need_undo();
+        let undoable = savepoints == Savepoints::Always || job.may_need_undo(conn, open)?;
         let changes = if undoable {
             Savepoint.execute(conn)?;
             None

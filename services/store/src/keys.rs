@@ -212,7 +212,8 @@ pub trait KeyStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()>;
 
-    /// The audit log of an owner from a given time on, oldest first, at most `limit` lines.
+    /// The audit log of an owner from a given time on, oldest first, without the first `skip` lines, at most `limit`
+    /// lines.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -220,6 +221,7 @@ pub trait KeyStore: Send + Sync {
         &self,
         owner: &OwnerId,
         from: Timestamp,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<AuditLine>>;
 

@@ -42,7 +42,7 @@ pub use context_window::ContextWindow;
 pub use copy::{Copied, CopiedArtifact, CopiedVersion, CopyPosition};
 pub use error::{BoxError, Result, StoreError, Unreadable, unreadable};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
-pub use memory::{Memory, Meter};
+pub use memory::{Memory, Meter, Taken};
 pub use notifier::{ChangeNotifier, Subscription, Touched};
 pub use owner::OwnerId;
 pub use read::{

@@ -249,7 +249,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     assert_eq!(keys(store).list_keys(&gone).await.expect("listed"), []);
     assert_eq!(
         keys(store)
-            .audit_log(&gone, at(0), 100)
+            .audit_log(&gone, at(0), 0, 100)
             .await
             .expect("read"),
         []
@@ -272,7 +272,7 @@ async fn an_erased_owner_has_nothing_left(store: &dyn Store) {
     );
     assert_eq!(
         keys(store)
-            .audit_log(&stays, at(0), 100)
+            .audit_log(&stays, at(0), 0, 100)
             .await
             .expect("read")
             .len(),
@@ -335,7 +335,7 @@ async fn the_audit_log_has_changes_and_refusals(store: &dyn Store) {
         .expect("written");
     update(id).text("y").apply(store, 3).await.expect("updated");
     let lines = keys(store)
-        .audit_log(&me(), at(0), 100)
+        .audit_log(&me(), at(0), 0, 100)
         .await
         .expect("read");
     let shown: Vec<_> = lines
@@ -359,8 +359,18 @@ async fn the_audit_log_has_changes_and_refusals(store: &dyn Store) {
         ]
     );
     assert_eq!(
-        keys(store).audit_log(&me(), at(2), 1).await.expect("read"),
+        keys(store)
+            .audit_log(&me(), at(2), 0, 1)
+            .await
+            .expect("read"),
         lines[1..2]
+    );
+    assert_eq!(
+        keys(store)
+            .audit_log(&me(), at(0), 1, 100)
+            .await
+            .expect("read"),
+        lines[1..]
     );
     keys(store)
         .record_denial(&OwnerId::new("nobody"), denial(4))
@@ -406,7 +416,7 @@ async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
         .await;
     assert!(again.is_err(), "there is such a key");
     let lines = keys(store)
-        .audit_log(&me(), at(0), 100)
+        .audit_log(&me(), at(0), 0, 100)
         .await
         .expect("read");
     let shown: Vec<_> = lines
@@ -441,7 +451,7 @@ async fn what_is_done_to_a_key_stands_in_the_audit_log(store: &dyn Store) {
     }
     assert_eq!(
         keys(store)
-            .audit_log(&OwnerId::new("other"), at(0), 100)
+            .audit_log(&OwnerId::new("other"), at(0), 0, 100)
             .await
             .expect("read"),
         []
@@ -474,6 +484,7 @@ async fn old_lines_leave_the_audit_log(store: &dyn Store) {
     }
     let all_but_the_newest = Retention {
         before: at(1000),
+        now: at(1000),
         max_rows: 1,
     };
     while store
@@ -484,7 +495,7 @@ async fn old_lines_leave_the_audit_log(store: &dyn Store) {
         > 0
     {}
     let times = async |owner: &OwnerId| {
-        let lines = keys(store).audit_log(owner, at(0), 100).await;
+        let lines = keys(store).audit_log(owner, at(0), 0, 100).await;
         let lines = lines.expect("read");
         lines.iter().map(|line| line.at).collect::<Vec<_>>()
     };
@@ -552,7 +563,7 @@ async fn a_key_is_replaced_in_one_transaction(store: &dyn Store) {
         .collect();
     assert_eq!(shown, [("new", None), ("old", Some(at(2)))]);
     let lines = keys(store)
-        .audit_log(&me(), at(2), 100)
+        .audit_log(&me(), at(2), 0, 100)
         .await
         .expect("read");
     let shown: Vec<_> = lines

@@ -60,6 +60,9 @@ pub enum Admin {
         owner: String,
         /// The earliest time to print, as an ISO 8601 date or time. `None` prints from the beginning.
         from: Option<String>,
+        /// Number of lines to leave out before the first one that is printed.
+        #[serde(default)]
+        skip: u32,
     },
 }
 
@@ -160,7 +163,7 @@ impl Access {
                     None => format!("There is no owner {}.\n", owner.as_str()),
                 })
             }
-            Admin::Audit { owner, from } => {
+            Admin::Audit { owner, from, skip } => {
                 let from = from.map(|from| Timestamp::parse(&from, false)).transpose();
                 let from = from
                     .map_err(|rule| Error::invalid("from", format!("`from` {rule}")))?
@@ -168,7 +171,7 @@ impl Access {
                 let lines = self
                     .store
                     .keys()
-                    .audit_log(&owner_id(&owner)?, from, AUDIT_LINES)
+                    .audit_log(&owner_id(&owner)?, from, skip, AUDIT_LINES)
                     .await
                     .map_err(store_error)?;
                 Ok(lines.iter().map(audit_line).collect())

@@ -4,19 +4,23 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "measures how fast waiting entries are embedded"
+    reason = "measures how fast waiting entries are embedded, and when the next scan is due"
 )]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use context_model::Error;
 use context_providers::ProviderError;
-use context_store::{Embedding, LateEmbedding, OwnerId, ScanCursor, Unembedded, VectorStore};
+use context_store::{
+    Embedding, LateEmbedding, OwnerId, ScanCursor, StoreError, Unembedded, VectorStore,
+};
+use futures::FutureExt as _;
+use tokio::time::Instant;
 
 use super::Background;
-use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses};
+use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses, remember};
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed};
 
@@ -39,12 +43,35 @@ enum ScanEnd {
     Failed(Option<Duration>),
 }
 
-/// Where the next scan begins.
-#[derive(Default)]
-struct Resume {
+/// How far the scan of all entries has come.
+struct Scan {
+    /// Where it continues. `None` before it begins and after it has ended.
     after: Option<ScanCursor>,
-    /// Whether earlier parts of the scan skipped entries.
-    skipped: bool,
+    /// Number of entries that are embedded at a time.
+    at_once: u32,
+    /// The positions before the entries that it skipped. The next scan finds those of them that still wait.
+    skipped: VecDeque<Option<ScanCursor>>,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Self {
+            after: None,
+            at_once: ENTRIES,
+            skipped: VecDeque::new(),
+        }
+    }
+}
+
+impl Scan {
+    /// How it ended, or how another attempt with the skipped entries did.
+    fn end(&self) -> ScanEnd {
+        if self.skipped.is_empty() {
+            ScanEnd::Done
+        } else {
+            ScanEnd::Failed(None)
+        }
+    }
 }
 
 impl Background {
@@ -66,46 +93,55 @@ impl Background {
     }
 
     async fn embed_waiting(&self) {
-        let (mut backoff, mut resume) = (pauses(), Resume::default());
+        let (mut backoff, mut scan) = (pauses(), Scan::default());
+        let mut scan_at = Instant::now();
         loop {
-            let pause = match self.scan(&mut resume).await {
-                ScanEnd::Done => {
-                    backoff = pauses();
-                    INTERVAL
-                }
-                ScanEnd::Off => INTERVAL,
+            let is_new =
+                scan.after.is_none() && (scan.skipped.is_empty() || Instant::now() >= scan_at);
+            if is_new {
+                scan.skipped.clear();
+                scan_at = Instant::now() + INTERVAL;
+            }
+            let end = if is_new || scan.after.is_some() {
+                self.scan(&mut scan).await
+            } else {
+                self.embed_skipped(&mut scan).await
+            };
+            match end {
+                ScanEnd::Done => backoff = pauses(),
+                ScanEnd::Off => scan = Scan::default(),
                 ScanEnd::Failed(retry_after) => {
                     self.embeddings.progress.stop();
                     let pause = retry_after.or(backoff.next()).unwrap_or(MAX_PAUSE);
                     // New entries that fail in the meantime must not shorten the pause.
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
+                    if self.embeddings.woken().now_or_never().is_some() {
+                        scan_at = Instant::now();
+                    }
                     continue;
                 }
-            };
+            }
             tokio::select! {
                 () = self.embeddings.woken() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(scan_at) => {}
             }
         }
     }
 
-    async fn scan(&self, resume: &mut Resume) -> ScanEnd {
+    /// Begins or continues a scan of all entries. An entry on which the provider fails is skipped, and tried again
+    /// after the scan. An unavailable provider or database interrupts the scan.
+    async fn scan(&self, scan: &mut Scan) -> ScanEnd {
         let Ok(active) = self.embeddings.model() else {
             return ScanEnd::Off;
         };
         let vectors = self.store.vectors();
-        let Resume {
-            mut after,
-            mut skipped,
-        } = std::mem::take(resume);
         let mut embedded = 0;
-        let mut at_once = ENTRIES;
         let (mut done_in_a_row, mut failed_in_a_row) = (0, 0);
         let progress = &self.embeddings.progress;
         loop {
             let begun = Instant::now();
             let page = match vectors
-                .unembedded(&active.model, after.as_ref(), at_once)
+                .unembedded(&active.model, scan.after.as_ref(), scan.at_once)
                 .await
             {
                 Ok(page) => page,
@@ -123,50 +159,68 @@ impl Background {
                     (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
                     // After a reduction, a larger batch is tried again.
                     if done_in_a_row == ENTRIES {
-                        (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
+                        (scan.at_once, done_in_a_row) = ((scan.at_once * 2).min(ENTRIES), 0);
                     }
                 }
-                // An unavailable provider usually returns a time for the retry. Otherwise the batch may be too large,
-                // or the provider fails on one entry in it.
-                Err(failure) if failure.retry_after.is_none() && at_once > 1 => {
-                    tracing::debug!(error = %failure.error, at_once, "Reduced the number of entries embedded at a time");
-                    (at_once, done_in_a_row) = (at_once / 2, 0);
+                // The batch may be too large, or the provider fails on one entry in it.
+                Err(failure) if scan.at_once > 1 => {
+                    tracing::debug!(error = %failure.error, scan.at_once, "Reduced the number of entries embedded at a time");
+                    (scan.at_once, done_in_a_row) = (scan.at_once / 2, 0);
+                    if failure.retry_after.is_some() {
+                        return ScanEnd::Failed(failure.retry_after);
+                    }
                     continue;
                 }
-                Err(failure)
-                    if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW =>
-                {
-                    tracing::debug!(error = %failure.error, "Skipped an entry that could not be embedded; it keeps waiting for its vectors");
-                    (done_in_a_row, failed_in_a_row, skipped) = (0, failed_in_a_row + 1, true);
-                }
-                // The provider may be down without saying so, so the scan pauses. It continues after these entries, so
-                // that they do not keep the later ones waiting.
-                Err(failure) if failure.retry_after.is_none() => {
-                    tracing::debug!(error = %failure.error, "Could not embed several entries in a row; they keep waiting for their vectors");
-                    *resume = Resume {
-                        skipped: page.next.is_some(),
-                        after: page.next,
-                    };
-                    return ScanEnd::Failed(None);
-                }
                 Err(failure) => {
-                    tracing::debug!(error = %failure.error, "Could not embed entries; they keep waiting for their vectors");
-                    return ScanEnd::Failed(failure.retry_after);
+                    tracing::debug!(error = %failure.error, "Skipped an entry that could not be embedded; it keeps waiting for its vectors");
+                    remember(&mut scan.skipped, scan.after.take());
+                    (done_in_a_row, failed_in_a_row) = (0, failed_in_a_row + 1);
+                    // The provider is down or may be, so the scan pauses. It continues after this entry, so that the
+                    // entry does not keep the later ones waiting.
+                    if failure.retry_after.is_some() || failed_in_a_row > FAILURES_IN_A_ROW {
+                        scan.after = page.next;
+                        return ScanEnd::Failed(failure.retry_after);
+                    }
                 }
             }
-            after = page.next;
-            if after.is_none() {
+            scan.after = page.next;
+            if scan.after.is_none() {
                 break;
             }
         }
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded waiting entries");
         }
-        if skipped {
-            ScanEnd::Failed(None)
-        } else {
-            ScanEnd::Done
+        scan.end()
+    }
+
+    /// Tries the entries again that a scan skipped.
+    async fn embed_skipped(&self, scan: &mut Scan) -> ScanEnd {
+        let Ok(active) = self.embeddings.model() else {
+            return ScanEnd::Off;
+        };
+        let vectors = self.store.vectors();
+        let mut failed_in_a_row = 0;
+        for _ in 0..scan.skipped.len() {
+            let Some(before) = scan.skipped.pop_front() else {
+                break;
+            };
+            let outcome = match vectors.unembedded(&active.model, before.as_ref(), 1).await {
+                Ok(page) => embed_batch(&active, vectors, page.entries).await,
+                Err(error) => Err(Failure::of_store(error)),
+            };
+            let Err(failure) = outcome else {
+                failed_in_a_row = 0;
+                continue;
+            };
+            tracing::debug!(error = %failure.error, "Could not embed an entry again; it keeps waiting for its vectors");
+            scan.skipped.push_back(before);
+            failed_in_a_row += 1;
+            if failure.retry_after.is_some() || failed_in_a_row > FAILURES_IN_A_ROW {
+                return ScanEnd::Failed(failure.retry_after);
+            }
         }
+        scan.end()
     }
 }
 
@@ -185,6 +239,16 @@ pub(super) struct Failure {
     pub error: Error,
     /// When the provider accepts requests again, if it said so.
     pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure of the database.
+    pub fn of_store(error: StoreError) -> Self {
+        Self {
+            error: store_error(error),
+            retry_after: None,
+        }
+    }
 }
 
 /// Embeds a batch of entries and stores their vectors. If the model refuses some, the others are embedded.
@@ -246,10 +310,7 @@ pub(super) async fn embed_batch(
     }
     for (owner, embeddings) in of_owner {
         let embedded = vectors.add_embeddings(&owner, embeddings).await;
-        done.embedded += embedded.map_err(|error| Failure {
-            error: store_error(error),
-            retry_after: None,
-        })?;
+        done.embedded += embedded.map_err(Failure::of_store)?;
     }
     Ok(done)
 }

@@ -1,5 +1,6 @@
-//! The pauses of background tasks after failures, and how many failures they skip.
+//! The pauses of background tasks after failures, and the entries that they skip because the provider fails on them.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
@@ -10,6 +11,16 @@ pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// How many entries in a row may be skipped because the provider fails on them. More end the scan, and the next one
 /// continues after them.
 pub(super) const FAILURES_IN_A_ROW: u32 = 8;
+
+/// Maximum number of skipped entries that are remembered. The next scan finds the others.
+const MAX_SKIPPED: usize = 1_000;
+
+/// Remembers an entry that was skipped, so that it is tried again without a scan of all entries.
+pub(super) fn remember<T: PartialEq>(skipped: &mut VecDeque<T>, entry: T) {
+    if skipped.len() < MAX_SKIPPED && !skipped.contains(&entry) {
+        skipped.push_back(entry);
+    }
+}
 
 /// The pauses while the provider or the database is unavailable: 1 s, doubled after each failure up to a minute,
 /// without end.

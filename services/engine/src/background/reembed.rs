@@ -11,10 +11,10 @@ use context_providers::Embedder;
 use context_store::{MoveState, Moved, VectorStore};
 
 use super::Background;
-use super::backfill::{ENTRIES, embed_batch};
+use super::backfill::{ENTRIES, Failure, embed_batch};
 use super::pauses::FAILURES_IN_A_ROW;
 use crate::error::store_error;
-use crate::retrieval::{ActiveModel, model_of, unavailable};
+use crate::retrieval::{ActiveModel, embed, model_of, unavailable};
 
 /// The pauses before an unavailable provider or database is tried again: 500 ms, doubled each
 /// time, ten times at most.
@@ -46,7 +46,7 @@ pub enum Reembedded {
     Before,
     /// The new vectors are now in use.
     Now {
-        /// Entries that the model refused.
+        /// Number of entries that could not be embedded. The log names them.
         refused: u64,
     },
 }
@@ -114,8 +114,8 @@ impl Background {
     }
 }
 
-/// Embeds every entry that has no vectors of the model yet. Returns how many entries the model refused, including those
-/// on which the provider fails. The background worker tries the latter again.
+/// Embeds every entry that has no vectors of the model yet. Returns how many entries could not be embedded: the model
+/// refused them, or the provider fails on them. The background worker tries the latter again.
 async fn scan(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,
@@ -125,50 +125,22 @@ async fn scan(
     let (mut after, mut refused, mut pauses) = (None, 0, PAUSES.build());
     let (mut at_once, mut failed_in_a_row) = (ENTRIES, 0);
     loop {
-        let page = async {
-            let page = vectors
-                .unembedded(&active.model, after.as_ref(), at_once)
-                .await
-                .map_err(|error| (store_error(error), None))?;
-            let done = match embed_batch(active, vectors, page.entries).await {
-                Ok(done) => Ok(done),
-                // An unavailable provider usually returns a time for the retry. Otherwise it may fail on one entry.
-                Err(failure)
-                    if failure.retry_after.is_none()
-                        && failure.error.reason == Reason::ProviderUnavailable =>
-                {
-                    Err(failure.error)
-                }
-                Err(failure) => return Err((failure.error, failure.retry_after)),
-            };
-            Ok::<_, (Error, Option<Duration>)>((page.next, done))
-        };
-        let page = match page.await {
-            Ok((next, Ok(done))) => Ok((next, done)),
-            Ok((_, Err(_))) if at_once > 1 => {
-                at_once /= 2;
-                continue;
+        let page = vectors
+            .unembedded(&active.model, after.as_ref(), at_once)
+            .await;
+        let (next, first, outcome) = match page {
+            Ok(page) => {
+                let first = page.entries.first().map(|entry| entry.id);
+                (
+                    page.next,
+                    first,
+                    embed_batch(active, vectors, page.entries).await,
+                )
             }
-            Ok((next, Err(error))) if failed_in_a_row < FAILURES_IN_A_ROW => {
-                tracing::warn!(error = %error, "Skipped an entry that could not be embedded");
-                failed_in_a_row += 1;
-                refused += 1;
-                after = next;
-                if after.is_some() {
-                    continue;
-                }
-                // A provider that embeds nothing is no model to switch to.
-                return if state.embedded > 0 {
-                    Ok(refused)
-                } else {
-                    Err(error)
-                };
-            }
-            Ok((_, Err(error))) => Err((error, None)),
-            Err(failed) => Err(failed),
+            Err(error) => (None, None, Err(Failure::of_store(error))),
         };
-        match page {
-            Ok((next, done)) => {
+        let failure = match outcome {
+            Ok(done) => {
                 pauses = PAUSES.build();
                 (at_once, failed_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
                 refused += done.refused;
@@ -178,14 +150,50 @@ async fn scan(
                 if after.is_none() {
                     return Ok(refused);
                 }
+                continue;
             }
-            Err((error, retry_after)) => {
-                let Some(pause) = pauses.next() else {
-                    return Err(error);
-                };
-                tracing::warn!(error = %error, "The switch to another embedding model is waiting to retry");
-                tokio::time::sleep(retry_after.unwrap_or(pause).min(MAX_PAUSE)).await;
-            }
+            Err(failure) => failure,
+        };
+        let Failure { error, retry_after } = failure;
+        let is_of_provider = error.reason == Reason::ProviderUnavailable;
+        // The batch may be too large, or the provider fails on one entry in it.
+        let is_batch = at_once > 1;
+        if is_of_provider {
+            at_once = (at_once / 2).max(1);
+        }
+        let may_be_down = retry_after.is_some() || failed_in_a_row >= FAILURES_IN_A_ROW;
+        if !is_of_provider || may_be_down {
+            let Some(pause) = pauses.next() else {
+                return Err(error);
+            };
+            tracing::warn!(error = %error, "The switch to another embedding model is waiting to retry");
+            tokio::time::sleep(retry_after.unwrap_or(pause).min(MAX_PAUSE)).await;
+        }
+        if !is_of_provider || is_batch || (may_be_down && !responds(active).await) {
+            continue;
+        }
+        tracing::warn!(error = %error, entry.id = first, "Skipped an entry that could not be embedded");
+        if may_be_down {
+            (pauses, failed_in_a_row) = (PAUSES.build(), 0);
+        }
+        failed_in_a_row += 1;
+        refused += 1;
+        after = next;
+        if after.is_none() {
+            // A provider that embeds nothing is no model to switch to.
+            return if state.embedded > 0 {
+                Ok(refused)
+            } else {
+                Err(error)
+            };
         }
     }
+}
+
+/// Whether the provider embeds a text on which it has no reason to fail. Then it is not down, and fails on certain
+/// entries.
+async fn responds(active: &Arc<ActiveModel>) -> bool {
+    embed(active, vec![Some("context".to_owned())])
+        .await
+        .is_ok()
 }

@@ -2,6 +2,11 @@
 //! summary nor fails because of one. Entries without a summary are found in the database, so a
 //! restart loses none.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures when the next scan and the next attempt are due"
+)]
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -14,8 +19,9 @@ use context_store::{
     Unsummarized,
 };
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses};
+use super::pauses::{FAILURES_IN_A_ROW, MAX_PAUSE, pauses, remember};
 use crate::config::{SummaryConfig, Switch};
 use crate::coverage::percentage;
 use crate::error::store_error;
@@ -26,7 +32,7 @@ use crate::read;
 const MAX_QUEUED: usize = 1_024;
 /// Number of entries that a scan reads at a time.
 const ENTRIES: u32 = 8;
-/// How often all entries are scanned while the queue is empty. A scan also retries entries that the model refused.
+/// How often all entries are scanned. A scan also retries entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Writes summaries of entries, and queues entries that wait for one.
@@ -58,10 +64,47 @@ enum Failed {
 /// The next work of the summarizer.
 enum Next {
     /// The first entry of the queue.
-    Entry(OwnerId, i64),
+    Entry((OwnerId, i64)),
     /// A scan of all entries.
     All,
     Nothing,
+}
+
+/// Entries on which the provider failed. They are tried again without a scan of all entries.
+#[derive(Default)]
+struct Skipped {
+    entries: VecDeque<(OwnerId, i64)>,
+    /// How many entries failed one after the other.
+    in_a_row: u32,
+}
+
+impl Skipped {
+    /// Records how an attempt with an entry ended.
+    ///
+    /// # Errors
+    /// The provider or the database is unavailable, or the provider failed on too many entries in a row. The value is
+    /// the pause that the provider asks for, if any.
+    fn record(
+        &mut self,
+        entry: (OwnerId, i64),
+        outcome: Result<(), Failed>,
+    ) -> Result<(), Option<Duration>> {
+        let Err(failed) = outcome else {
+            self.in_a_row = 0;
+            return Ok(());
+        };
+        remember(&mut self.entries, entry);
+        self.in_a_row += 1;
+        let retry_after = match failed {
+            // An unavailable provider usually returns a time for the retry. Otherwise it may fail on this entry.
+            Failed::Provider(None) if self.in_a_row <= FAILURES_IN_A_ROW => return Ok(()),
+            Failed::Provider(retry_after) => retry_after,
+            // It would fail for the other entries too, after a summary was made for each.
+            Failed::Database => None,
+        };
+        self.in_a_row = 0;
+        Err(retry_after)
+    }
 }
 
 impl Summaries {
@@ -139,8 +182,12 @@ impl Summaries {
         self.waiting().more = true;
     }
 
-    fn next(&self) -> Next {
+    /// The next work, after a scan that has begun.
+    fn next(&self, is_scanning: bool) -> Next {
         let mut waiting = self.waiting();
+        if is_scanning {
+            return Next::All;
+        }
         if std::mem::take(&mut waiting.more) {
             // The scan of all entries includes them.
             waiting.entries.clear();
@@ -149,34 +196,58 @@ impl Summaries {
         waiting
             .entries
             .pop_front()
-            .map_or(Next::Nothing, |(owner, id)| Next::Entry(owner, id))
+            .map_or(Next::Nothing, Next::Entry)
     }
 
     /// Writes waiting summaries for as long as the future is polled.
     pub async fn summarize(&self) {
-        let (mut backoff, mut resume) = (pauses(), None);
+        let (mut backoff, mut retries) = (pauses(), pauses());
+        let (mut after, mut skipped) = (None, Skipped::default());
+        let (mut scan_at, mut retry_at) = (Instant::now() + INTERVAL, Instant::now());
         loop {
             let woken = self.wake.notified();
-            let outcome = match (self.why_none(), self.summarizer()) {
-                (None, Some(summarizer)) => match self.next() {
-                    Next::Entry(owner, id) => self.summarize_entry(&*summarizer, owner, id).await,
-                    Next::All => self.summarize_all(&*summarizer, &mut resume).await,
-                    Next::Nothing => {
-                        if tokio::time::timeout(INTERVAL, woken).await.is_err() {
-                            self.schedule_scan();
-                        }
-                        continue;
+            let (None, Some(summarizer)) = (self.why_none(), self.summarizer()) else {
+                woken.await;
+                continue;
+            };
+            let outcome = match self.next(after.is_some()) {
+                Next::Entry(entry) => {
+                    self.summarize_entry(&*summarizer, entry, &mut skipped)
+                        .await
+                }
+                Next::All => {
+                    if after.is_none() {
+                        // The scan finds those that still wait.
+                        skipped.entries.clear();
+                        scan_at = Instant::now() + INTERVAL;
                     }
-                },
-                _ => {
-                    woken.await;
+                    self.summarize_all(&*summarizer, &mut after, &mut skipped)
+                        .await
+                }
+                Next::Nothing if !skipped.entries.is_empty() && Instant::now() >= retry_at => {
+                    let outcome = self.summarize_skipped(&*summarizer, &mut skipped).await;
+                    retry_at = Instant::now() + retries.next().unwrap_or(MAX_PAUSE);
+                    outcome
+                }
+                Next::Nothing => {
+                    let until = match skipped.entries.is_empty() {
+                        true => scan_at,
+                        false => scan_at.min(retry_at),
+                    };
+                    let is_woken = tokio::time::timeout_at(until, woken).await.is_ok();
+                    if !is_woken && Instant::now() >= scan_at {
+                        self.schedule_scan();
+                    }
                     continue;
                 }
             };
+            if skipped.entries.is_empty() {
+                retries = pauses();
+            }
             match outcome {
-                Ok(()) => backoff = pauses(),
+                Ok(()) if skipped.in_a_row == 0 => backoff = pauses(),
+                Ok(()) => {}
                 Err(retry_after) => {
-                    self.schedule_scan();
                     let pause = retry_after.or(backoff.next()).unwrap_or(MAX_PAUSE);
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
                 }
@@ -184,73 +255,79 @@ impl Summaries {
         }
     }
 
-    /// Writes the summaries of all entries after `resume` that lack one. An entry on which the provider fails is
-    /// skipped. Too many in a row, or an unavailable provider, end the scan. The next one continues after them, from
-    /// `resume`, so that they do not keep later entries waiting.
+    /// Writes the summaries of all entries after `position` that lack one. An entry on which the provider fails is
+    /// skipped. Too many in a row, or an unavailable provider, interrupt the scan. It continues after them, so that
+    /// they do not keep later entries waiting.
     ///
     /// # Errors
-    /// The provider or the database is unavailable, or entries were skipped. The value is the pause that the provider
-    /// asks for, if any.
+    /// As [`Skipped::record`].
     async fn summarize_all(
         &self,
         summarizer: &dyn Summarizer,
-        resume: &mut Option<ScanCursor>,
+        position: &mut Option<ScanCursor>,
+        skipped: &mut Skipped,
     ) -> Result<(), Option<Duration>> {
         let (least, most) = (
             self.config.min_content_length.max(1),
             to_u32(summarizer.max_chars()),
         );
-        let mut after = resume.take();
-        // A resumed scan follows one that skipped entries.
-        let (mut skipped, mut failed_in_a_row) = (after.is_some(), 0);
         loop {
             let page = self
                 .store
                 .summaries()
-                .unsummarized(after.as_ref(), least, most, ENTRIES)
+                .unsummarized(position.as_ref(), least, most, ENTRIES)
                 .await
                 .map_err(|error| {
                     tracing::debug!(error = %error, "Could not read entries without summaries");
+                    if position.is_none() {
+                        self.schedule_scan();
+                    }
                     None
                 })?;
-            for entry in page.entries {
-                match self.add_summary(summarizer, entry).await {
-                    Ok(()) => failed_in_a_row = 0,
-                    // An unavailable provider usually returns a time for the retry. Otherwise it may fail on this entry.
-                    Err(Failed::Provider(None)) => {
-                        (skipped, failed_in_a_row) = (true, failed_in_a_row + 1)
-                    }
-                    Err(Failed::Provider(retry_after)) => {
-                        *resume = page.next;
-                        return Err(retry_after);
-                    }
-                    // It would fail for the other entries too, after a summary was made for each.
-                    Err(Failed::Database) => {
-                        *resume = after;
-                        return Err(None);
-                    }
+            let mut outcome = Ok(());
+            for unsummarized in page.entries {
+                let entry = (unsummarized.owner.clone(), unsummarized.id);
+                if outcome.is_err() {
+                    remember(&mut skipped.entries, entry);
+                    continue;
                 }
+                let added = self.add_summary(summarizer, unsummarized).await;
+                outcome = skipped.record(entry, added);
             }
-            after = page.next;
-            if failed_in_a_row > FAILURES_IN_A_ROW {
-                *resume = after;
-                return Err(None);
-            }
-            if after.is_none() {
-                return if skipped { Err(None) } else { Ok(()) };
+            *position = page.next;
+            outcome?;
+            if position.is_none() {
+                return Ok(());
             }
         }
+    }
+
+    /// Tries the entries again on which the provider failed.
+    ///
+    /// # Errors
+    /// As [`Skipped::record`].
+    async fn summarize_skipped(
+        &self,
+        summarizer: &dyn Summarizer,
+        skipped: &mut Skipped,
+    ) -> Result<(), Option<Duration>> {
+        for _ in 0..skipped.entries.len() {
+            if let Some(entry) = skipped.entries.pop_front() {
+                self.summarize_entry(summarizer, entry, skipped).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the summary of one entry, if it exists and still lacks one.
     ///
     /// # Errors
-    /// As [`Self::summarize_all`].
+    /// As [`Skipped::record`].
     async fn summarize_entry(
         &self,
         summarizer: &dyn Summarizer,
-        owner: OwnerId,
-        id: i64,
+        (owner, id): (OwnerId, i64),
+        skipped: &mut Skipped,
     ) -> Result<(), Option<Duration>> {
         let text_chars = Some(to_u32(summarizer.max_chars()));
         let selection = RowSelection {
@@ -263,28 +340,25 @@ impl Summaries {
         let found = self
             .store
             .get_contexts(&owner, vec![id], selection, read::at(None))
-            .await
-            .map_err(|_| None)?;
-        match found.entries.into_iter().next() {
-            Some(entry)
+            .await;
+        let outcome = match found.map(|found| found.entries.into_iter().next()) {
+            Ok(Some(entry))
                 if entry.damage.is_none()
                     && entry.summary.is_empty()
                     && self.needs_summary(&entry.text) =>
             {
                 let unsummarized = Unsummarized {
-                    owner,
+                    owner: owner.clone(),
                     id,
                     version: entry.version,
                     text: entry.text,
                 };
-                match self.add_summary(summarizer, unsummarized).await {
-                    Ok(()) => Ok(()),
-                    Err(Failed::Provider(retry_after)) => Err(retry_after),
-                    Err(Failed::Database) => Err(None),
-                }
+                self.add_summary(summarizer, unsummarized).await
             }
-            _ => Ok(()),
-        }
+            Ok(_) => Ok(()),
+            Err(_) => Err(Failed::Database),
+        };
+        skipped.record((owner, id), outcome)
     }
 
     /// Writes the summary of an entry and stores it.

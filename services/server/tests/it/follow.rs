@@ -287,6 +287,7 @@ async fn a_copy_has_the_changes_of_its_source() {
         let audit = Admin::Audit {
             owner: "default".to_owned(),
             from: None,
+            skip: 0,
         };
         engine.access.administer(audit).await.expect("a log")
     };

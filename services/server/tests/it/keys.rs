@@ -247,6 +247,7 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
         service.engine.access.administer(Admin::Audit {
             owner: "default".into(),
             from: None,
+            skip: 0,
         })
     };
     let mut log = String::new();
@@ -291,6 +292,7 @@ async fn lines_leave_the_audit_log_after_as_many_days_as_the_setting_says() {
         service.engine.access.administer(Admin::Audit {
             owner: "default".into(),
             from: None,
+            skip: 0,
         })
     };
     assert!(audit().await.unwrap().contains("create_api_key"));
@@ -396,6 +398,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
             .administer(Admin::Audit {
                 owner: "default".into(),
                 from: None,
+                skip: 0,
             })
             .await
             .expect("the log");

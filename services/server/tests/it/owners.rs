@@ -463,7 +463,8 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
             .access
             .administer(Admin::Audit {
                 owner: "me".into(),
-                from: None
+                from: None,
+                skip: 0,
             })
             .await
             .unwrap(),

@@ -1,7 +1,10 @@
 //! Summaries, which are created in the background, on each available database.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use axum::extract::State;
 use context_test_postgres::TestDatabase;
 use context_test_support::{Reserved, until};
 use serde_json::{Value, json};
@@ -11,9 +14,11 @@ use tokio::net::TcpListener;
 use crate::service::Service;
 
 /// A server with the API of Anthropic. The summary of a text is its first two words. Texts with the word refuse are
-/// rejected, and those with the word poison fail.
+/// rejected, and those with the word poison fail. Those with the word flaky fail until another text has a summary.
 async fn anthropic(listener: TcpListener) {
-    let summarize = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
+    let summarize = |State(is_mended): State<Arc<AtomicBool>>,
+                     headers: http::HeaderMap,
+                     axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["x-api-key"], "sk-of-the-test");
         let text = request["messages"][0]["content"]
             .as_str()
@@ -23,15 +28,19 @@ async fn anthropic(listener: TcpListener) {
             let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}});
             return (http::StatusCode::BAD_REQUEST, axum::Json(body));
         }
-        if text.contains("poison") {
+        if text.contains("poison") || (text.contains("flaky") && !is_mended.load(Ordering::Relaxed))
+        {
             let body = json!({"type": "error", "error": {"type": "api_error", "message": "no"}});
             return (http::StatusCode::INTERNAL_SERVER_ERROR, axum::Json(body));
         }
+        is_mended.store(true, Ordering::Relaxed);
         let summary: Vec<&str> = text.split(' ').take(2).collect();
         let body = json!({"type": "message", "content": [{"type": "text", "text": summary.join(" ")}], "stop_reason": "end_turn"});
         (http::StatusCode::OK, axum::Json(body))
     };
-    let router = axum::Router::new().route("/v1/messages", axum::routing::post(summarize));
+    let router = axum::Router::new()
+        .route("/v1/messages", axum::routing::post(summarize))
+        .with_state(Arc::new(AtomicBool::new(false)));
     axum::serve(listener, router).await.unwrap();
 }
 
@@ -177,15 +186,17 @@ async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_the_provider_fails_at_keeps_no_other_waiting() {
+async fn a_text_that_the_provider_fails_at_keeps_no_other_waiting_and_is_tried_again() {
     let directory = TempDir::new().unwrap();
     for (database, _server) in databases(&directory).await {
         let provider = Reserved::new();
         let service = start(&database, &flags(provider.address())).await;
         let failing = service.store("t", "a text with poison in it").await;
+        let flaky = service.store("t", "a flaky text of the day").await;
         let other = service.store("t", "Ann met Bob at the station").await;
         tokio::spawn(anthropic(provider.listen()));
         until_summarized(&service, other, "Ann met").await;
+        until_summarized(&service, flaky, "a flaky").await;
         assert_eq!(summary(&service, failing).await, "");
         service.begin_stop();
         service.stopped().await;

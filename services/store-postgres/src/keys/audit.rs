@@ -68,9 +68,10 @@ pub(crate) async fn record_event(
     Ok(())
 }
 
-/// Reads audit lines from a time on, oldest first.
+/// Reads audit lines from a time on, oldest first, without the first `skip`. The order is total but for equal lines.
 pub(crate) struct Lines {
     pub from: Timestamp,
+    pub skip: u32,
     pub limit: u32,
 }
 
@@ -113,12 +114,13 @@ impl Reading for Lines {
                       WHERE owner_id = ? AND at >= ? UNION ALL \
                       SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ? \
                       UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM context.key_events \
-                      WHERE owner_id = ? AND at >= ?) AS lines ORDER BY at, revision NULLS FIRST, entity_id NULLS FIRST LIMIT ?";
+                      WHERE owner_id = ? AND at >= ?) AS lines ORDER BY at, revision NULLS FIRST, entity_id NULLS FIRST, \
+                      operation, key_id NULLS FIRST, outcome, attempts LIMIT ? OFFSET ?";
         let (name, from) = (owner.as_str(), self.from.micros());
         let mut binds: Vec<Bind<'_>> = (0..4)
             .flat_map(|_| [Bind::text(name), Bind::Int(from)])
             .collect();
-        binds.push(Bind::Int(self.limit.into()));
+        binds.extend([Bind::Int(self.limit.into()), Bind::Int(self.skip.into())]);
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
         let line = |Row {
                         at,

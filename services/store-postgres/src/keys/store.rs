@@ -143,9 +143,10 @@ impl KeyStore for PostgresStore {
         &self,
         owner: &OwnerId,
         from: Timestamp,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
-        self.read(owner, Read::default(), Lines { from, limit })
+        self.read(owner, Read::default(), Lines { from, skip, limit })
             .await
     }
 

@@ -174,7 +174,7 @@ async fn the_audit_log_has_changes_and_refusals_in_order() {
         .expect("it is recorded");
     put(&store, &owner, "b", 30).await;
     let lines = keys
-        .audit_log(&owner, Timestamp(0), 10)
+        .audit_log(&owner, Timestamp(0), 0, 10)
         .await
         .expect("read");
     let shown: Vec<_> = lines
@@ -198,7 +198,7 @@ async fn the_audit_log_has_changes_and_refusals_in_order() {
     );
     assert_eq!(lines[0].key_id.as_deref(), Some("k1"));
     assert_eq!(
-        keys.audit_log(&owner, Timestamp(20), 1)
+        keys.audit_log(&owner, Timestamp(20), 0, 1)
             .await
             .expect("read")
             .len(),

@@ -79,11 +79,12 @@ struct Row {
     attempts: i64,
 }
 
-/// Lines from a given time on, oldest first.
+/// Lines from a given time on, oldest first, without the first `skip`. The order is total but for equal lines.
 pub(crate) fn lines(
     conn: &mut SqliteConnection,
     owner: i64,
     from: Timestamp,
+    skip: u32,
     limit: u32,
 ) -> QueryResult<Vec<AuditLine>> {
     let mut select = Fragment::new(
@@ -123,8 +124,10 @@ pub(crate) fn lines(
         .push(" AND at >= ")
         .bind(Bind::Int(from.micros()));
     select
-        .push(") ORDER BY at, revision, entity_id LIMIT ")
-        .bind(Bind::Int(limit.into()));
+        .push(") ORDER BY at, revision, entity_id, operation, key_id, outcome, attempts LIMIT ")
+        .bind(Bind::Int(limit.into()))
+        .push(" OFFSET ")
+        .bind(Bind::Int(skip.into()));
     let rows: Vec<Row> = sql::query(conn, &select)?;
     let line = |Row {
                     at,

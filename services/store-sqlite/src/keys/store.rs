@@ -216,6 +216,7 @@ impl KeyStore for SqliteStore {
         &self,
         owner: &OwnerId,
         from: Timestamp,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<AuditLine>> {
         self.read(
@@ -223,7 +224,9 @@ impl KeyStore for SqliteStore {
             owner,
             Read::default(),
             move |conn, owner| match owner {
-                Some(owner) => audit::lines(conn, owner.owner, from, limit).map_err(store_error),
+                Some(owner) => {
+                    audit::lines(conn, owner.owner, from, skip, limit).map_err(store_error)
+                }
                 None => Ok(Vec::new()),
             },
         )

@@ -56,10 +56,14 @@ fn storing(store: &Arc<SqliteStore>, text: &str) -> Answer {
 }
 
 fn updating(store: &Arc<SqliteStore>, id: i64, text: &str) -> Answer {
+    updating_of(store, OwnerId::default(), id, text)
+}
+
+fn updating_of(store: &Arc<SqliteStore>, owner: OwnerId, id: i64, text: &str) -> Answer {
     let (store, change) = (Arc::clone(store), update(id, text));
     tokio::spawn(async move {
         store
-            .update_contexts(&OwnerId::default(), vec![change], true, options())
+            .update_contexts(&owner, vec![change], true, options())
             .await
     })
 }
@@ -121,6 +125,40 @@ async fn many_requests_share_one_transaction_and_a_refused_one_fails_alone() {
     assert_eq!(
         (commits_after - commits, writes_after - writes),
         (2, 21),
+        "the first alone, then the rest together"
+    );
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_refused_write_of_an_owner_that_has_written_nothing_fails_alone() {
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|_| ()).await;
+    let (_, commits, writes) = counters(&store).await;
+    let a = storing(&store, "a");
+    queued(&store, 1, &a).await;
+    let refused = updating_of(&store, OwnerId::new("new"), 1, "unknown");
+    queued(&store, 2, &refused).await;
+    let b = storing(&store, "b");
+    queued(&store, 3, &b).await;
+    lock.batch_execute("ROLLBACK").unwrap();
+    first.await.unwrap().unwrap();
+    a.await.unwrap().unwrap();
+    let refused = refused.await.unwrap();
+    assert!(
+        matches!(&refused, Err(StoreError::Item { index: 0, error }) if error.reason == Reason::ContextNotFound),
+        "{refused:?}"
+    );
+    b.await.unwrap().unwrap();
+    assert_eq!(texts(&*store).await, ["b", "a", "first", "zero"]);
+    let (_, commits_after, writes_after) = counters(&store).await;
+    assert_eq!(
+        (commits_after - commits, writes_after - writes),
+        (2, 4),
         "the first alone, then the rest together"
     );
     store.close().await;

@@ -1,9 +1,15 @@
 //! What happens when a service starts with another embedding model, or with its first one.
 
+use std::sync::Arc;
+
+use context_engine::Reembedded;
+use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::{Embedder, Model, ProviderError, Role};
+use context_text::ChunkSizes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::harness::{Database, TEXTS, ids, named, search, until_embedded, with_model};
+use super::harness::{Database, TEXTS, ids, model, named, search, until_embedded, with_model};
 use crate::service::Service;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,6 +110,59 @@ async fn a_service_moves_to_another_model_while_it_answers() {
         );
         service.begin_stop();
         service.stopped().await;
+    }
+}
+
+/// An embedder that fails on texts with the word poison.
+struct FailingEmbedder(LocalEmbedder);
+
+#[async_trait::async_trait]
+impl Embedder for FailingEmbedder {
+    fn model(&self) -> &Model {
+        self.0.model()
+    }
+
+    fn chunk_sizes(&self) -> ChunkSizes {
+        self.0.chunk_sizes()
+    }
+
+    fn token_starts(&self, text: &str) -> Vec<usize> {
+        self.0.token_starts(text)
+    }
+
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        if texts.iter().any(|text| text.contains("poison")) {
+            return Err(ProviderError::Unavailable {
+                what: "it failed".to_owned(),
+                retry_after: None,
+            });
+        }
+        self.0.embed(texts, role).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_leaves_out_all_entries_that_a_provider_which_responds_fails_at() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for n in 0..12 {
+            service.store("t", &format!("poison {n}")).await;
+        }
+        let stored = service.store("t", TEXTS[1]).await;
+        let embedder = LocalEmbedder::load(
+            &ModelDirectory::new(model(), Some("second")),
+            Prefixes::default(),
+            ChunkSettings::default(),
+        );
+        let embedder = Arc::new(FailingEmbedder(embedder.unwrap()));
+        let background = &service.engine.background;
+        let outcome = background.reembed(embedder, |_| ()).await.unwrap();
+        assert_eq!(outcome, Reembedded::Now { refused: 12 });
+        let found = search(&service, "semantic", json!({"query": TEXTS[1]})).await;
+        assert_eq!(
+            (ids(&found), &found["model"]),
+            (vec![stored], &json!("second"))
+        );
     }
 }
 
