@@ -84,7 +84,7 @@ pub fn query(prompt: &str) -> Option<String> {
 }
 
 /// The entries about the query that belong to this project or to every project, best first, without those of this
-/// session.
+/// session. `key` is the project's key, and `thread_id` and `session_id` are those of this session.
 ///
 /// # Errors
 /// The message of the service's error, or why there was no response.

@@ -76,9 +76,10 @@ fn add(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
 }
 
 impl Budget {
-    /// A budget of `total` bytes. It is raised if the largest request (`largest` bytes, received
-    /// and decoded) would not fit. With `shared`, one owner may hold at most half of it or one
-    /// largest request, whichever is more.
+    /// A budget of `total` bytes. The largest request has `largest` bytes, and is held twice: as it
+    /// was received, and decoded. The budget is raised if that does not fit beside the reserve. With
+    /// `shared`, one owner may hold at most half of the budget, or one largest request held twice,
+    /// whichever is more, but never the reserve.
     #[must_use]
     pub fn new(total: usize, largest: usize, shared: bool) -> Self {
         let reserve = (total / 16).clamp(RESERVE.0, RESERVE.1);

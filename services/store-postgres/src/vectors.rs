@@ -1,19 +1,19 @@
-//! Stores embeddings in the transaction of their entry, and searches them with pgvector.
+//! Stores embeddings in the transaction of their entry or artifact, and searches them with pgvector.
 //!
-//! `embedding_sets` has a row for each embedding model. `chunks` has a vector for each part of an entry's text.
-//! `chunk_tokens` has the token vectors of chunks, if they are stored. The vectors of one model are a set. One set is
-//! current. While the operator moves to another model, a second set is filled. A large set has an HNSW index. Without
-//! pgvector there is no table `chunks`, and everything except semantic search works.
+//! `embedding_sets` has a row for each embedding model. `chunks` has a vector for each part of the text of an entry or
+//! artifact. `chunk_tokens` has the token vectors of chunks, if they are stored. The vectors of one model are a set.
+//! One set is current. While the operator moves to another model, a second set is filled. A large set has an HNSW index.
+//! Without pgvector there is no table `chunks`, and everything except semantic search works.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `store` | the trait that the engine calls |
-//! | `write` | the chunks of stored, changed and deleted entries |
+//! | `write` | the chunks of stored, changed and deleted entries and artifacts |
 //! | `rank` | a search with both retrievers on one state of the database |
-//! | `search` | semantic search: the nearest entries |
-//! | `estimates` | the estimated number of entries that satisfy a filter |
+//! | `search` | semantic search: the nearest entries or artifacts |
+//! | `estimates` | the estimated number of entries or artifacts that satisfy a filter |
 //! | `index` | the HNSW index |
-//! | `pending` | entries without vectors: one service claims them, embeds them and adds the vectors |
+//! | `pending` | entries and artifacts without vectors: one service claims them, embeds them and adds the vectors |
 //! | `count` | the number of entries with vectors |
 //! | `tokens` | reads token vectors |
 //! | `sets` | the rows of `embedding_sets` |

@@ -6,8 +6,9 @@ use serde_json::{Number, Value};
 /// Writes compact JSON. Every string value is folded, and numbers are written so that PostgreSQL compares them as the
 /// contract requires.
 ///
-/// jsonb stores a number as the decimal that was written. From 2^53 on, the shortest decimal of a double is not its
-/// exact value, and a comparison with an integer could see the difference. Such numbers are written exactly.
+/// jsonb stores a number as the decimal that was written. From 2^53 on, the shortest decimal of a double may differ
+/// from its exact value, and a comparison with an integer could see the difference. Therefore doubles from 2^53 to 2^63,
+/// and their negatives, are written exactly. No 64-bit integer lies beyond, so larger doubles keep the shortest decimal.
 pub(crate) fn folded_json(object: &JsonObject) -> String {
     let mut out = String::new();
     write_object(object, &mut out);
