@@ -19,9 +19,6 @@ struct Oldest {
     oldest: i64,
     #[diesel(sql_type = BigInt)]
     revision: i64,
-    /// A later revision that is due, if the time of the oldest one is in the future; else 0.
-    #[diesel(sql_type = BigInt)]
-    due: i64,
 }
 
 /// Moves the oldest changes of one owner that has more than `retention` allows. Returns the number of moved changes, 0
@@ -31,7 +28,14 @@ pub(crate) async fn compact(
     conn: &mut AsyncPgConnection,
     retention: &Retention,
 ) -> Result<u64, Failure> {
-    let Some(found) = oldest(conn, retention).await? else {
+    let Retention { before, max_rows } = retention;
+    // Raw SQL for LATERAL: the oldest change of each owner.
+    let find = "SELECT o.owner_id, c.revision AS oldest, o.revision FROM context.owners AS o CROSS JOIN LATERAL \
+                (SELECT f.revision, f.at FROM context.changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
+                WHERE c.revision < o.revision AND (c.at < ? OR o.revision - c.revision >= ?) LIMIT 1";
+    let binds = vec![Bind::Int(before.micros()), Bind::Int(*max_rows)];
+    let found: Vec<Oldest> = sql::query(conn, Fragment::prepared(find, binds)).await?;
+    let Some(found) = found.into_iter().next() else {
         return Ok(0);
     };
     // The newest change stays in the feed, so that a cursor at the end stays valid.
@@ -46,40 +50,9 @@ pub(crate) async fn compact(
     let binds = vec![
         Bind::text(found.owner_id),
         Bind::Int(end),
-        Bind::Int(retention.before.micros()),
-        Bind::Int((found.revision - retention.max_rows).max(found.due)),
+        Bind::Int(before.micros()),
+        Bind::Int(found.revision - max_rows),
     ];
     let moved = sql::execute(conn, Fragment::prepared(statement, binds)).await?;
     Ok(moved as u64)
-}
-
-/// The oldest change of one owner that has more changes than `retention` allows.
-async fn oldest(
-    conn: &mut AsyncPgConnection,
-    retention: &Retention,
-) -> Result<Option<Oldest>, Failure> {
-    let Retention {
-        before,
-        now,
-        max_rows,
-    } = retention;
-    // Raw SQL for LATERAL: the oldest change of each owner.
-    let find = "SELECT o.owner_id, c.revision AS oldest, o.revision, 0::bigint AS due FROM context.owners AS o CROSS JOIN LATERAL \
-                (SELECT f.revision, f.at FROM context.changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
-                WHERE c.revision < o.revision AND (c.at < ? OR o.revision - c.revision >= ?) LIMIT 1";
-    let binds = vec![Bind::Int(before.micros()), Bind::Int(*max_rows)];
-    let found: Vec<Oldest> = sql::query(conn, Fragment::prepared(find, binds)).await?;
-    if let Some(found) = found.into_iter().next() {
-        return Ok(Some(found));
-    }
-    // If the time of the oldest change is in the future, some of the later changes decide whether it is due. A wrong
-    // clock may have made many changes, so the distances grow.
-    let ahead = "SELECT o.owner_id, c.revision AS oldest, o.revision, d.revision AS due FROM context.owners AS o CROSS JOIN LATERAL \
-                 (SELECT f.revision, f.at FROM context.changes AS f WHERE f.owner_id = o.owner_id ORDER BY f.revision LIMIT 1) AS c \
-                 CROSS JOIN LATERAL (SELECT f.revision FROM context.changes AS f WHERE f.owner_id = o.owner_id AND f.revision IN \
-                 (c.revision + 1, c.revision + 10, c.revision + 100, c.revision + 1000, c.revision + 10000, c.revision + 100000, \
-                 c.revision + 1000000) AND f.at < ? ORDER BY f.revision DESC LIMIT 1) AS d WHERE c.at > ? LIMIT 1";
-    let binds = vec![Bind::Int(before.micros()), Bind::Int(now.micros())];
-    let found: Vec<Oldest> = sql::query(conn, Fragment::prepared(ahead, binds)).await?;
-    Ok(found.into_iter().next())
 }

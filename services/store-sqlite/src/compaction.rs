@@ -19,9 +19,6 @@ struct Oldest {
     oldest: i64,
     #[diesel(sql_type = BigInt)]
     revision: i64,
-    /// A later revision that is due, if the time of the oldest one is in the future; else 0.
-    #[diesel(sql_type = BigInt)]
-    due: i64,
 }
 
 #[derive(QueryableByName)]
@@ -39,25 +36,10 @@ pub(crate) struct Due {
 
 /// The oldest changes of one owner that has more than it should keep.
 pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryResult<Option<Due>> {
-    let Retention {
-        before,
-        now,
-        max_rows,
-    } = retention;
+    let Retention { before, max_rows } = retention;
     // CROSS JOIN: the owners come first. Else SQLite may read all changes.
-    //
-    // If the time of the oldest change is in the future, some of the later ones decide whether it is due. A wrong clock
-    // may have made many changes, so the distances grow.
     let mut find = Fragment::new(
-        "SELECT o.owner, c.revision AS oldest, o.revision, coalesce((SELECT max(p.revision) FROM changes p \
-             WHERE p.owner = o.owner AND p.revision IN (c.revision + 1, c.revision + 10, c.revision + 100, \
-             c.revision + 1000, c.revision + 10000, c.revision + 100000, c.revision + 1000000) AND c.at > ",
-    );
-    find.bind(Bind::Int(now.micros()))
-        .push(" AND p.at < ")
-        .bind(Bind::Int(before.micros()));
-    find.push(
-        "), 0) AS due \
+        "SELECT o.owner, c.revision AS oldest, o.revision \
          FROM owners o \
          CROSS JOIN changes c ON c.owner = o.owner \
              AND c.revision = (SELECT min(f.revision) FROM changes f WHERE f.owner = o.owner) \
@@ -66,7 +48,7 @@ pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryRe
     find.bind(Bind::Int(before.micros()))
         .push(" OR o.revision - c.revision >= ")
         .bind(Bind::Int(*max_rows))
-        .push(" OR due > 0) LIMIT 1");
+        .push(") LIMIT 1");
     let Some(found) = sql::query::<Oldest>(conn, &find)?.pop() else {
         return Ok(None);
     };
@@ -80,7 +62,7 @@ pub(crate) fn due(conn: &mut SqliteConnection, retention: &Retention) -> QueryRe
         .push(" AND (at < ")
         .bind(Bind::Int(before.micros()))
         .push(" OR revision <= ")
-        .bind(Bind::Int((found.revision - max_rows).max(found.due)))
+        .bind(Bind::Int(found.revision - max_rows))
         .push(")");
     let Some(Last { revision }) = sql::query::<Last>(conn, &last)?.pop() else {
         return Ok(None);

@@ -190,11 +190,8 @@ impl Feed {
 /// Which changes stay in the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Changes made before this time are removed. A change with a later time is removed too if a later change is older:
-    /// the clock was wrong.
+    /// Changes made before this time are removed.
     pub before: Timestamp,
-    /// The current time. Only a change with a later time is compared with the changes after it.
-    pub now: Timestamp,
     /// Maximum number of changes of each owner, at least 1.
     pub max_rows: i64,
 }

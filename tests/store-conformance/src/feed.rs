@@ -271,7 +271,6 @@ async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store)
     assert_eq!(before.len(), 20);
     let many = Retention {
         before: at(5),
-        now: at(1000),
         max_rows: 1_000_000,
     };
     assert_eq!(compact(store, many).await, 5);
@@ -281,7 +280,6 @@ async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store)
     assert_eq!(audit().await, before);
     let few = Retention {
         before: at(0),
-        now: at(1000),
         max_rows: 4,
     };
     assert_eq!(compact(store, few).await, 11);
@@ -290,7 +288,6 @@ async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store)
     // The newest change stays, so that a cursor at the end stays valid.
     let none = Retention {
         before: at(1000),
-        now: at(1000),
         max_rows: 1,
     };
     assert_eq!(compact(store, none).await, 3);
@@ -301,25 +298,3 @@ async fn old_changes_leave_the_feed_and_stay_in_the_audit_log(store: &dyn Store)
     assert_eq!(audit().await.len(), 21);
 }
 behaviour!(old_changes_leave_the_feed_and_stay_in_the_audit_log(store));
-
-/// The first change was made with a clock that was wrong.
-async fn a_time_in_the_future_keeps_no_later_change_in_the_feed(store: &dyn Store) {
-    let owner = OwnerId::new("ahead");
-    entry("ahead").store_for(store, &owner, 5_000).await;
-    for seconds in 0..4 {
-        entry(&seconds.to_string())
-            .store_for(store, &owner, seconds)
-            .await;
-    }
-    let retention = |before| Retention {
-        before: at(before),
-        now: at(1000),
-        max_rows: 1_000_000,
-    };
-    assert_eq!(compact(store, retention(0)).await, 0, "none is due");
-    assert_eq!(compact(store, retention(2)).await, 3);
-    assert_eq!(feed(store, &owner, 1, 100).await.oldest, 4);
-}
-behaviour!(a_time_in_the_future_keeps_no_later_change_in_the_feed(
-    store
-));

@@ -38,7 +38,6 @@ impl Background {
     pub async fn compact(&self, config: ChangesConfig, clock: &dyn Clock) {
         let retention = || Retention {
             before: days_ago(config.retention_days, clock),
-            now: clock.now(),
             max_rows: config.max_rows,
         };
         let changes = self.store.changes();

@@ -89,7 +89,6 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
     // Removes the oldest changes of each owner from the feed.
     let retention = Retention {
         before: Timestamp(START + 10_000_000),
-        now: Timestamp(START + 10_000_000),
         max_rows: i64::MAX,
     };
     let changes = store.changes();
