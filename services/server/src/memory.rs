@@ -209,6 +209,10 @@ impl Meter for Lease {
     fn take(&self, bytes: u64) -> Result<(), Error> {
         self.grow(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
+
+    fn give_back(&self, bytes: u64) {
+        self.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
 }
 
 impl Drop for Lease {

@@ -12,6 +12,9 @@ pub trait Meter: Send + Sync {
     /// # Errors
     /// `OVERLOADED` when there is no room for them. The caller must not allocate or keep them then.
     fn take(&self, bytes: u64) -> Result<(), Error>;
+
+    /// Removes taken bytes that the request no longer holds.
+    fn give_back(&self, bytes: u64);
 }
 
 /// The memory budget of a read. The read takes bytes from it before it loads them or, if their number is not known
@@ -35,6 +38,13 @@ impl Memory {
     /// `OVERLOADED` when there is no room for them.
     pub fn take(&self, bytes: u64) -> Result<(), Error> {
         self.0.as_ref().map_or(Ok(()), |meter| meter.take(bytes))
+    }
+
+    /// Returns bytes to the budget that were taken and are no longer held.
+    pub fn give_back(&self, bytes: u64) {
+        if let Some(meter) = &self.0 {
+            meter.give_back(bytes);
+        }
     }
 }
 

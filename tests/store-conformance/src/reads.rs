@@ -158,6 +158,10 @@ impl Meter for Limited {
             .map(|_| ())
             .map_err(|_| Error::new(Reason::Overloaded, "no room"))
     }
+
+    fn give_back(&self, bytes: u64) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Texts are counted row by row. Images are counted all together before the first one is read.
