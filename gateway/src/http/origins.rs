@@ -29,7 +29,9 @@ impl AllowedOrigin {
             "https" => 443,
             _ => 0,
         };
-        let is_origin = matches!(uri.path(), "" | "/") && uri.query().is_none();
+        // `Uri` drops a fragment.
+        let is_origin =
+            matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains('#');
         is_origin.then_some(Self {
             host: uri
                 .host()
@@ -114,7 +116,12 @@ mod tests {
             let origin = HeaderValue::from_static(origin);
             assert_eq!(origins.allow(&origin), expected, "{allowed} {origin:?}");
         }
-        for wrong in ["app.example", "https://app.example/path", ""] {
+        for wrong in [
+            "app.example",
+            "https://app.example/path",
+            "https://app.example#x",
+            "",
+        ] {
             assert_eq!(AllowedOrigin::parse(wrong), None, "{wrong}");
         }
     }

@@ -207,9 +207,9 @@ impl WatchFrame {
         }
     }
 
-    /// Bytes of the texts and metadata that it carries.
+    /// Approximate number of bytes that its texts and metadata take in memory.
     #[must_use]
-    pub fn text_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let (preview, context, artifact) = match self {
             Self::Entry(entry) => (&entry.preview, &entry.context, &entry.artifact),
             Self::Change(change) => (&change.preview, &change.context, &change.artifact),
@@ -222,9 +222,9 @@ impl WatchFrame {
         let context = context.as_ref().map_or(0, |entry| {
             entry.text_content.len() + entry.summary.len() + entry.metadata.as_str().len()
         });
-        let artifact = artifact
-            .as_ref()
-            .map_or(0, |artifact| artifact.content.len());
+        let artifact = artifact.as_ref().map_or(0, |artifact| {
+            artifact.content.len() + crate::held_bytes(&artifact.metadata)
+        });
         preview.as_ref().map_or(0, String::len) + context + artifact
     }
 }
@@ -260,6 +260,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_frame_counts_the_metadata_of_its_artifact_with_what_it_takes_in_memory() {
+        let values = 1000;
+        let artifact: Artifact =
+            serde_json::from_value(json!({"id": "a", "title": "t", "content": "four",
+            "metadata": {"key": vec![0; values]}, "created_at": "2026-01-01T00:00:00Z",
+            "updated_at": "2026-01-01T00:00:00Z", "version": 1}))
+            .unwrap();
+        let frame = WatchFrame::Entry(Box::new(SnapshotEntry {
+            entity: "artifact".to_owned(),
+            id: "a".to_owned(),
+            thread_id: None,
+            version: Some(1),
+            preview: None,
+            context: None,
+            artifact: Some(artifact),
+        }));
+        let in_memory = values * size_of::<serde_json::Value>();
+        assert!(frame.held_bytes() > in_memory, "{}", frame.held_bytes());
+    }
 
     #[test]
     fn a_request_reads_its_own_parameters_and_the_filters() {

@@ -70,7 +70,7 @@ pub use filter::{
 pub use image::{ImageBytes, ImageInput, NewImage};
 pub use keys::*;
 pub use limits::{Limits, max_message_bytes};
-pub use metadata::{Metadata, MetadataChange, fold};
+pub use metadata::{Metadata, MetadataChange, fold, held_bytes};
 pub use names::*;
 pub use nearest::nearest;
 pub use object_text::ObjectText;

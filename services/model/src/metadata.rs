@@ -3,6 +3,25 @@ use serde_json::Value;
 
 use crate::{Error, JsonObject, Result, Violations};
 
+/// Approximate number of bytes that an object takes in memory. Of many small values it is a multiple of their JSON.
+#[must_use]
+pub fn held_bytes(object: &JsonObject) -> usize {
+    let of_field =
+        |(key, value): (&String, &Value)| size_of::<String>() + key.len() + held_value(value);
+    object.iter().map(of_field).sum()
+}
+
+/// Bytes of one value. The depth of metadata is limited.
+fn held_value(value: &Value) -> usize {
+    let inner = match value {
+        Value::Array(items) => items.iter().map(held_value).sum(),
+        Value::Object(fields) => held_bytes(fields),
+        Value::String(text) => text.len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + inner
+}
+
 /// An entry's metadata: a JSON object of limited depth and size, without U+0000, whose integers fit
 /// in 64 bits.
 #[derive(Debug, Clone, Default, PartialEq)]

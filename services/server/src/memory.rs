@@ -211,7 +211,7 @@ impl Meter for Lease {
         self.grow(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    fn release(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         self.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 }

@@ -77,6 +77,14 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
     let settings = config
         .postgres()
         .map_err(|error| StartError::Settings(error.to_string()))?;
+    if settings.pool_timeout < settings.connect_timeout {
+        tracing::warn!(
+            "POSTGRESQL_POOL_TIMEOUT_MS ({}) is less than POSTGRESQL_CONNECT_TIMEOUT_MS ({}): operations stop waiting \
+             before an attempt to connect ends, so a second host or address may never be tried",
+            settings.pool_timeout.as_millis(),
+            settings.connect_timeout.as_millis()
+        );
+    }
     Ok(Opened::Store(Arc::new(
         PostgresStore::open(settings).await?,
     )))

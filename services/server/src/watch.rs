@@ -242,7 +242,7 @@ impl Stream {
             let error = match step {
                 Ok(context_engine::Step { events, has_more }) => {
                     // The lease also counted data that the read loaded and discarded.
-                    let held = events.iter().map(|event| event.frame.text_bytes()).sum();
+                    let held = events.iter().map(|event| event.frame.held_bytes()).sum();
                     lease.shrink(lease.bytes().saturating_sub(held));
                     return Ok(Read {
                         events,

@@ -13,8 +13,8 @@ pub trait Meter: Send + Sync {
     /// `OVERLOADED` when there is no room for them. The caller must not allocate or keep them then.
     fn take(&self, bytes: u64) -> Result<(), Error>;
 
-    /// Gives back bytes that were taken and that the request holds no longer.
-    fn release(&self, bytes: u64);
+    /// Removes taken bytes that the request no longer holds.
+    fn give_back(&self, bytes: u64);
 }
 
 /// The memory budget of a read. The read takes bytes from it before it loads them or, if their number is not known
@@ -38,6 +38,13 @@ impl Memory {
     /// `OVERLOADED` when there is no room for them.
     pub fn take(&self, bytes: u64) -> Result<(), Error> {
         self.0.as_ref().map_or(Ok(()), |meter| meter.take(bytes))
+    }
+
+    /// Returns bytes to the budget that were taken and are no longer held.
+    pub fn give_back(&self, bytes: u64) {
+        if let Some(meter) = &self.0 {
+            meter.give_back(bytes);
+        }
     }
 }
 
@@ -74,8 +81,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(meter) = self.memory.0.as_ref().filter(|_| self.bytes > 0) {
-            meter.release(self.bytes);
+        if self.bytes > 0 {
+            self.memory.give_back(self.bytes);
         }
     }
 }
@@ -105,7 +112,7 @@ mod tests {
             Ok(())
         }
 
-        fn release(&self, bytes: u64) {
+        fn give_back(&self, bytes: u64) {
             self.0.fetch_sub(bytes, Ordering::Relaxed);
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn parse(input: &str, analyzer: &Analyzer) -> Result<Option<Query>, Q
     let query = parser.any("", 0)?;
     let left = parser.peek()?;
     match left.kind {
-        Kind::End => Ok(query),
+        Kind::End => Ok(query.matching()),
         // `any` stops only at the end and at a parenthesis.
         _ => Err(unopened(left.position)),
     }
@@ -52,6 +52,31 @@ struct Lexeme<'q> {
     position: usize,
 }
 
+/// A parsed part of the input.
+enum Part {
+    /// It has no searchable words.
+    Nothing,
+    /// It matches what the query matches.
+    Matching(Query),
+    /// It has searchable words only after `NOT`. Where another part matches something, this is excluded from it.
+    Excluding(Query),
+}
+
+impl Part {
+    fn matching(self) -> Option<Query> {
+        match self {
+            Self::Matching(query) => Some(query),
+            Self::Nothing | Self::Excluding(_) => None,
+        }
+    }
+}
+
+impl From<Option<Query>> for Part {
+    fn from(query: Option<Query>) -> Self {
+        query.map_or(Self::Nothing, Self::Matching)
+    }
+}
+
 struct Parser<'q> {
     analyzer: &'q Analyzer,
     rest: &'q str,
@@ -61,17 +86,31 @@ struct Parser<'q> {
 }
 
 impl<'q> Parser<'q> {
-    fn any(&mut self, after: &str, depth: usize) -> Result<Option<Query>, QueryError> {
+    fn any(&mut self, after: &str, depth: usize) -> Result<Part, QueryError> {
         let mut branches = Vec::new();
-        branches.extend(self.all(after, depth)?);
-        while self.peek()?.kind == Kind::Or {
+        let mut exclusions = Vec::new();
+        let mut branch = self.all(after, depth)?;
+        loop {
+            match branch {
+                Part::Nothing => {}
+                Part::Matching(query) => branches.push(query),
+                Part::Excluding(query) => exclusions.push(query),
+            }
+            if self.peek()?.kind != Kind::Or {
+                break;
+            }
             self.next()?;
-            branches.extend(self.all("OR", depth)?);
+            branch = self.all("OR", depth)?;
         }
-        Ok(Query::any(branches))
+        Ok(match (Query::any(branches), Query::all(exclusions)) {
+            (Some(query), _) => Part::Matching(query),
+            // What none of the branches allows.
+            (None, Some(excluded)) => Part::Excluding(excluded),
+            (None, None) => Part::Nothing,
+        })
     }
 
-    fn all(&mut self, after: &str, depth: usize) -> Result<Option<Query>, QueryError> {
+    fn all(&mut self, after: &str, depth: usize) -> Result<Part, QueryError> {
         let mut positive = Vec::new();
         let mut negative = Vec::new();
         let mut first_not = None;
@@ -81,10 +120,14 @@ impl<'q> Parser<'q> {
             if self.peek()?.kind == Kind::Not {
                 let not = self.next()?;
                 first_not.get_or_insert(not.position);
-                negative.extend(self.operand("NOT", depth)?);
+                negative.extend(self.operand("NOT", depth)?.matching());
             } else {
                 has_positive = true;
-                positive.extend(self.operand(after, depth)?);
+                match self.operand(after, depth)? {
+                    Part::Nothing => {}
+                    Part::Matching(query) => positive.push(query),
+                    Part::Excluding(query) => negative.push(query),
+                }
             }
             match self.peek()?.kind {
                 Kind::And => {
@@ -102,19 +145,21 @@ impl<'q> Parser<'q> {
             });
         }
         Ok(match (Query::all(positive), Query::any(negative)) {
-            (Some(positive), Some(negative)) => Some(Query::Not {
+            (Some(positive), Some(negative)) => Part::Matching(Query::Not {
                 positive: Box::new(positive),
                 negative: Box::new(negative),
             }),
-            (positive, _) => positive,
+            (Some(positive), None) => Part::Matching(positive),
+            (None, Some(negative)) => Part::Excluding(negative),
+            (None, None) => Part::Nothing,
         })
     }
 
-    fn operand(&mut self, after: &str, depth: usize) -> Result<Option<Query>, QueryError> {
+    fn operand(&mut self, after: &str, depth: usize) -> Result<Part, QueryError> {
         let lexeme = self.next()?;
         match lexeme.kind {
-            Kind::Word(word) => self.word(word, lexeme.position),
-            Kind::Quoted(text) => Ok(sequence(self.pieces(text, lexeme.position)?)),
+            Kind::Word(word) => Ok(self.word(word, lexeme.position)?.into()),
+            Kind::Quoted(text) => Ok(sequence(self.pieces(text, lexeme.position)?).into()),
             Kind::Open if depth == MAX_DEPTH => Err(QueryError {
                 position: lexeme.position,
                 message: format!("parentheses are nested deeper than {MAX_DEPTH} levels"),

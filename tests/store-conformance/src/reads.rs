@@ -159,7 +159,7 @@ impl Meter for Limited {
             .map_err(|_| Error::new(Reason::Overloaded, "no room"))
     }
 
-    fn release(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }

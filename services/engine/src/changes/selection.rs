@@ -5,7 +5,6 @@ use context_model::{
     Violations,
 };
 use context_store::{Change, ChangeKind, Changed, StoredArtifact, StoredEntry, oracle};
-use serde_json::Value;
 
 use crate::access::{Caller, Reach};
 
@@ -64,11 +63,10 @@ pub(super) struct CurrentArtifact {
 impl CurrentArtifact {
     pub fn new(mut artifact: StoredArtifact) -> Self {
         let metadata = std::mem::take(&mut artifact.metadata);
-        let values: usize = metadata.values().map(value_count).sum();
         let text = ObjectText::from(&metadata);
         Self {
             artifact,
-            parsed_bytes: (values * size_of::<Value>() + text.as_str().len()) as u64,
+            parsed_bytes: context_model::held_bytes(&metadata) as u64,
             metadata: text,
         }
     }
@@ -94,16 +92,6 @@ impl CurrentArtifact {
         // The text was made from an object.
         self.metadata.to_object().unwrap_or_default()
     }
-}
-
-/// Number of JSON values in this one, including itself. The depth of metadata is limited.
-fn value_count(value: &Value) -> usize {
-    let inner: usize = match value {
-        Value::Array(items) => items.iter().map(value_count).sum(),
-        Value::Object(fields) => fields.values().map(value_count).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    };
-    1 + inner
 }
 
 impl Selection {

@@ -25,7 +25,9 @@ use tokio::time::Instant;
 
 use super::Retrieval;
 use super::embedding::{ActiveModel, TextKey};
-use super::rerank::{Candidate, EncodedQuery, Excerpt, Interaction, RerankQuery, unreadable};
+use super::rerank::{
+    Candidate, EXCERPT_CHARS, EncodedQuery, Excerpt, Interaction, RerankError, RerankQuery,
+};
 use super::turns::{Turn, answered_questions, with_preceding};
 use crate::access::Caller;
 
@@ -58,15 +60,15 @@ impl Retrieval {
         }: RerankQuery<'_>,
         candidates: &[Candidate],
         plan: &mut Vec<String>,
-    ) -> Result<Option<Interaction>, ProviderError> {
+    ) -> Result<Option<Interaction>, RerankError> {
         let Ok(active) = self.embeddings.model() else {
             return Ok(None);
         };
         let budget = Duration::from_millis(u64::from(self.reranking.budget_ms));
         let deadline = Instant::now() + budget;
         let (query_tokens, mut excerpts, mut codes) = tokio::try_join!(
-            query_tokens(&active, query, encoded),
-            self.excerpts(caller, candidates),
+            async { Ok(query_tokens(&active, query, encoded).await?) },
+            async { Ok(self.excerpts(caller, candidates, EXCERPT_CHARS).await?) },
             stored_tokens(caller, &active, self.store.vectors(), candidates),
         )?;
         let Some(query_tokens) = query_tokens else {
@@ -412,7 +414,7 @@ async fn stored_tokens(
     active: &ActiveModel,
     vectors: &dyn VectorStore,
     candidates: &[Candidate],
-) -> Result<HashMap<i64, Arc<TokenCodes>>, ProviderError> {
+) -> Result<HashMap<i64, Arc<TokenCodes>>, RerankError> {
     if !active.stores_tokens {
         return Ok(HashMap::new());
     }
@@ -421,10 +423,7 @@ async fn stored_tokens(
         position: candidate.best_chunk.map_or(0, |chunk| chunk.position),
     };
     let keys = candidates.iter().map(key).collect();
-    let found = vectors
-        .tokens(&caller.owner, &active.model, keys)
-        .await
-        .map_err(unreadable)?;
+    let found = vectors.tokens(&caller.owner, &active.model, keys).await?;
     let codes = |ChunkTokens { key, tokens }| match TokenCodes::from_bytes(
         tokens,
         active.model.dimensions as usize,

@@ -20,10 +20,9 @@ use context_model::Result;
 use context_store::{RankSearch, Ranking, SemanticHit, StoredEntry};
 
 use super::Retrieval;
-use super::rerank::{Candidate, Interaction, characters};
+use super::rerank::{Candidate, Interaction, characters, ranges};
 use crate::access::Caller;
 use crate::error::store_error;
-use crate::read;
 
 /// Entries with at least this relevance are clearly relevant. Also the recommended `min_relevance`.
 pub(super) const CLEARLY_RELEVANT: f64 = 0.3;
@@ -321,29 +320,6 @@ impl Retrieval {
         if candidates.is_empty() {
             return Ok((0, Vec::new()));
         }
-        let ranges: HashMap<i64, (u32, u32)> = candidates
-            .iter()
-            .map(|candidate| {
-                let range = candidate
-                    .best_chunk
-                    .map_or((0, COVERAGE_CHARS), |chunk| (chunk.start, chunk.end));
-                (candidate.id, range)
-            })
-            .collect();
-        let found;
-        let texts = match texts {
-            Some(texts) => texts,
-            None => {
-                let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
-                let selection = self.selection(caller, None, false, Some(last));
-                let ids = candidates.iter().map(|candidate| candidate.id).collect();
-                found = self
-                    .read_ids(caller, ids, selection, read::at(None))
-                    .await
-                    .map_err(store_error)?;
-                &found
-            }
-        };
         let words = context_text::content_words(query, &self.analyzer);
         let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
         let share = |text: &str| {
@@ -354,13 +330,23 @@ impl Retrieval {
             });
             seen.len() as f64 / stems.len().max(1) as f64
         };
-        let coverages = texts
-            .iter()
-            .filter_map(|entry| {
-                let range = ranges.get(&entry.id)?;
-                Some((entry.id, share(characters(&entry.text, *range))))
-            })
-            .collect();
+        let coverages = match texts {
+            Some(texts) => {
+                let ranges = ranges(candidates, COVERAGE_CHARS);
+                let of_entry = |entry: &StoredEntry| {
+                    let range = ranges.get(&entry.id)?;
+                    Some((entry.id, share(characters(&entry.text, *range))))
+                };
+                texts.iter().filter_map(of_entry).collect()
+            }
+            None => self
+                .excerpts(caller, candidates, COVERAGE_CHARS)
+                .await
+                .map_err(store_error)?
+                .iter()
+                .map(|excerpt| (excerpt.id, share(&excerpt.text)))
+                .collect(),
+        };
         Ok((stems.len(), coverages))
     }
 }

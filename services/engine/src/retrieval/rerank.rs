@@ -7,13 +7,14 @@
 )]
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use context_model::Timestamp;
 use context_model::warnings::NOT_RERANKED;
 use context_providers::{ProviderError, TokenVectors};
-use context_store::{ChunkRange, StoreError, StoredEntry};
+use context_store::{ChunkRange, StoreError};
 
 use super::Retrieval;
 use super::embedding::ActiveModel;
@@ -41,7 +42,11 @@ const USUAL_SLOPES: [f64; 2] = [0.15, 0.15];
 /// Weight of the usual slopes in the estimate: as much as this many candidates whose features differ by 1.
 const PRIOR_WEIGHT: f64 = 1.0;
 /// Number of characters read of an entry whose best chunk is unknown because the semantic retriever did not find it.
-const EXCERPT_CHARS: u32 = 1_000;
+pub(super) const EXCERPT_CHARS: u32 = 1_000;
+/// Number of characters of all texts that are read at a time, except of a single longer text.
+const PIECE_CHARS: u64 = 1_000_000;
+/// Number of characters read after each range. White space alone, and less of it than this, is the end of the text.
+const TAIL_CHARS: u32 = 16;
 
 /// An entry that may be reranked.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +79,39 @@ pub(super) struct Excerpt {
     pub thread_id: String,
     pub created_at: Timestamp,
     pub text: String,
+    /// The share of the entry's text that is questions at its end, 0 to 1. 0 if the excerpt does not reach the end.
+    pub question: f64,
+}
+
+/// Why candidates could not be reranked.
+#[derive(Debug)]
+pub(super) enum RerankError {
+    /// The provider failed.
+    Provider(ProviderError),
+    /// The candidates could not be read.
+    Store(StoreError),
+}
+
+impl From<ProviderError> for RerankError {
+    fn from(error: ProviderError) -> Self {
+        Self::Provider(error)
+    }
+}
+
+impl From<StoreError> for RerankError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The sentence of a warning.
+impl fmt::Display for RerankError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Provider(error) => error.fmt(f),
+            Self::Store(error) => write!(f, "the texts could not be read: {error}"),
+        }
+    }
 }
 
 /// The results of late interaction.
@@ -240,9 +278,9 @@ impl Retrieval {
         query: RerankQuery<'_>,
         candidates: &[Candidate],
         plan: &mut Vec<String>,
-    ) -> Result<Option<Scored>, ProviderError> {
+    ) -> Result<Option<Scored>, RerankError> {
         if let Some(reranker) = self.reranker.get() {
-            let excerpts = self.excerpts(caller, candidates).await?;
+            let excerpts = self.excerpts(caller, candidates, EXCERPT_CHARS).await?;
             let (ids, texts): (Vec<i64>, Vec<String>) = excerpts
                 .into_iter()
                 .map(|excerpt| (excerpt.id, excerpt.text))
@@ -254,9 +292,9 @@ impl Retrieval {
             ));
             let scores = reranker.rerank(query.text, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
-                return Err(ProviderError::Malformed(
+                return Err(RerankError::Provider(ProviderError::Malformed(
                     "the number of scores is wrong, or a score is not finite".to_owned(),
-                ));
+                )));
             }
             return Ok(Some(Scored {
                 scores: ids.into_iter().zip(scores).collect(),
@@ -276,39 +314,53 @@ impl Retrieval {
         }))
     }
 
-    /// Reads the best chunk of each candidate, or the start of its text. Entries that were deleted meanwhile are
-    /// omitted. Reads the newest state: if an entry changed after the ranking, the read of the page notices it.
+    /// Reads the best chunk of each candidate, or the first `start_chars` characters of its text. Entries that were
+    /// deleted meanwhile are omitted. Reads the newest state: if an entry changed after the ranking, the read of the
+    /// page notices it.
     pub(super) async fn excerpts(
         &self,
         caller: &Caller,
         candidates: &[Candidate],
-    ) -> Result<Vec<Excerpt>, ProviderError> {
-        let range = |candidate: &Candidate| {
-            candidate
-                .best_chunk
-                .map_or((0, EXCERPT_CHARS), |chunk| (chunk.start, chunk.end))
-        };
-        let ranges: HashMap<i64, (u32, u32)> = candidates
-            .iter()
-            .map(|candidate| (candidate.id, range(candidate)))
-            .collect();
-        let last = ranges.values().map(|(_, end)| *end).max().unwrap_or(0);
-        let selection = self.selection(caller, None, false, Some(last));
-        let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
-        let found = self
-            .read_ids(caller, ids, selection, read::at(None))
-            .await
-            .map_err(unreadable)?;
-        let excerpt = |entry: StoredEntry| {
-            let range = *ranges.get(&entry.id)?;
-            Some(Excerpt {
-                id: entry.id,
-                text: characters(&entry.text, range).to_owned(),
-                thread_id: entry.thread_id,
-                created_at: entry.created_at,
-            })
-        };
-        Ok(found.into_iter().filter_map(excerpt).collect())
+        start_chars: u32,
+    ) -> Result<Vec<Excerpt>, StoreError> {
+        let ranges = ranges(candidates, start_chars);
+        let mut excerpts = Vec::with_capacity(candidates.len());
+        // The store reads a text from its start, so a chunk far into a long text would make the read of all texts long.
+        for (ids, chars) in pieces(&ranges) {
+            let selection = self.selection(caller, None, false, Some(chars));
+            let found = self
+                .read_ids(caller, ids, selection, read::at(None))
+                .await?;
+            for entry in found {
+                let Some(range) = ranges.get(&entry.id) else {
+                    continue;
+                };
+                let range = character_range(&entry.text, *range);
+                let question = question_at_end(&entry.text, range.end);
+                let dropped = entry.text.len() - range.len();
+                excerpts.push(Excerpt {
+                    id: entry.id,
+                    text: entry.text[range].to_owned(),
+                    question,
+                    thread_id: entry.thread_id,
+                    created_at: entry.created_at,
+                });
+                caller.memory.give_back(dropped as u64);
+            }
+        }
+        Ok(excerpts)
+    }
+}
+
+/// The share of a text that is questions at its end, 0 to 1. 0 if the text goes on after the byte `end`: what it ends
+/// with is unknown then.
+fn question_at_end(text: &str, end: usize) -> f64 {
+    let rest = &text[end..];
+    let is_end = rest.trim().is_empty() && rest.chars().count() < TAIL_CHARS as usize;
+    if is_end {
+        context_text::closing_question(text)
+    } else {
+        0.0
     }
 }
 
@@ -387,9 +439,37 @@ fn expected(compared: &[([f64; 2], f64)]) -> Option<impl Fn([f64; 2]) -> f64> {
     (!compared.is_empty()).then_some(expected)
 }
 
-/// Converts the error of a read that reranking needs.
-pub(super) fn unreadable(error: StoreError) -> ProviderError {
-    ProviderError::unavailable(error.to_string())
+/// The parts of the candidates' texts that are compared with the query, by entry: the best chunk, or the first
+/// `start_chars` characters.
+pub(super) fn ranges(candidates: &[Candidate], start_chars: u32) -> HashMap<i64, (u32, u32)> {
+    let range = |candidate: &Candidate| {
+        let range = candidate
+            .best_chunk
+            .map_or((0, start_chars), |chunk| (chunk.start, chunk.end));
+        (candidate.id, range)
+    };
+    candidates.iter().map(range).collect()
+}
+
+/// Divides the entries so that each piece reads at most [`PIECE_CHARS`] characters or one text. Returns the ids of each
+/// piece and the number of characters to read of each of its texts.
+fn pieces(ranges: &HashMap<i64, (u32, u32)>) -> Vec<(Vec<i64>, u32)> {
+    let mut ends: Vec<(u32, i64)> = ranges
+        .iter()
+        .map(|(id, (_, end))| (end.saturating_add(TAIL_CHARS), *id))
+        .collect();
+    ends.sort_unstable();
+    let mut pieces: Vec<(Vec<i64>, u32)> = Vec::new();
+    for (chars, id) in ends {
+        match pieces.last_mut() {
+            Some((ids, last)) if (ids.len() as u64 + 1) * u64::from(chars) <= PIECE_CHARS => {
+                ids.push(id);
+                *last = chars;
+            }
+            _ => pieces.push((vec![id], chars)),
+        }
+    }
+    pieces
 }
 
 /// The `count` best candidates, best first. Among equal scores the greater id comes first.
@@ -513,6 +593,48 @@ mod tests {
         assert!((after[&2] - before[&2] * (1.0 - 0.2 * QUESTION_LOSS)).abs() < 1e-12);
         assert_eq!(after[&3], before[&3]);
         assert!(before[&1] > before[&2] && after[&2] > after[&1]);
+    }
+
+    #[test]
+    fn a_far_chunk_does_not_lengthen_the_read_of_the_other_texts() {
+        let mut of = HashMap::from([(1, (0, 1_000)), (2, (899_000, 900_000))]);
+        assert_eq!(
+            pieces(&of),
+            [
+                (vec![1], 1_000 + TAIL_CHARS),
+                (vec![2], 900_000 + TAIL_CHARS)
+            ]
+        );
+        of.extend((3..=200).map(|id| (id, (500_000, 600_000 + id as u32))));
+        let pieces = pieces(&of);
+        let read: usize = pieces.iter().map(|(ids, _)| ids.len()).sum();
+        assert_eq!(read, 200);
+        for (ids, chars) in pieces {
+            let all = ids.len() as u64 * u64::from(chars);
+            assert!(ids.len() == 1 || all <= PIECE_CHARS, "{ids:?} {chars}");
+        }
+        assert!(super::pieces(&HashMap::new()).is_empty());
+    }
+
+    #[test]
+    fn only_the_end_of_the_whole_text_is_a_closing_question() {
+        let text = format!("Who has it? {}", "Ann has it. ".repeat(9));
+        assert_eq!(question_at_end(&text, 11), 0.0, "the text goes on");
+        assert_eq!(question_at_end("Who has it?\n", 11), 1.0);
+        let asks = format!("{}Who has it?", "Ann has it. ".repeat(9));
+        let share = question_at_end(&asks, asks.len());
+        assert!(
+            (0.05..0.15).contains(&share),
+            "of the whole text, not of its last chunk: {share}"
+        );
+    }
+
+    #[test]
+    fn a_warning_names_the_store_if_the_store_failed() {
+        assert_eq!(
+            RerankError::from(StoreError::Overloaded).to_string(),
+            "the texts could not be read: too many requests wait for the database"
+        );
     }
 
     #[test]

@@ -65,9 +65,8 @@ pub(super) fn answered_questions(excerpts: &[Excerpt], gap: Duration) -> HashMap
     };
     excerpts
         .iter()
-        .map(|excerpt| (excerpt, context_text::closing_question(&excerpt.text)))
-        .filter(|(excerpt, share)| *share > 0.0 && is_followed(excerpt))
-        .map(|(excerpt, share)| (excerpt.id, share))
+        .filter(|excerpt| excerpt.question > 0.0 && is_followed(excerpt))
+        .map(|excerpt| (excerpt.id, excerpt.question))
         .collect()
 }
 
@@ -145,6 +144,7 @@ mod tests {
             thread_id: thread_id.to_owned(),
             created_at: Timestamp(minute * 60_000_000),
             text: text.to_owned(),
+            question: context_text::closing_question(text),
         };
         let excerpts = [
             excerpt(1, "t", 0, "Who has the key?"),

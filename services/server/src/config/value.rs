@@ -173,7 +173,8 @@ pub(super) fn origins(text: &str) -> Result<List, String> {
                 && uri.host().is_some()
                 && uri.path() == "/"
                 && uri.query().is_none()
-                && !origin.contains('@')
+                // `Uri` drops a fragment.
+                && !origin.contains(['@', '#'])
         });
         if !plain || origin.ends_with('/') {
             let origin = context_model::shown_url(origin);
@@ -213,6 +214,8 @@ mod tests {
             "app.example",
             "https://app.example/",
             "https://app.example/x",
+            "https://app.example#x",
+            "https://app.example#",
             "file:///x",
         ] {
             assert!(origins(bad).is_err(), "{bad}");

@@ -84,8 +84,7 @@ impl Batch {
 /// Bytes of an artifact and its versions.
 fn artifact_bytes(CopiedArtifact { artifact, versions }: &CopiedArtifact) -> usize {
     let bytes = |title: &str, content: &str, metadata: &JsonObject| {
-        let metadata = serde_json::to_vec(metadata).map_or(0, |json| json.len());
-        title.len() + content.len() + metadata
+        title.len() + content.len() + context_model::held_bytes(metadata)
     };
     let current = bytes(&artifact.title, &artifact.content, &artifact.metadata);
     let versions = versions.iter();
@@ -155,6 +154,29 @@ mod tests {
         batch.add(Copied::Artifact(Box::new(CopiedArtifact {
             artifact,
             versions: vec![version],
+        })));
+        batch.reached(position(1), true);
+        assert!(batch.is_due(false));
+    }
+
+    #[test]
+    fn metadata_of_many_small_values_counts_with_what_it_takes_in_memory() {
+        let values = vec![0; BYTES / size_of::<serde_json::Value>()];
+        let metadata = serde_json::json!({"key": values});
+        let artifact = context_model::Artifact {
+            id: "a".to_owned(),
+            title: "title".to_owned(),
+            content: String::new(),
+            metadata: metadata.as_object().cloned().unwrap_or_default(),
+            path: None,
+            created_at: context_model::Timestamp(0),
+            updated_at: context_model::Timestamp(0),
+            version: 1,
+        };
+        let mut batch = Batch::default();
+        batch.add(Copied::Artifact(Box::new(CopiedArtifact {
+            artifact,
+            versions: Vec::new(),
         })));
         batch.reached(position(1), true);
         assert!(batch.is_due(false));

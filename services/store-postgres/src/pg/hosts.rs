@@ -1,9 +1,10 @@
 //! The hosts of a connection, one by one.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::LoadBalanceHosts;
+use tokio_postgres::config::{Host, LoadBalanceHosts};
 
 /// The configuration of each host, in the order in which they are tried. A configuration that the driver rejects is
 /// returned as it is.
@@ -30,11 +31,11 @@ pub(crate) fn each(config: &Config) -> Vec<Config> {
         .map(|index| {
             let mut host = without_hosts(config);
             match names.get(index) {
-                Some(tokio_postgres::config::Host::Tcp(name)) => {
+                Some(Host::Tcp(name)) => {
                     host.host(name);
                 }
                 #[cfg(unix)]
-                Some(tokio_postgres::config::Host::Unix(path)) => {
+                Some(Host::Unix(path)) => {
                     host.host_path(path);
                 }
                 None => {}
@@ -48,6 +49,34 @@ pub(crate) fn each(config: &Config) -> Vec<Config> {
             host
         })
         .collect()
+}
+
+/// The configuration of each address of one host's name, in the order in which they are tried. A name that cannot be
+/// resolved is left to the driver, for its error.
+pub(crate) async fn each_address(host: &Config) -> Vec<Config> {
+    let ([Host::Tcp(name)], []) = (host.get_hosts(), host.get_hostaddrs()) else {
+        return vec![host.clone()];
+    };
+    // The driver's default.
+    let port = host.get_ports().first().copied().unwrap_or(5432);
+    let found = tokio::net::lookup_host((name.as_str(), port)).await;
+    let addresses = found.map(|found| found.map(|address| address.ip()).collect());
+    at_addresses(host, addresses.unwrap_or_default())
+}
+
+fn at_addresses(host: &Config, mut addresses: Vec<IpAddr>) -> Vec<Config> {
+    if addresses.len() < 2 {
+        return vec![host.clone()];
+    }
+    if host.get_load_balance_hosts() == LoadBalanceHosts::Random {
+        addresses.sort_by_cached_key(|address| RandomState::new().hash_one(address));
+    }
+    let at = |address| {
+        let mut host = host.clone();
+        host.hostaddr(address);
+        host
+    };
+    addresses.into_iter().map(at).collect()
 }
 
 /// Everything but the hosts and ports. The driver can add hosts to a configuration, and cannot remove them.
@@ -121,6 +150,28 @@ mod tests {
             .collect();
         random.sort();
         assert_eq!(random, ["[Tcp(\"a\")]", "[Tcp(\"b\")]", "[Tcp(\"c\")]"]);
+    }
+
+    #[test]
+    fn each_address_of_a_name_keeps_the_name_for_tls() {
+        let host = parse("host=a port=7 user=u");
+        let addresses = ["::1", "127.0.0.1"].map(|address| address.parse().expect("an address"));
+        assert_eq!(
+            at_addresses(&host, addresses.to_vec()),
+            [
+                parse("host=a hostaddr=::1 port=7 user=u"),
+                parse("host=a hostaddr=127.0.0.1 port=7 user=u")
+            ]
+        );
+        assert_eq!(at_addresses(&host, addresses[..1].to_vec()), [host.clone()]);
+        assert_eq!(at_addresses(&host, Vec::new()), [host]);
+    }
+
+    #[tokio::test]
+    async fn a_socket_and_a_given_address_are_not_looked_up() {
+        for text in ["host=/run user=u", "host=a hostaddr=127.0.0.1 user=u"] {
+            assert_eq!(each_address(&parse(text)).await, [parse(text)], "{text}");
+        }
     }
 
     #[test]

@@ -52,8 +52,9 @@ pub(crate) async fn connect_to_listen(
     connect_with(target, tls, timeout, Some(notified)).await
 }
 
-/// Connects to the first host that accepts the connection. The driver limits only the time of each TCP connection: a
-/// host that accepts it and then does not respond would keep the driver from trying the next host.
+/// Connects to the first address of a host that accepts the connection. Like libpq, it gives each address of a name the
+/// whole time. The driver limits only the time of each TCP connection: an address that accepts it and then does not
+/// respond would keep the driver from trying the next one.
 async fn connect_to_one(
     config: &tokio_postgres::Config,
     tls: &Tls,
@@ -61,17 +62,23 @@ async fn connect_to_one(
 ) -> Result<(Client, Connection<Socket, TlsStream<Socket>>), ConnectError> {
     let hosts = hosts::each(config);
     let of_host = config.get_connect_timeout().copied().unwrap_or(timeout);
-    // A single host has this time twice: for TCP, and for TLS and the login.
+    // The addresses of a single host have this time twice: for TCP, and for TLS and the login.
     let limit = match hosts.as_slice() {
         [_] => of_host.saturating_mul(2),
         _ => of_host,
     };
     let mut failure = ConnectError::TimedOut(limit);
     for host in hosts {
-        match tokio::time::timeout(limit, host.connect(tls.clone())).await {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => failure = ConnectError::Driver(DriverError(error)),
-            Err(_) => failure = ConnectError::TimedOut(limit),
+        let Ok(addresses) = tokio::time::timeout(limit, hosts::each_address(&host)).await else {
+            failure = ConnectError::TimedOut(limit);
+            continue;
+        };
+        for address in addresses {
+            match tokio::time::timeout(limit, address.connect(tls.clone())).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(error)) => failure = ConnectError::Driver(DriverError(error)),
+                Err(_) => failure = ConnectError::TimedOut(limit),
+            }
         }
     }
     Err(failure)
