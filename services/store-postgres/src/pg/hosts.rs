@@ -163,7 +163,10 @@ mod tests {
                 parse("host=a hostaddr=127.0.0.1 port=7 user=u")
             ]
         );
-        assert_eq!(at_addresses(&host, addresses[..1].to_vec()), [host.clone()]);
+        assert_eq!(
+            at_addresses(&host, addresses[..1].to_vec()),
+            std::slice::from_ref(&host)
+        );
         assert_eq!(at_addresses(&host, Vec::new()), [host]);
     }
 
