@@ -98,11 +98,11 @@ export class Transcript<Item extends object> {
     done(await this.service.POST("/v1/contexts/batch", { body: { entries }, params: once() }));
   }
 
-  /** The objects, each with the ids of its entries. */
-  private async *newestFirst(limit: number): AsyncGenerator<[number[], Item], void> {
+  /** The objects, each with the ids of its entries. Reads `pageSize` entries at a time. */
+  private async *newestFirst(pageSize: number): AsyncGenerator<[number[], Item], void> {
     let ids: number[] = [];
     let later = "";
-    for await (const hit of pages(this.service, { thread_id: this.thread }, limit)) {
+    for await (const hit of pages(this.service, { thread_id: this.thread }, pageSize)) {
       if (hit.metadata["json"] === undefined) continue; // Someone else has stored it.
       ids.push(hit.id);
       later = field(hit, "json") + later;
@@ -113,9 +113,12 @@ export class Transcript<Item extends object> {
   }
 }
 
-/** The entries that satisfy a filter, newest first. Entries that come or go meanwhile shift no page. */
-export async function* pages(service: Service, only: Filter, limit = PAGE): AsyncGenerator<Hit, void> {
-  const body = { ...only, limit: Math.min(limit, PAGE), offset: 0 };
+/**
+ * All entries that satisfy a filter, newest first, read in pages of at most 100. Entries that come or go meanwhile shift
+ * no page.
+ */
+export async function* pages(service: Service, only: Filter, pageSize = PAGE): AsyncGenerator<Hit, void> {
+  const body = { ...only, limit: Math.min(pageSize, PAGE), offset: 0 };
   for (;;) {
     const page = done(await service.POST("/v1/contexts/search", { body }));
     yield* page.results;

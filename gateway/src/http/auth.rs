@@ -82,7 +82,8 @@ type Cache = HashMap<[u8; 32], (Instant, CallerScopes)>;
 enum Verdict {
     Authenticated(Caller, CallerScopes),
     Unauthenticated,
-    /// The service did not respond, or with another error. It authenticates the caller at each call in any case.
+    /// The service did not respond, or its error does not say that the caller is unauthenticated. The request may go on,
+    /// because the service authenticates the caller again at each call.
     Unknown,
     /// Too many authentication requests are in flight.
     Busy,

@@ -926,7 +926,7 @@ fn every_documented_parameter_is_there_as_documented_and_no_other() {
 
 #[test]
 fn nested_parameters_are_as_documented() {
-    let items = |tool: &str, name: &str| {
+    let parameter = |tool: &str, name: &str| {
         Catalogue::get().find(tool).unwrap().input_schema["properties"][name].clone()
     };
     for tool in [
@@ -935,7 +935,7 @@ fn nested_parameters_are_as_documented() {
         "fts_search_context",
         "hybrid_search_context",
     ] {
-        let filter = &items(tool, "metadata_filters")["items"];
+        let filter = &parameter(tool, "metadata_filters")["items"];
         assert_eq!(filter["properties"]["operator"]["enum"], json!(OPERATORS));
         assert_eq!(filter["properties"]["operator"]["default"], "eq");
         assert_eq!(filter["properties"]["case_sensitive"]["default"], false);
@@ -946,7 +946,7 @@ fn nested_parameters_are_as_documented() {
         ("store_context_batch", "entries", "store_context"),
         ("update_context_batch", "updates", "update_context"),
     ] {
-        let nested = &items(batch, list)["items"];
+        let nested = &parameter(batch, list)["items"];
         let alone = &Catalogue::get().find(single).unwrap().input_schema;
         let kinds = |properties: &Value| -> Map<String, Value> {
             let mut kinds: Vec<_> = properties
@@ -962,14 +962,17 @@ fn nested_parameters_are_as_documented() {
         assert_eq!(nested["required"], alone["required"]);
         assert_eq!(
             (
-                &items(batch, list)["minItems"],
-                &items(batch, list)["maxItems"]
+                &parameter(batch, list)["minItems"],
+                &parameter(batch, list)["maxItems"]
             ),
             (&json!(1), &json!(100))
         );
     }
-    assert_eq!(items("get_context_by_ids", "context_ids")["maxItems"], 100);
-    assert_eq!(items("delete_context", "context_ids")["maxItems"], 1000);
+    assert_eq!(
+        parameter("get_context_by_ids", "context_ids")["maxItems"],
+        100
+    );
+    assert_eq!(parameter("delete_context", "context_ids")["maxItems"], 1000);
 }
 
 /// Checks that a schema uses only the part of JSON Schema that every known client accepts.

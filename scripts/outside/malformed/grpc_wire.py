@@ -154,9 +154,11 @@ class Channel:
 
     def call(self, headers, data, end="stream"):
         """Makes one call and returns the response's headers and trailers as one
-        dictionary, `{"reset": code}` when the server reset the stream, or `None`
-        when it closed the connection. `end` says how the call ends: `stream`
-        (properly), `reset`, or `none` (the connection closes)."""
+        dictionary, with `reset` (the error code) if the server reset the stream.
+        `None`: the server closed the connection without a response. `end` says
+        how the call ends: `stream` (properly), `reset`, or `none` (the
+        connection closes). After the last two the result is
+        `{"abandoned": True}`."""
         if self.stream is None:
             self.open()
         answer = {}
@@ -231,13 +233,13 @@ def _text(value):
     return value if isinstance(value, str) else value.decode("latin-1")
 
 
-def malformed(rng, host, methods):
+def malformed(rng, address, methods):
     """One malformed call: `(headers, body, end)`."""
     path, request = rng.choice(methods)
     headers = {
         ":method": "POST",
         ":scheme": "http",
-        ":authority": host,
+        ":authority": address,
         ":path": path,
         "te": "trailers",
         "content-type": "application/grpc",
@@ -303,8 +305,8 @@ def garbage(rng, address):
         [
             lambda: preface + rng.randbytes(rng.choice([9, 50, 3000])),
             lambda: preface + settings + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01",
-            # HEADERS on an even stream, DATA on an idle one, a window of zero,
-            # and header blocks that never end.
+            # HEADERS on an even stream, DATA on an idle one, a WINDOW_UPDATE of
+            # zero, and a header block that never ends.
             lambda: preface + settings + b"\x00\x00\x01\x01\x05\x00\x00\x00\x02\x82",
             lambda: preface + settings + b"\x00\x00\x04\x00\x01\x00\x00\x00\x01abcd",
             lambda: preface + settings + b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00",

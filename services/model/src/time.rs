@@ -10,7 +10,7 @@ use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
-/// 0001-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z, the range of RFC 3339.
+/// 0001-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z, the range of `google.protobuf.Timestamp`.
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 impl Timestamp {

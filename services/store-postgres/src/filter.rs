@@ -124,7 +124,8 @@ pub(crate) fn begins_with<'v>(column: &'static str, prefix: &'v str) -> Fragment
     }
 }
 
-/// The condition that restricts a scan of the index `entries_by_content` to the owner's entries.
+/// The condition that restricts a scan of the index `entries_by_content` or `artifact_documents_by_content` to the
+/// owner's rows.
 pub(crate) fn of_owner(owner: &str) -> Fragment<'_> {
     fragment!("ARRAY[entries.owner_id] @> ARRAY[?]", Bind::text(owner))
 }

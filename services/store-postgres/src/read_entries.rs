@@ -1,4 +1,4 @@
-//! Reading entries by id and by filter.
+//! Reading entries by id, by filter and by full-text search.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -209,8 +209,8 @@ impl Search {
     }
 }
 
-/// The LIMIT and OFFSET of a page. They are part of the text because the plan depends on the number of rows. Few page
-/// sizes are in use, and most pages are first pages.
+/// The LIMIT and OFFSET of a page. The limit is part of the text because the plan depends on it; few page sizes are in
+/// use, so there are few different statements. The offset is bound.
 fn limits(page: Page) -> Fragment<'static> {
     let limit = Fragment::new(page.limit.to_string());
     if page.offset == 0 {
@@ -258,7 +258,8 @@ impl Reading for Ranked {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, FtsPage)>, Failure> {
-        // When nothing matches, the alternative query is a page of its own.
+        // The fallback needs no transaction: it runs only when nothing matches the query, so one statement gives the
+        // whole page.
         let begun = begin_if_needed(
             conn,
             self.selection.explain || self.selection.images,

@@ -36,7 +36,7 @@ impl Alphabet {
 }
 
 /// Prefixes of tokens as their issuers document them. Each has the alphabet of the rest of the token, the rest's least
-/// length, and the kind in the marker.
+/// length, and the kind of secret, which is named in the text that replaces the token.
 const PREFIXES: &[(&str, Alphabet, usize, &str)] = &[
     ("ghp_", Alphabet::Alnum, 20, "GitHub token"),
     ("gho_", Alphabet::Alnum, 20, "GitHub token"),
@@ -346,7 +346,8 @@ fn telegram(rest: &[u8]) -> Option<(usize, &'static str)> {
     (length >= 32).then_some((colon + 1 + length, "Telegram token"))
 }
 
-/// The form decides before the end is looked for: most words are none of these, and each may begin a long text.
+/// Checks the marks at fixed positions before it searches for the token's end: it runs at each word, and a long text
+/// may follow.
 ///
 /// Mailchimp: 32 hexadecimal digits and a data centre. Airtable, Terraform and Resend: parts of fixed lengths.
 fn of_marked_parts(rest: &[u8]) -> Option<(usize, &'static str)> {

@@ -188,7 +188,7 @@ async fn a_ranked_search_of_artifacts_orders_them_and_shows_the_evidence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_reaches_no_artifacts_finds_none() {
+async fn a_search_of_artifacts_with_a_key_for_contexts_is_refused() {
     let database = Database::sqlite();
     let auth = [with_model(), vec!["--auth=keys".to_owned()]].concat();
     let service = database.start(&auth).await;

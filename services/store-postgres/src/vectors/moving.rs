@@ -39,7 +39,8 @@ impl Writing for Begin {
     }
 }
 
-/// The building set of this model. A building set of another model is discarded.
+/// The id of the building set of this model. Creates the set if there is none, and discards a building set of another
+/// model.
 async fn building(conn: &mut AsyncPgConnection, model: &EmbeddingModel) -> Result<i64, Failure> {
     if let Some((set_id, building)) = sets::find(conn, SetState::Building).await?
         && building == *model

@@ -23,7 +23,7 @@ struct Row {
     keys: i64,
 }
 
-/// Owners by name: the given one, or the first 10 000.
+/// The owner with this number, or the first 10 000 owners in the order of their ids.
 pub(crate) fn summaries(
     conn: &mut SqliteConnection,
     owner: Option<i64>,
