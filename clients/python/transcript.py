@@ -87,10 +87,10 @@ class Transcript:
     def _store(self, entries):
         self._service.write(self._service.contexts.StoreContextBatch, pb.StoreContextBatchRequest(entries=entries))
 
-    def _newest_first(self, limit):
-        """The objects, each with the ids of its entries."""
+    def _newest_first(self, page_size=None):
+        """All objects, each with the ids of its entries."""
         ids, later = [], ""
-        for hit in pages(self._service, context_pb2.Filter(thread_id=self._thread), limit):
+        for hit in pages(self._service, context_pb2.Filter(thread_id=self._thread), page_size):
             fields = hit.metadata.fields
             if "json" not in fields:
                 continue  # Someone else has stored it.
@@ -101,10 +101,10 @@ class Transcript:
                 ids, later = [], ""
 
 
-def pages(service, only, limit=None):
-    """The entries that satisfy a filter, newest first. Entries that come or go meanwhile shift no page."""
+def pages(service, only, page_size=None):
+    """All entries that satisfy a filter, newest first. Entries that come or go meanwhile shift no page."""
     oldest, skipped = "", 0
-    request = pb.SearchContextRequest(filter=only, limit=min(limit or PAGE, PAGE))
+    request = pb.SearchContextRequest(filter=only, limit=min(page_size or PAGE, PAGE))
     while True:
         page = service.read(service.contexts.SearchContext, request)
         yield from page.results
