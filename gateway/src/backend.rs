@@ -280,12 +280,6 @@ impl Backend {
                         status.code()
                     );
                 }
-                // No one reads the log of a service that a gateway started.
-                if error.reason == Reason::Unauthenticated
-                    && matches!(self.target, Target::Local(_))
-                {
-                    error.message.push_str(KEY_ADVICE);
-                }
                 error
             }
         }
@@ -297,10 +291,6 @@ impl fmt::Display for Backend {
         self.target.fmt(f)
     }
 }
-
-/// What an error says if the local service requires a key and the call has no valid one.
-const KEY_ADVICE: &str = " The local service has AUTH on: create a key with `context-service keys create NAME`, and set \
-                          CONTEXT_API_KEY or CONTEXT_API_KEY_FILE of the gateway.";
 
 /// What an error says about a write that got no response.
 pub const OUTCOME_UNKNOWN: &str =
@@ -394,24 +384,6 @@ mod tests {
         assert!(write.message.ends_with(OUTCOME_UNKNOWN), "{write}");
         let read = backend.error(&status, false);
         assert!(read.message.contains("cannot be reached"), "{read}");
-    }
-
-    #[tokio::test]
-    async fn a_local_service_that_requires_a_key_says_how_to_create_and_set_one() {
-        let program = crate::service_program::ServiceProgram::at("/nonexistent".into());
-        let service = LocalService::with_program("/nonexistent.db".as_ref(), None, program);
-        let status = tonic::Status::unauthenticated("Authentication required.");
-        let message = |target| {
-            let backend = Backend::new(target, 1024).unwrap();
-            backend.error(&status, false).message
-        };
-        let local = message(Target::Local(Arc::new(service)));
-        assert!(
-            local.starts_with("Authentication required. The local service has AUTH on"),
-            "{local}"
-        );
-        let other = message(Target::Unix("/nonexistent.sock".into()));
-        assert_eq!(other, "Authentication required.");
     }
 
     #[test]
