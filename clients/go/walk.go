@@ -56,7 +56,7 @@ func withDeadline(ctx context.Context, method string, request, reply any, connec
 func connect(address string, options ...grpc.DialOption) *grpc.ClientConn {
 	security := grpc.WithInsecure()
 	if strings.HasPrefix(address, "https://") {
-		// nil: trust the authorities of the system, or those in the file that SSL_CERT_FILE names.
+		// nil: trust the authorities of the system, or on Linux those in the file that SSL_CERT_FILE names.
 		security = grpc.WithTransportCredentials(credentials.NewTLS(nil))
 	}
 	options = append(options, security, grpc.WithUnaryInterceptor(withDeadline))

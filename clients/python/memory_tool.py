@@ -43,6 +43,8 @@ def connect(url: str, key: str = "none", *, verify: ssl.SSLContext | bool = True
 
     `verify` is that of httpx: for `https://`, an `ssl.SSLContext` with the authorities to trust.
     """
+    if isinstance(verify, ssl.SSLContext) and not url.lower().startswith("https://"):
+        raise ValueError(f"`verify` is for TLS, but {url} is plain text; write https://host:port")
     # httpx closes connections beyond those that it keeps, even one that another thread begins to use.
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     timeout, httpx_args = httpx.Timeout(30), {"limits": limits}

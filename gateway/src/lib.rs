@@ -28,7 +28,7 @@ pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod connection;
-pub mod credentials;
+mod credentials;
 pub mod envelope;
 pub mod features;
 pub mod handler;

@@ -219,7 +219,7 @@ export const api = {
   threads: (limit: number, offset: number, signal?: AbortSignal, name = "") =>
     call<Schemas["ListThreadsReply"]>("GET", "v1/threads", { query: { limit, offset, name: name || undefined }, signal }),
 
-  /** A thread. Undefined if there is none with this id. */
+  /** A thread. If there is none: undefined for "." and "..", an ApiError for other ids. */
   thread: async (id: string): Promise<Thread | undefined> => {
     if (!/^\.\.?$/.test(id)) return call<Schemas["GetThreadReply"]>("GET", `v1/threads/${encoded(id)}`);
     // Browsers drop "." and ".." from a path, encoded or not. The list needs no path.

@@ -1,4 +1,4 @@
-//! Writes that wait, conflict, or lose their connection at the commit.
+//! Writes that wait, conflict, or lose their connection at the commit, their caller, or their lease of ids.
 
 use std::time::Duration;
 
