@@ -100,10 +100,11 @@ impl Background {
                 scan.after.is_none() && (scan.skipped.is_empty() || Instant::now() >= scan_at);
             if is_new {
                 scan.skipped.clear();
-                scan_at = Instant::now() + INTERVAL;
             }
             let end = if is_new || scan.after.is_some() {
-                self.scan(&mut scan).await
+                let end = self.scan(&mut scan).await;
+                scan_at = Instant::now() + INTERVAL;
+                end
             } else {
                 self.embed_skipped(&mut scan).await
             };

@@ -124,6 +124,8 @@ async fn scan(
 ) -> Result<u64> {
     let (mut after, mut refused, mut pauses) = (None, 0, PAUSES.build());
     let (mut at_once, mut failed_in_a_row) = (ENTRIES, 0);
+    // Whether the provider responded after it had failed on the next entry.
+    let mut has_responded = false;
     loop {
         let page = vectors
             .unembedded(&active.model, after.as_ref(), at_once)
@@ -143,6 +145,7 @@ async fn scan(
             Ok(done) => {
                 pauses = PAUSES.build();
                 (at_once, failed_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
+                has_responded = false;
                 refused += done.refused;
                 state.embedded += i64::try_from(done.embedded).unwrap_or(0);
                 progress(*state);
@@ -169,13 +172,23 @@ async fn scan(
             tracing::warn!(error = %error, "The switch to another embedding model is waiting to retry");
             tokio::time::sleep(retry_after.unwrap_or(pause).min(MAX_PAUSE)).await;
         }
-        if !is_of_provider || is_batch || (may_be_down && !responds(active).await) {
+        if !is_of_provider || is_batch {
             continue;
         }
-        tracing::warn!(error = %error, entry.id = first, "Skipped an entry that could not be embedded");
         if may_be_down {
-            (pauses, failed_in_a_row) = (PAUSES.build(), 0);
+            let responded_before = has_responded;
+            has_responded = responds(active).await;
+            if has_responded {
+                pauses = PAUSES.build();
+            }
+            // The provider may have been down, so only a failure between two responses is the entry's.
+            if !(responded_before && has_responded) {
+                continue;
+            }
+            failed_in_a_row = 0;
         }
+        tracing::warn!(error = %error, entry.id = first, "Skipped an entry that could not be embedded");
+        has_responded = false;
         failed_in_a_row += 1;
         refused += 1;
         after = next;

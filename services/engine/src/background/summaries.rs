@@ -32,7 +32,7 @@ use crate::read;
 const MAX_QUEUED: usize = 1_024;
 /// Number of entries that a scan reads at a time.
 const ENTRIES: u32 = 8;
-/// How often all entries are scanned. A scan also retries entries that the model refused.
+/// Pause between two scans of all entries. A scan also retries entries that the model refused.
 const INTERVAL: Duration = Duration::from_secs(3_600);
 
 /// Writes summaries of entries, and queues entries that wait for one.
@@ -210,6 +210,9 @@ impl Summaries {
                 woken.await;
                 continue;
             };
+            if after.is_none() && Instant::now() >= scan_at {
+                self.schedule_scan();
+            }
             let outcome = match self.next(after.is_some()) {
                 Next::Entry(entry) => {
                     self.summarize_entry(&*summarizer, entry, &mut skipped)
@@ -219,10 +222,12 @@ impl Summaries {
                     if after.is_none() {
                         // The scan finds those that still wait.
                         skipped.entries.clear();
-                        scan_at = Instant::now() + INTERVAL;
                     }
-                    self.summarize_all(&*summarizer, &mut after, &mut skipped)
-                        .await
+                    let outcome = self
+                        .summarize_all(&*summarizer, &mut after, &mut skipped)
+                        .await;
+                    scan_at = Instant::now() + INTERVAL;
+                    outcome
                 }
                 Next::Nothing if !skipped.entries.is_empty() && Instant::now() >= retry_at => {
                     let outcome = self.summarize_skipped(&*summarizer, &mut skipped).await;
@@ -234,10 +239,7 @@ impl Summaries {
                         true => scan_at,
                         false => scan_at.min(retry_at),
                     };
-                    let is_woken = tokio::time::timeout_at(until, woken).await.is_ok();
-                    if !is_woken && Instant::now() >= scan_at {
-                        self.schedule_scan();
-                    }
+                    let _ = tokio::time::timeout_at(until, woken).await;
                     continue;
                 }
             };
@@ -311,6 +313,7 @@ impl Summaries {
         summarizer: &dyn Summarizer,
         skipped: &mut Skipped,
     ) -> Result<(), Option<Duration>> {
+        skipped.in_a_row = 0;
         for _ in 0..skipped.entries.len() {
             if let Some(entry) = skipped.entries.pop_front() {
                 self.summarize_entry(summarizer, entry, skipped).await?;

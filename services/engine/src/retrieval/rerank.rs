@@ -337,7 +337,7 @@ impl Retrieval {
                 };
                 let range = character_range(&entry.text, *range);
                 let question = question_at_end(&entry.text, range.end);
-                let dropped = entry.text.len() - range.len();
+                let dropped = entry.text.len() - range.len() + entry.metadata.as_str().len();
                 excerpts.push(Excerpt {
                     id: entry.id,
                     text: entry.text[range].to_owned(),

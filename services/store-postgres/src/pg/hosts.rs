@@ -54,14 +54,22 @@ pub(crate) fn each(config: &Config) -> Vec<Config> {
 /// The configuration of each address of one host's name, in the order in which they are tried. A name that cannot be
 /// resolved is left to the driver, for its error.
 pub(crate) async fn each_address(host: &Config) -> Vec<Config> {
-    let ([Host::Tcp(name)], []) = (host.get_hosts(), host.get_hostaddrs()) else {
+    let Some(name) = name_to_look_up(host) else {
         return vec![host.clone()];
     };
     // The driver's default.
     let port = host.get_ports().first().copied().unwrap_or(5432);
-    let found = tokio::net::lookup_host((name.as_str(), port)).await;
+    let found = tokio::net::lookup_host((name, port)).await;
     let addresses = found.map(|found| found.map(|address| address.ip()).collect());
     at_addresses(host, addresses.unwrap_or_default())
+}
+
+/// `None` for a socket, and where the address is given.
+fn name_to_look_up(host: &Config) -> Option<&str> {
+    match (host.get_hosts(), host.get_hostaddrs()) {
+        ([Host::Tcp(name)], []) => Some(name),
+        _ => None,
+    }
 }
 
 fn at_addresses(host: &Config, mut addresses: Vec<IpAddr>) -> Vec<Config> {
@@ -170,11 +178,12 @@ mod tests {
         assert_eq!(at_addresses(&host, Vec::new()), [host]);
     }
 
-    #[tokio::test]
-    async fn a_socket_and_a_given_address_are_not_looked_up() {
+    #[test]
+    fn a_socket_and_a_given_address_are_not_looked_up() {
         for text in ["host=/run user=u", "host=a hostaddr=127.0.0.1 user=u"] {
-            assert_eq!(each_address(&parse(text)).await, [parse(text)], "{text}");
+            assert_eq!(name_to_look_up(&parse(text)), None, "{text}");
         }
+        assert_eq!(name_to_look_up(&parse("host=a user=u")), Some("a"));
     }
 
     #[test]

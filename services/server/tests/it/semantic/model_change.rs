@@ -1,6 +1,8 @@
 //! What happens when a service starts with another embedding model, or with its first one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use context_engine::Reembedded;
 use context_providers::local::{ChunkSettings, LocalEmbedder, ModelDirectory, Prefixes};
@@ -113,31 +115,51 @@ async fn a_service_moves_to_another_model_while_it_answers() {
     }
 }
 
-/// An embedder that fails on texts with the word poison.
-struct FailingEmbedder(LocalEmbedder);
+/// An embedder that is down for the first calls, and then fails on texts with the word poison.
+struct FailingEmbedder {
+    inner: LocalEmbedder,
+    calls_down: AtomicU32,
+}
+
+impl FailingEmbedder {
+    fn new(calls_down: u32) -> Arc<Self> {
+        let model = ModelDirectory::new(model(), Some("second"));
+        let inner = LocalEmbedder::load(&model, Prefixes::default(), ChunkSettings::default());
+        Arc::new(Self {
+            inner: inner.unwrap(),
+            calls_down: AtomicU32::new(calls_down),
+        })
+    }
+}
 
 #[async_trait::async_trait]
 impl Embedder for FailingEmbedder {
     fn model(&self) -> &Model {
-        self.0.model()
+        self.inner.model()
     }
 
     fn chunk_sizes(&self) -> ChunkSizes {
-        self.0.chunk_sizes()
+        self.inner.chunk_sizes()
     }
 
     fn token_starts(&self, text: &str) -> Vec<usize> {
-        self.0.token_starts(text)
+        self.inner.token_starts(text)
     }
 
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        if texts.iter().any(|text| text.contains("poison")) {
+        let is_down = self
+            .calls_down
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |calls| {
+                calls.checked_sub(1)
+            })
+            .is_ok();
+        if is_down || texts.iter().any(|text| text.contains("poison")) {
             return Err(ProviderError::Unavailable {
                 what: "it failed".to_owned(),
-                retry_after: None,
+                retry_after: is_down.then_some(Duration::from_millis(1)),
             });
         }
-        self.0.embed(texts, role).await
+        self.inner.embed(texts, role).await
     }
 }
 
@@ -149,20 +171,28 @@ async fn a_switch_leaves_out_all_entries_that_a_provider_which_responds_fails_at
             service.store("t", &format!("poison {n}")).await;
         }
         let stored = service.store("t", TEXTS[1]).await;
-        let embedder = LocalEmbedder::load(
-            &ModelDirectory::new(model(), Some("second")),
-            Prefixes::default(),
-            ChunkSettings::default(),
-        );
-        let embedder = Arc::new(FailingEmbedder(embedder.unwrap()));
         let background = &service.engine.background;
-        let outcome = background.reembed(embedder, |_| ()).await.unwrap();
-        assert_eq!(outcome, Reembedded::Now { refused: 12 });
+        let outcome = background.reembed(FailingEmbedder::new(0), |_| ()).await;
+        assert_eq!(outcome.unwrap(), Reembedded::Now { refused: 12 });
         let found = search(&service, "semantic", json!({"query": TEXTS[1]})).await;
         assert_eq!(
             (ids(&found), &found["model"]),
             (vec![stored], &json!("second"))
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_leaves_out_nothing_because_the_provider_was_down() {
+    for calls_down in 1..9 {
+        let database = Database::sqlite();
+        let service = database.start(&named("first")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        let background = &service.engine.background;
+        let outcome = background.reembed(FailingEmbedder::new(calls_down), |_| ());
+        assert_eq!(outcome.await.unwrap(), Reembedded::Now { refused: 0 });
     }
 }
 

@@ -62,16 +62,17 @@ async fn connect_to_one(
 ) -> Result<(Client, Connection<Socket, TlsStream<Socket>>), ConnectError> {
     let hosts = hosts::each(config);
     let of_host = config.get_connect_timeout().copied().unwrap_or(timeout);
-    // The addresses of a single host have this time twice: for TCP, and for TLS and the login.
-    let limit = match hosts.as_slice() {
-        [_] => of_host.saturating_mul(2),
-        _ => of_host,
-    };
-    let mut failure = ConnectError::TimedOut(limit);
+    let is_single = hosts.len() == 1;
+    let mut failure = ConnectError::TimedOut(of_host);
     for host in hosts {
-        let Ok(addresses) = tokio::time::timeout(limit, hosts::each_address(&host)).await else {
-            failure = ConnectError::TimedOut(limit);
+        let Ok(addresses) = tokio::time::timeout(of_host, hosts::each_address(&host)).await else {
+            failure = ConnectError::TimedOut(of_host);
             continue;
+        };
+        // A single address has this time twice: for TCP, and for TLS and the login.
+        let limit = match is_single && addresses.len() == 1 {
+            true => of_host.saturating_mul(2),
+            false => of_host,
         };
         for address in addresses {
             match tokio::time::timeout(limit, address.connect(tls.clone())).await {
