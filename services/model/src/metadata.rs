@@ -11,7 +11,7 @@ pub fn held_bytes(object: &JsonObject) -> usize {
     object.iter().map(of_field).sum()
 }
 
-/// Bytes of one value. The depth of metadata is limited.
+/// Bytes of one value. Metadata has at most 64 levels, which also bounds the recursion.
 fn held_value(value: &Value) -> usize {
     let inner = match value {
         Value::Array(items) => items.iter().map(held_value).sum(),

@@ -1,8 +1,7 @@
 //! Memory used by a queued write request, in bytes.
 
-use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags};
+use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags, held_bytes};
 use context_store::{DeleteCriteria, Embedded, Embedding};
-use serde_json::Value;
 
 /// Memory used by every request, chunk and image in addition to its payload.
 const OVERHEAD: usize = 256;
@@ -36,10 +35,7 @@ pub(crate) fn update(update: &EntryUpdate) -> usize {
     let metadata = match metadata {
         None => 0,
         Some(MetadataChange::Replace(metadata)) => metadata_bytes(metadata),
-        Some(MetadataChange::Patch(patch)) => patch
-            .iter()
-            .map(|(key, value)| key.len() + value_bytes(value))
-            .sum(),
+        Some(MetadataChange::Patch(patch)) => held_bytes(patch),
     };
     OVERHEAD
         + text.as_ref().map_or(0, String::len)
@@ -100,23 +96,5 @@ fn tag_bytes(tags: &Tags) -> usize {
 }
 
 fn metadata_bytes(metadata: &Metadata) -> usize {
-    metadata
-        .as_object()
-        .iter()
-        .map(|(key, value)| key.len() + value_bytes(value))
-        .sum()
-}
-
-/// Metadata has at most 64 levels, which also bounds the recursion.
-fn value_bytes(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(value_bytes).sum(),
-            Value::Object(object) => object
-                .iter()
-                .map(|(key, value)| key.len() + value_bytes(value))
-                .sum(),
-        }
+    held_bytes(metadata.as_object())
 }
