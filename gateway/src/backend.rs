@@ -15,7 +15,7 @@ use context_proto::v1::change_service_client::ChangeServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tower::service_fn;
 
 use crate::channel::Connections;
@@ -26,7 +26,7 @@ use crate::start_failure::is_lasting;
 /// Where the context service is.
 #[derive(Clone)]
 pub enum Target {
-    /// A host and port, `http://host:port`.
+    /// A host and port: `http://host:port`, or `https://host:port` for a proxy with TLS.
     Tcp(String),
     /// A Unix socket. The gateway does not start the service behind it.
     Unix(PathBuf),
@@ -35,7 +35,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Reads `http://host:port`, `unix:/path` or `host:port`.
+    /// Reads `http://host:port`, `https://host`, `https://host:port`, `unix:/path` or `host:port`.
     ///
     /// # Errors
     /// A sentence that lists the accepted forms.
@@ -51,28 +51,28 @@ impl Target {
                 ))
             };
         }
-        if text.starts_with("https://") {
-            return Err("https is not supported yet; use http:// on a trusted network, a Unix socket, or a local TLS tunnel".into());
-        }
         let url = if text.contains("://") {
             text.to_owned()
         } else {
             format!("http://{text}")
         };
-        let accepted = "accepted are http://host:port, host:port and unix:/path";
-        match url.parse::<http::Uri>() {
-            Ok(uri)
-                if uri.scheme_str() == Some("http")
-                    && uri.port().is_some()
-                    && matches!(uri.path(), "" | "/") =>
-            {
-                Ok(Self::Tcp(url.trim_end_matches('/').to_owned()))
-            }
-            _ => Err(format!(
-                "`{}` is not an address of the context service; {accepted}",
-                shown_url(text)
-            )),
+        let is_address = |uri: http::Uri| {
+            let has_port = uri.port().is_some();
+            let is_complete = match uri.scheme_str() {
+                Some("http") => has_port,
+                Some("https") => has_port || uri.host().is_some(),
+                _ => false,
+            };
+            is_complete && uri.path() == "/" && uri.query().is_none()
+        };
+        if url.parse().is_ok_and(is_address) {
+            return Ok(Self::Tcp(url.trim_end_matches('/').to_owned()));
         }
+        Err(format!(
+            "`{}` is not an address of the context service; accepted are http://host:port, https://host:port, \
+             host:port and unix:/path",
+            shown_url(text)
+        ))
     }
 }
 
@@ -105,12 +105,10 @@ impl Backend {
     /// A backend that connects on first use.
     ///
     /// # Errors
-    /// When the target is not a valid URI.
-    pub fn new(target: Target, max_message_bytes: usize) -> Result<Self, tonic::transport::Error> {
+    /// When the target is not a valid URI, or is an https address and this system trusts no certificate.
+    pub fn new(target: Target, max_message_bytes: usize) -> Result<Self, String> {
         let endpoint = match &target {
-            Target::Tcp(url) => {
-                Endpoint::from_shared(url.clone())?.connect_timeout(Duration::from_secs(2))
-            }
+            Target::Tcp(url) => over_tcp(url)?,
             Target::Unix(_) | Target::Local(_) => Endpoint::from_static("http://context.local"),
         }
         // With keep-alive, a peer that vanished without a FIN is noticed within half a minute and
@@ -120,7 +118,8 @@ impl Backend {
         .keep_alive_while_idle(true)
         .initial_stream_window_size(1024 * 1024)
         .initial_connection_window_size(4 * 1024 * 1024)
-        .user_agent(concat!("context-gateway/", env!("CARGO_PKG_VERSION")))?;
+        .user_agent(concat!("context-gateway/", env!("CARGO_PKG_VERSION")))
+        .expect("the version is a header value");
         let connect: Box<dyn Fn() -> Channel + Send + Sync> = match &target {
             Target::Tcp(_) => Box::new(move || endpoint.connect_lazy()),
             Target::Unix(path) => {
@@ -292,6 +291,28 @@ impl fmt::Display for Backend {
     }
 }
 
+/// The endpoint of an `http://` or `https://` address. With https, the connection is verified against the certificates
+/// that this system trusts, or those of the file SSL_CERT_FILE.
+fn over_tcp(url: &str) -> Result<Endpoint, String> {
+    let endpoint = Endpoint::from_shared(url.to_owned())
+        .map_err(|error| format!("{} cannot be called: {error}", shown_url(url)))?
+        .connect_timeout(Duration::from_secs(2));
+    if endpoint.uri().scheme_str() != Some("https") {
+        return Ok(endpoint);
+    }
+    let tls = ClientTlsConfig::new()
+        .with_native_roots()
+        .timeout(Duration::from_secs(5));
+    endpoint.tls_config(tls).map_err(|error| {
+        let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+        format!(
+            "{} cannot be called: {cause}; https needs a certificate that this system trusts: install the package \
+             ca-certificates, or set SSL_CERT_FILE",
+            shown_url(url)
+        )
+    })
+}
+
 /// What an error says about a write that got no response.
 pub const OUTCOME_UNKNOWN: &str =
     "the change may or may not have been made; check the stored data before you repeat it";
@@ -360,6 +381,11 @@ mod tests {
             ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
             ("http://[::1]:7420/", "http://[::1]:7420"),
             ("backend:7420", "http://backend:7420"),
+            ("https://context.example", "https://context.example"),
+            (
+                "https://context.example:8443/",
+                "https://context.example:8443",
+            ),
             (
                 "http://user:hunter2@backend:7420",
                 "http://***@backend:7420",
@@ -394,7 +420,9 @@ mod tests {
             "ftp://host:1",
             "unix:relative",
             "http://host:1/path",
-            "https://host:1",
+            "http://host:1/?query",
+            "https://host:1/path",
+            "https://",
         ] {
             assert!(Target::parse(text).is_err(), "{text}");
         }

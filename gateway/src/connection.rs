@@ -18,8 +18,8 @@ use crate::service_program::ServiceProgram;
 /// The address of the service, and settings that both transports share.
 #[derive(Debug, Clone, Args)]
 pub struct BackendArgs {
-    /// Address of the context service: http://host:port or unix:/path. If empty, the gateway uses
-    /// the local service of DB_PATH and starts it if necessary
+    /// Address of the context service: http://host:port, https://host:port or unix:/path. If empty, the
+    /// gateway uses the local service of DB_PATH and starts it if necessary
     #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub backend: String,
     /// Database file of the local service

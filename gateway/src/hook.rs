@@ -382,8 +382,7 @@ fn remember(
 
 /// The service with the credentials of the settings.
 fn service(args: &HookArgs, target: Target, until: Instant) -> Result<Service, String> {
-    let backend = Backend::new(target, args.service.backend.max_message_bytes())
-        .map_err(|error| error.to_string())?;
+    let backend = Backend::new(target, args.service.backend.max_message_bytes())?;
     let metadata = args.service.metadata()?;
     Ok(Service::new(backend, metadata, until))
 }

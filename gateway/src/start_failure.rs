@@ -1,4 +1,4 @@
-//! Failures to start or reach the local service that stay until the user corrects their cause.
+//! Failures to start or reach the service that stay until the user corrects their cause.
 
 use std::fmt;
 use std::io;
@@ -24,8 +24,11 @@ pub fn lasting(message: String) -> io::Error {
 /// Whether the same attempt fails again until the user corrects something.
 #[must_use]
 pub fn is_lasting(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::PermissionDenied
-        || error.get_ref().is_some_and(|inner| inner.is::<Lasting>())
+    matches!(
+        error.kind(),
+        // `InvalidData` comes from the TLS handshake: the certificate is not trusted, or the server speaks no TLS.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData
+    ) || error.get_ref().is_some_and(|inner| inner.is::<Lasting>())
 }
 
 #[cfg(test)]

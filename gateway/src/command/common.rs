@@ -49,8 +49,8 @@ impl Session {
             .backend
             .target_as_it_runs()
             .map_err(Failure::Usage)?;
-        let backend = Backend::new(target, service.backend.max_message_bytes())
-            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let backend =
+            Backend::new(target, service.backend.max_message_bytes()).map_err(Failure::Usage)?;
         Ok(Self {
             backend,
             metadata: service.metadata().map_err(Failure::Usage)?,

@@ -26,7 +26,7 @@ pub struct OpenArgs {
 }
 
 /// Opens the page of the service in the browser and prints its URL. Starts the local service if it does not run. If
-/// CONTEXT_BACKEND is an `http://` address, it only prints the URL.
+/// CONTEXT_BACKEND is a TCP address, it only prints the URL.
 ///
 /// # Errors
 /// Why the page cannot be opened.

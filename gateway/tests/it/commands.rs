@@ -580,6 +580,45 @@ async fn each_command_is_one_request_with_the_key() {
     assert!(!ran.sentence().is_empty());
 }
 
+/// The certificates are described in `services/store-postgres/tests/it/tls.rs`.
+#[test]
+fn a_service_behind_tls_is_called_only_if_its_certificate_is_trusted() {
+    const AUTHORITY: &str = "services/store-postgres/tests/it/tls/authority.pem";
+    /// The certificate of the server. It signed nothing.
+    const ANOTHER: &str = "services/store-postgres/tests/it/tls/server.pem";
+    /// A file without certificates.
+    const NONE: &str = "gateway/Cargo.toml";
+    let home = Home::new();
+    let fake = Fake::default();
+    let (port, _server) = fake.serve_tls();
+    let status = |host: &str, authorities: &str| {
+        let mut command = gateway(&home, &["status", "--json"]);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        command
+            .env("CONTEXT_BACKEND", format!("{host}:{port}"))
+            .env("CONTEXT_API_KEY", "ctx_secret")
+            .env("SSL_CERT_FILE", root.join(authorities));
+        run_command(command, "")
+    };
+    let _ = status("https://localhost", AUTHORITY).json();
+    let seen = fake.seen();
+    let authorization = seen[0].metadata.get("authorization");
+    assert_eq!(authorization.unwrap(), "Bearer ctx_secret");
+    for (host, authorities, code, cause) in [
+        ("https://localhost", ANOTHER, 3, "UnknownIssuer"),
+        ("https://127.0.0.1", AUTHORITY, 3, "not valid for name"),
+        ("https://localhost", NONE, 2, "SSL_CERT_FILE"),
+        ("http://localhost", AUTHORITY, 3, "cannot be reached"),
+    ] {
+        let ran = status(host, authorities);
+        assert_eq!(ran.code, Some(code), "{host}: {}", ran.stderr);
+        assert!(ran.sentence().contains(cause), "{host}: {}", ran.stderr);
+        let is_lasting = ran.stderr.contains("correct the cause");
+        assert_eq!(is_lasting, host.starts_with("https") && code == 3);
+    }
+    assert_eq!(fake.seen().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_command_starts_the_service() {
     let home = Home::new().with("CONTEXT_IDLE_EXIT_SECONDS", "60");

@@ -15,11 +15,14 @@ use context_proto::v1::change_service_server::{ChangeService, ChangeServiceServe
 use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
 use context_test_support::wait_for;
 use serde_json::{Value, json};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, mpsc};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
 use tonic::metadata::MetadataMap;
-use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 /// The largest message that both sides allow in these tests.
@@ -129,6 +132,33 @@ impl Fake {
         let _ = std::fs::remove_file(&path);
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
+        let incoming = move || UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
+        (path, self.run(Server::builder(), incoming))
+    }
+
+    /// Serves with TLS on a port of this machine until the returned server is killed. The certificate is valid for
+    /// `localhost`. Returns the port.
+    pub fn serve_tls(&self) -> (u16, FakeServer) {
+        let identity = Identity::from_pem(
+            include_str!("../../../services/store-postgres/tests/it/tls/server.pem"),
+            include_str!("../../../services/store-postgres/tests/it/tls/server.key"),
+        );
+        let server = Server::builder()
+            .tls_config(ServerTlsConfig::new().identity(identity))
+            .unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let incoming = move || TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
+        (port, self.run(server, incoming))
+    }
+
+    /// Serves the connections that `incoming` returns. It is called in the runtime of the server.
+    fn run<S, C>(&self, server: Server, incoming: impl FnOnce() -> S + Send + 'static) -> FakeServer
+    where
+        S: Stream<Item = std::io::Result<C>>,
+        C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    {
         let service = ContextServiceServer::new(self.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -141,16 +171,15 @@ impl Fake {
                 .build()
                 .unwrap();
             runtime.block_on(async move {
-                let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
                 let (_reporter, health) = tonic_health::server::health_reporter();
-                let serving = Server::builder()
+                let serving = server
                     // As the service.
                     .max_concurrent_streams(128)
                     .add_service(health)
                     .add_service(service)
                     .add_service(artifacts)
                     .add_service(changes)
-                    .serve_with_incoming(incoming);
+                    .serve_with_incoming(incoming());
                 tokio::select! {
                     outcome = serving => outcome.unwrap(),
                     _ = killed => {}
@@ -158,13 +187,10 @@ impl Fake {
             });
             // Dropping the runtime closes every connection, as the end of a process does.
         });
-        (
-            path,
-            FakeServer {
-                kill: Some(kill),
-                thread: Some(thread),
-            },
-        )
+        FakeServer {
+            kill: Some(kill),
+            thread: Some(thread),
+        }
     }
 
     async fn handle(
