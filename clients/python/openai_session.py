@@ -28,7 +28,7 @@ class ContextSession:
         return await asyncio.to_thread(self._transcript.newest, limit)
 
     async def add_items(self, items):
-        """Adds items in batches of at most 100 entries and about 16 MiB. A batch is stored completely or not at all."""
+        """Adds items in batches, as `Transcript.append` does. A batch is stored completely or not at all."""
         await finished(self._transcript.append, [(uuid.uuid4().hex, item) for item in items])
 
     async def pop_item(self):

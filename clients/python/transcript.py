@@ -24,7 +24,8 @@ class Transcript:
 
     def append(self, items):
         """Stores pairs of an id and an object, in batches of at most 100 entries and about 16 MiB. A batch is stored
-        completely or not at all."""
+        completely or not at all. An object is never split between batches, so a larger one is a batch of its own. One
+        whose JSON has more than 40 million characters is refused."""
         batch = []
         for message_id, item in items:
             entries = self._entries(message_id, item)
@@ -94,25 +95,36 @@ class Transcript:
             fields = hit.metadata.fields
             if "json" not in fields:
                 continue  # Someone else has stored it.
+            # The last part of an object comes first. Parts that were read before it are of an object that has been
+            # deleted meanwhile.
+            if fields["part"].int_value == fields["parts"].int_value - 1:
+                ids, later = [], ""
             ids.append(hit.id)
             later = fields["json"].string_value + later
             if fields["part"].int_value == 0:
                 yield ids, json.loads(later)
-                ids, later = [], ""
 
 
 def pages(service, only, page_size=None):
-    """All entries that satisfy a filter, newest first. Entries that come or go meanwhile shift no page."""
-    oldest, skipped = "", 0
-    request = pb.SearchContextRequest(filter=only, limit=min(page_size or PAGE, PAGE))
+    """All entries that satisfy a filter, newest first, read in pages of 2 to 100. Entries that are stored or deleted
+    meanwhile shift no page."""
+    oldest, read = "", set()  # The ids that were read of the time `oldest`.
+    request = pb.SearchContextRequest(filter=only, limit=max(2, min(page_size or PAGE, PAGE)))
     while True:
         page = service.read(service.contexts.SearchContext, request)
-        yield from page.results
+        # Each page begins with an entry of the previous one. If it does not, entries before it were deleted.
+        if request.offset and not (page.results and page.results[0].id in read):
+            request.offset //= 2
+            continue
+        yield from (hit for hit in page.results if hit.id not in read)
         if not page.has_more:
             return
         times = [hit.created_at.ToJsonString() for hit in page.results]
-        skipped = times.count(times[-1]) + (skipped if times[-1] == oldest else 0)
-        request.offset, request.filter.end_date = skipped, (oldest := times[-1])
+        if times[-1] != oldest:
+            oldest, read, request.offset = times[-1], set(), 0
+        last = times.count(oldest)
+        read.update(hit.id for hit in page.results[-last:])
+        request.offset, request.filter.end_date = request.offset + last - 1, oldest
 
 
 def _size(entry):

@@ -27,7 +27,7 @@ export class ContextSession implements Session {
     return this.transcript.newest(limit);
   }
 
-  /** Adds items in batches of at most 100 entries and about 16 MiB. A batch is stored completely or not at all. */
+  /** Adds items in batches, as `Transcript.append` does. A batch is stored completely or not at all. */
   addItems(items: AgentInputItem[]): Promise<void> {
     return this.transcript.append(items.map((item) => [randomUUID(), item]));
   }

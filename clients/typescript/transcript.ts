@@ -26,7 +26,8 @@ export class Transcript<Item extends object> {
 
   /**
    * Stores pairs of an id and an object, in batches of at most 100 entries and about 16 MiB. A batch is stored
-   * completely or not at all.
+   * completely or not at all. An object is never split between batches, so a larger one is a batch of its own. One whose
+   * JSON has more than 40 million characters is refused.
    */
   async append(items: Iterable<[string, Item]>): Promise<void> {
     let batch: NewEntry[] = [];
@@ -104,29 +105,41 @@ export class Transcript<Item extends object> {
     let later = "";
     for await (const hit of pages(this.service, { thread_id: this.thread }, pageSize)) {
       if (hit.metadata["json"] === undefined) continue; // Someone else has stored it.
+      // The last part of an object comes first. Parts that were read before it are of an object that has been deleted
+      // meanwhile.
+      if (hit.metadata["part"] === Number(hit.metadata["parts"]) - 1) [ids, later] = [[], ""];
       ids.push(hit.id);
       later = field(hit, "json") + later;
-      if (hit.metadata["part"] !== 0) continue;
-      yield [ids, JSON.parse(later)];
-      [ids, later] = [[], ""];
+      if (hit.metadata["part"] === 0) yield [ids, JSON.parse(later)];
     }
   }
 }
 
 /**
- * All entries that satisfy a filter, newest first, read in pages of at most 100. Entries that come or go meanwhile shift
- * no page.
+ * All entries that satisfy a filter, newest first, read in pages of 2 to 100. Entries that are stored or deleted
+ * meanwhile shift no page.
  */
 export async function* pages(service: Service, only: Filter, pageSize = PAGE): AsyncGenerator<Hit, void> {
-  const body = { ...only, limit: Math.min(pageSize, PAGE), offset: 0 };
+  const body = { ...only, limit: Math.max(2, Math.min(pageSize, PAGE)), offset: 0 };
+  const read = new Set<number>(); // The ids that were read of the time `end_date`.
   for (;;) {
     const page = done(await service.POST("/v1/contexts/search", { body }));
-    yield* page.results;
+    const first = page.results[0];
+    // Each page begins with an entry of the previous one. If it does not, entries before it were deleted.
+    if (body.offset > 0 && !(first && read.has(first.id))) {
+      body.offset >>= 1;
+      continue;
+    }
+    for (const hit of page.results) if (!read.has(hit.id)) yield hit;
     const oldest = page.results.at(-1)?.created_at;
     if (!page.has_more || oldest === undefined) return;
-    const skipped = page.results.filter((hit) => hit.created_at === oldest).length;
-    body.offset = skipped + (body.end_date === oldest ? body.offset : 0);
-    body.end_date = oldest;
+    if (body.end_date !== oldest) {
+      [body.end_date, body.offset] = [oldest, 0];
+      read.clear();
+    }
+    const last = page.results.filter((hit) => hit.created_at === oldest);
+    for (const hit of last) read.add(hit.id);
+    body.offset += last.length - 1;
   }
 }
 

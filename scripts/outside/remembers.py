@@ -34,8 +34,8 @@ def tomorrow(scratch):
 
 
 def sessions(name, program, scratch, log, between=lambda: None):
-    """Runs the sessions in a project, the second one on the next day, and returns its
-    requests with the prompt. The log files begin with `log`."""
+    """Runs the sessions in a project, the second one on the next day. Returns the second
+    one's requests that hold the prompt. The log files begin with `log`."""
     directory = os.path.join(scratch, "remembered")
     agent_clients.project(directory)
     os.chdir(directory)
@@ -103,7 +103,9 @@ def end_service(gateway):
             os.kill(int(pid), signal.SIGTERM)
             ended.append(pid)
     assert len(ended) == 1, f"the services of {database}: {ended}"
+    deadline = time.monotonic() + 30
     while os.path.exists(f"/proc/{ended[0]}"):
+        assert time.monotonic() < deadline, f"the service {ended[0]} did not end within 30 s"
         time.sleep(0.05)
 
 

@@ -12,9 +12,11 @@ import uuid
 from agents import Agent, ModelResponse, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
 from agents.memory import Session, SessionSettings
 from agents.models.interface import Model
+from context.v1 import context_pb2
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from openai_session import ContextSession
 from service import Service
+from transcript import pages
 
 BATCHES = 64
 SEEDS = range(10)
@@ -134,6 +136,20 @@ async def a_long_session_keeps_its_order(service):
     assert [item["content"] for item in await session.get_items(120)] == [f"{number}" for number in range(130, 250)]
 
 
+async def deletions_between_pages_hide_no_entry(service):
+    session = session_of(service)
+    await session.add_items([{"role": "user", "content": f"{number}"} for number in range(50)])
+    only = context_pb2.Filter(thread_id=f"openai-agents/{session.session_id}")
+    stored = [hit.id for hit in pages(service, only)]
+    found = []
+    for hit in pages(service, only, 10):
+        found.append(hit.id)
+        if len(found) in (10, 19, 28):
+            for _ in range(5):
+                await session.pop_item()
+    assert found == stored, found
+
+
 async def a_cancelled_write_is_over_when_the_caller_goes_on(service):
     session = session_of(service)
     for number in range(20):
@@ -167,6 +183,7 @@ async def check(service):
     await the_limit_of_the_settings_holds(service)
     compared = await random_operations_equal_those_of_the_sqlite_session(service)
     await a_long_session_keeps_its_order(service)
+    await deletions_between_pages_hide_no_entry(service)
     await a_cancelled_write_is_over_when_the_caller_goes_on(service)
     await concurrent_batches_lose_nothing(service)
     print(f"openai-agents: {compared} results equal those of SQLiteSession; {BATCHES} concurrent batches lost nothing")

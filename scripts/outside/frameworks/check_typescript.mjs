@@ -16,6 +16,7 @@ import { z } from "zod";
 import { ContextSessionStore } from "./build/claude_session_store.js";
 import { ContextSession } from "./build/openai_session.js";
 import { connect } from "./build/service.js";
+import { pages } from "./build/transcript.js";
 
 const BATCHES = 64;
 const [url, python, address] = process.argv.slice(2);
@@ -92,6 +93,18 @@ async function sessionsEqualThoseInMemory(seed) {
     const call = (session) => (kind < 0.4 ? session.addItems(items) : kind < 0.65 ? session.getItems(limit) : kind < 0.95 ? session.popItem() : session.clearSession());
     assert.deepEqual(await call(ours), await call(theirs), `seed ${seed}, step ${step}`);
   }
+}
+
+async function deletionsBetweenPagesHideNoEntry() {
+  const session = new ContextSession(randomUUID(), service);
+  await session.addItems(Array.from({ length: 50 }, (_, number) => user(`${number}`)));
+  const only = { thread_id: `openai-agents/${await session.getSessionId()}` };
+  const stored = (await Array.fromAsync(pages(service, only))).map((hit) => hit.id);
+  const found = [];
+  for await (const hit of pages(service, only, 10)) {
+    if ([10, 19, 28].includes(found.push(hit.id))) for (let popped = 0; popped < 5; popped++) await session.popItem();
+  }
+  assert.deepEqual(found, stored);
 }
 
 async function concurrentItemsAreKept() {
@@ -276,6 +289,7 @@ asyncio.run(main())`;
 setTracingDisabled(true);
 await aConversationIsRemembered();
 for (let seed = 0; seed < 4; seed++) await sessionsEqualThoseInMemory(seed);
+await deletionsBetweenPagesHideNoEntry();
 await concurrentItemsAreKept();
 await aLostReplyRepeatsNothing();
 await theFunctionsOfTheSdkWorkAsInMemory();

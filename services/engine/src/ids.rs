@@ -9,7 +9,7 @@ pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// The id of an artifact that is created at this time.
+/// A new id for an artifact that is created at this time. Ids of the same millisecond are in random order.
 pub(crate) fn artifact_id(now: Timestamp) -> ArtifactId {
     let micros = u64::try_from(now.micros()).unwrap_or(0);
     let (seconds, nanos) = (

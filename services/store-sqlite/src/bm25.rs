@@ -23,7 +23,7 @@ use libsqlite3_sys as ffi;
 
 use crate::cancel;
 
-/// The inverse document frequency of a word that occurs in more than half of the entries.
+/// The inverse document frequency of a word that occurs in half of the rows or more.
 const LEAST_IDF: f64 = 1e-6;
 /// Number of rows that are counted between two cancellation checks, about 100 µs.
 const ROWS_BETWEEN_CHECKS: i64 = 4096;
@@ -138,7 +138,7 @@ pub(crate) fn idf(size: Size, matching: i64) -> f64 {
 /// The size of a full-text table.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Size {
-    /// Number of entries.
+    /// Number of rows.
     rows: f64,
     /// Average length of a text, in words.
     average: f64,
@@ -153,7 +153,7 @@ impl Size {
         }
     }
 
-    /// Number of entries, and of the words of all texts.
+    /// Number of rows, and of the words of all texts.
     ///
     /// # Safety
     /// `api` and `row` must be the arguments with which FTS5 called an auxiliary function.

@@ -15,7 +15,7 @@ use crate::validate;
 const MAX_EMBEDDED_ATTEMPTS: u32 = 3;
 
 impl Artifacts {
-    /// Changes an artifact. Any difference creates a new version.
+    /// Changes an artifact. A different title, content or metadata creates a new version.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
@@ -64,7 +64,8 @@ impl Artifacts {
         })
     }
 
-    /// Bytes of the version that an update creates. 0 if it creates none, or fails, which the store's write reports.
+    /// Bytes of the version that an update creates. 0 if no quota is set, if it creates no version, or if it fails. The
+    /// write then reports the failure.
     async fn added_bytes(&self, caller: &Caller, update: &ArtifactUpdate) -> u64 {
         let ArtifactUpdate {
             id,

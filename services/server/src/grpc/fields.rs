@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost_types::field_descriptor_proto::Type;
+use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
-/// The shapes of the API's messages. The shape of a message says which of its fields are messages.
+/// The shapes of the API's messages. The shape of a message says which of its fields are messages or lists of numbers.
 static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
     FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
         .map(Shapes::new)
@@ -19,10 +19,17 @@ static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
 
 /// Decoders reject deeper nesting.
 const MAX_DEPTH: u32 = 128;
+/// Memory of a decoded field: an entry of a map with its key and its value.
+pub const BYTES_PER_FIELD: usize = 128;
+/// How many numbers of a packed list count as a field. A number takes 8 bytes decoded, and a list that grows reserves
+/// up to twice its length.
+const NUMBERS_PER_FIELD: usize = BYTES_PER_FIELD / 16;
 
 /// The number of fields in the request message of the method at this path, nested ones included; 0
-/// for paths outside the API. A malformed message is counted up to the error, because a decoder
-/// does not get further either.
+/// for paths outside the API. After a malformed field or a group, each byte that is left counts as
+/// a field, because a decoder may read further: it skips groups, and compares the end of a nested
+/// message only after its last field. Packed numbers count by their bytes, which are at least as
+/// many.
 #[must_use]
 pub fn count(path: &str, message: &[Bytes]) -> usize {
     let Some(&shape) = SHAPES.requests.get(path) else {
@@ -30,7 +37,10 @@ pub fn count(path: &str, message: &[Bytes]) -> usize {
     };
     let mut fields = 0;
     let end = message.iter().map(Bytes::len).sum();
-    SHAPES.walk(shape, &mut Pieces::new(message), end, 0, &mut fields);
+    let mut data = Pieces::new(message);
+    if SHAPES.walk(shape, &mut data, end, 0, &mut fields).is_none() {
+        fields += end - data.position;
+    }
     fields
 }
 
@@ -103,11 +113,18 @@ impl Read for Pieces<'_> {
     }
 }
 
+/// A field whose bytes may hold many values.
+enum Field {
+    /// A message: its index in [`Shapes::messages`].
+    Message(usize),
+    /// A list of numbers, which may be packed.
+    Numbers,
+}
+
 #[derive(Default)]
 struct Shapes {
-    /// For each message of the API, its fields that are messages: the number of the field and the index of its message
-    /// in this list.
-    messages: Vec<Vec<(u64, usize)>>,
+    /// For each message of the API, the numbers of its fields that are messages or lists of numbers.
+    messages: Vec<Vec<(u64, Field)>>,
     /// The index of each request message in `messages`, by method path.
     requests: HashMap<String, usize>,
 }
@@ -125,20 +142,19 @@ impl Shapes {
             .enumerate()
             .map(|(index, (name, _))| (name.clone(), index))
             .collect();
-        let nested = |message: &DescriptorProto| {
-            let messages = message
-                .field
-                .iter()
-                .filter(|field| field.r#type() == Type::Message);
-            let found = messages.filter_map(|field| {
-                Some((
-                    u64::try_from(field.number()).ok()?,
-                    *index.get(field.type_name())?,
-                ))
+        let fields = |message: &DescriptorProto| {
+            let fields = message.field.iter().filter_map(|field| {
+                let kind = match (field.r#type(), field.label()) {
+                    (Type::Message, _) => Field::Message(*index.get(field.type_name())?),
+                    (Type::String | Type::Bytes, Label::Repeated)
+                    | (_, Label::Optional | Label::Required) => return None,
+                    (_, Label::Repeated) => Field::Numbers,
+                };
+                Some((u64::try_from(field.number()).ok()?, kind))
             });
-            found.collect()
+            fields.collect()
         };
-        let messages = found.iter().map(|(_, message)| nested(message)).collect();
+        let messages = found.iter().map(|(_, message)| fields(message)).collect();
         let mut requests = HashMap::new();
         for file in &set.file {
             for service in &file.service {
@@ -180,11 +196,15 @@ impl Shapes {
                         .position
                         .checked_add(length)
                         .filter(|nested_end| *nested_end <= end)?;
-                    let nested = self.messages[shape]
+                    let field = self.messages[shape]
                         .iter()
                         .find(|(number, _)| *number == tag >> 3);
-                    if let Some((_, nested)) = nested.filter(|_| depth < MAX_DEPTH) {
-                        self.walk(*nested, data, nested_end, depth + 1, fields)?;
+                    match field {
+                        Some((_, Field::Message(nested))) if depth < MAX_DEPTH => {
+                            self.walk(*nested, data, nested_end, depth + 1, fields)?;
+                        }
+                        Some((_, Field::Numbers)) => *fields += length / NUMBERS_PER_FIELD,
+                        Some((_, Field::Message(_))) | None => {}
                     }
                     nested_end - data.position
                 }
@@ -269,10 +289,56 @@ mod tests {
     }
 
     #[test]
-    fn malformed_bytes_count_as_far_as_they_can_be_read() {
-        assert_eq!(count(STORE, &[0x0a, 5, b'a']), 1);
-        assert_eq!(count(STORE, &[0xff; 20]), 1);
+    fn each_byte_after_a_malformed_field_counts() {
+        assert_eq!(count(STORE, &[0x0a, 5, b'a']), 2);
+        assert_eq!(count(STORE, &[0xff; 20]), 11);
         assert_eq!(count("/grpc.health.v1.Health/Check", &[8, 1]), 0);
+    }
+
+    /// An entry with a thousand empty tags.
+    fn tags() -> Vec<u8> {
+        let list = pb::StringList {
+            values: vec![String::new(); 1000],
+        };
+        pb::StoreContextRequest {
+            tags: Some(list),
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    #[test]
+    fn fields_after_a_group_count_because_the_decoder_skips_it() {
+        // Field 15 is unknown: the start and the end of a group.
+        let message = [&[0x7b, 0x7c][..], &tags()].concat();
+        let decoded = pb::StoreContextRequest::decode(&message[..]).unwrap();
+        assert_eq!(decoded.tags.unwrap().values.len(), 1000);
+        assert!(count(STORE, &message) >= 1000);
+    }
+
+    #[test]
+    fn fields_beyond_the_end_of_their_message_count_because_the_decoder_reads_them_first() {
+        // The entry ends within its first field, the tags.
+        let message = [&[0x0a, 4][..], &tags()].concat();
+        assert!(pb::StoreContextBatchRequest::decode(&message[..]).is_err());
+        assert!(count("/context.v1.ContextService/StoreContextBatch", &message) >= 1000);
+    }
+
+    #[test]
+    fn packed_numbers_count_by_their_memory() {
+        let ids = vec![1; 8000];
+        let message = pb::GetContextByIdsRequest {
+            context_ids: ids.clone(),
+            ..Default::default()
+        };
+        let path = "/context.v1.ContextService/GetContextByIds";
+        assert_eq!(count(path, &message.encode_to_vec()), 1001);
+        let message = pb::DeleteContextRequest {
+            context_ids: Some(pb::IdList { values: ids }),
+            ..Default::default()
+        };
+        let path = "/context.v1.ContextService/DeleteContext";
+        assert_eq!(count(path, &message.encode_to_vec()), 1002);
     }
 
     #[test]

@@ -35,8 +35,6 @@ const PUBLIC_MESSAGE_BYTES: usize = 64 * 1024;
 const SMALL_BYTES: u32 = 4 * 1024;
 /// How many bytes are decompressed before the task yields to others. It takes about a millisecond or less.
 const UNPACK_BYTES: usize = 256 * 1024;
-/// Memory of a decoded field: an entry of a map with its key and its value.
-const BYTES_PER_FIELD: usize = 128;
 
 /// Wraps the request's body so that its messages are counted.
 ///
@@ -160,7 +158,7 @@ impl Reader {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         // Memory of the decoded message: its strings and bytes once more, and its fields.
         let decoded = length.saturating_add(
-            fields::count(&self.rules.path, &pieces).saturating_mul(BYTES_PER_FIELD),
+            fields::count(&self.rules.path, &pieces).saturating_mul(fields::BYTES_PER_FIELD),
         );
         self.lease.grow(decoded)?;
         if self.rules.takes_stream {

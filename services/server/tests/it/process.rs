@@ -76,7 +76,7 @@ fn flags_win_over_variables_and_an_empty_variable_is_unset() {
             && help.contains("[default: ~/.mcp/context_storage.db]"),
         "{help}"
     );
-    // The service cannot listen on this port, so it ends with a message that shows which value took precedence.
+    // The service cannot listen on these addresses, so it ends with a message that shows which value took precedence.
     let (code, _, stderr) = run(program(&home)
         .env("CONTEXT_LISTEN", "${NOT_SET:-192.0.2.7:1}")
         .env("AUTH", "")
@@ -136,7 +136,7 @@ fn the_help_of_a_command_has_only_its_own_options() {
             );
         }
     }
-    // They are still flags, before and after the command.
+    // The settings are still flags, before and after the command.
     let database = home.path().join("other.db");
     let flag = format!("--db-path={}", database.display());
     for arguments in [["doctor", &flag], [&flag, "doctor"]] {
@@ -151,7 +151,13 @@ async fn the_banner_says_where_it_listens_and_how_to_register_the_gateway() {
     let home = Home::new();
     let process = home.start_as(program(&home)).await;
     let banner = process.log();
-    for words in ["http://127.0.0.1:", "/docs", "service.sock", "contexts.db"] {
+    for words in [
+        "http://127.0.0.1:",
+        "/docs",
+        "service.sock",
+        "contexts.db",
+        "claude mcp add",
+    ] {
         assert!(banner.contains(words), "{banner}");
     }
     let mode = |name: &str| {

@@ -262,7 +262,7 @@ async fn a_flood_without_keys_does_not_fill_the_log() {
         });
     }
     senders.join_all().await;
-    // Each second has at most 100 lines, and the first and the last one may be cut.
+    // Each second has at most 100 lines. The first and the last second may be partial.
     let seconds = usize::try_from(started.elapsed().as_secs()).unwrap() + 2;
     process.stop();
     assert!(process.ended().await.success());

@@ -84,7 +84,6 @@ export function follow(listener: Listener): Feed {
   /** Processes the frames of one stream until it ends. */
   async function stream(attempt: AbortController): Promise<void> {
     const { signal } = attempt;
-    if (cursor !== undefined) await checkCursor(cursor, signal);
     const began = Date.now();
     let opened = false;
     let silent = false;
@@ -98,6 +97,7 @@ export function follow(listener: Listener): Feed {
     };
     within(OPENING_MS);
     try {
+      if (cursor !== undefined) await checkCursor(cursor, signal);
       for await (const event of api.watch(cursor ?? "now", signal)) {
         within(SILENCE_MS);
         handle(event);

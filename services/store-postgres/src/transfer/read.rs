@@ -114,7 +114,8 @@ fn ordering(column: &Column) -> String {
     }
 }
 
-/// The SQL for the bytes of a row's long values. The server stores these lengths, so it does not read the values.
+/// The SQL for the bytes of a row's long values. The server stores the lengths of texts and bytes, and reads only JSON,
+/// because its cast to text is a function.
 fn size(table: &Table) -> String {
     let long = table
         .columns
@@ -206,7 +207,7 @@ pub(super) async fn rows(
         Fragment::new(size(table)),
         Fragment::new(key_columns(table)),
     );
-    // Long values are not read until it is known which rows fit. The first row always fits.
+    // Long values other than JSON are not read until it is known which rows fit. The first row always fits.
     let select = fragment!(
         "SELECT {columns} FROM (SELECT *, sum({size}) OVER (ORDER BY {keys}) - ({size}) AS bytes_before FROM \
          (SELECT * FROM {source} WHERE owner_id = ? {of_set} {after} ORDER BY {keys} LIMIT {rows}) AS next) AS sized \

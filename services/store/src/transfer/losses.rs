@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses {
     fields: BTreeMap<&'static str, Field>,
-    /// The new names of renamed threads. Each is listed once.
+    /// The old names of renamed threads. Each is listed once.
     threads: HashSet<String>,
 }
 
@@ -41,7 +41,7 @@ impl Losses {
         self.fields.values().map(|field| field.total).sum()
     }
 
-    /// Number of threads with a new name.
+    /// Number of renamed threads.
     #[must_use]
     pub fn renamed_threads(&self) -> u64 {
         self.threads.len() as u64
@@ -62,11 +62,11 @@ impl Losses {
     }
 
     /// Adds an entry whose thread has a new name. The thread is listed at its first entry only.
-    pub(super) fn add_thread(&mut self, id: i64, new: &str, what: impl FnOnce() -> String) {
-        if self.threads.contains(new) {
+    pub(super) fn add_thread(&mut self, id: i64, old: &str, what: impl FnOnce() -> String) {
+        if self.threads.contains(old) {
             self.fields.entry(Self::THREAD).or_default().total += 1;
         } else {
-            self.threads.insert(new.to_owned());
+            self.threads.insert(old.to_owned());
             self.add(id, Self::THREAD, what);
         }
     }

@@ -25,10 +25,10 @@ use super::{Filter, Log};
 
 const WRITERS: usize = 8;
 const FOLLOWERS: usize = 4;
-/// Requests of all writers together.
+/// Requests of the [`WRITERS`] together, without those of the other owner's writer.
 const REQUESTS: usize = 200;
-/// Entries of the thread that some rounds delete: a commit that is too long for one page. No follower but one of
-/// everything reads this thread, so the others receive bookmarks.
+/// Entries of the thread that some rounds delete: a commit that is too long for one page. Followers of everything
+/// receive each of its changes, and those of tags or metadata a `left` for each. The others receive bookmarks.
 const LONG: usize = 5000;
 /// A compaction leaves at least this many changes in the feed.
 const COMPACTION_KEEPS: usize = 20;
@@ -39,8 +39,9 @@ pub struct Rounds {
     cluster: Option<Cluster>,
     /// The name of a database with tables.
     prepared: Option<String>,
-    /// A database with a long thread: its name, or the service that made its file.
+    /// The name of a PostgreSQL database with the long thread.
     long: Option<String>,
+    /// The stopped service whose SQLite file has the long thread.
     long_file: Option<Node>,
 }
 
@@ -385,7 +386,7 @@ impl<'c> RunningRound<'c> {
         let _ = tokio::time::timeout(Duration::from_millis(60), compaction).await;
     }
 
-    /// Makes the last changes of the round. Each filter selects one of them.
+    /// Makes the last changes of the round. Each filter selects at least one of them.
     async fn write_targets(&mut self) -> Target {
         let artifact = json!({"content": "the last one", "metadata": {"n": 9}});
         let entry = |thread: &str| {

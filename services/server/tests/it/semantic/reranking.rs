@@ -254,8 +254,8 @@ async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
         ),
     ];
     let mut scores = Vec::new();
-    // An embedder that cannot return both in one pass encodes the query twice, except in the search that needs no
-    // vector of the query.
+    // Without `in_one_pass` a query is encoded twice: for its vector, and for its token vectors. The last search needs
+    // no vector.
     for (in_one_pass, encodings) in [(true, [1, 1, 1, 1]), (false, [2, 2, 2, 1])] {
         let queries = Arc::default();
         let embedder = LocalEmbedder::load(

@@ -176,7 +176,7 @@ impl Entry<'_> {
     fn thread(&mut self, given: &str) -> String {
         let new = thread(given);
         if new != given {
-            self.losses.add_thread(self.number, &new, || {
+            self.losses.add_thread(self.number, given, || {
                 format!("{} is now {}", shown(given), shown(&new))
             });
             self.keep(THREAD_KEY, without_nul(given).into());
@@ -548,6 +548,21 @@ mod tests {
             assert_eq!(thread(&name), name, "it follows our rules");
             assert_eq!(name.chars().count(), ThreadId::MAX_CHARS);
         }
+    }
+
+    #[test]
+    fn each_old_name_of_a_thread_is_listed_although_two_become_the_same() {
+        let mut losses = Losses::default();
+        for name in [" a", "a ", " a"] {
+            let mut entry = Entry {
+                number: 7,
+                metadata: JsonObject::new(),
+                losses: &mut losses,
+            };
+            assert_eq!(entry.thread(name), "a");
+        }
+        assert_eq!(losses.renamed_threads(), 2);
+        assert_eq!(listed(&losses, "thread_id").len(), 2);
     }
 
     #[test]
