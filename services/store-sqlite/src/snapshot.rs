@@ -32,7 +32,10 @@ impl Snapshot {
     pub fn beside(database: &Path) -> io::Result<Self> {
         // A random name, because a file with a name that can be guessed may exist and belong to somebody else.
         let mut path = database.as_os_str().to_owned();
-        path.push(format!(".snapshot-{:016x}", RandomState::new().hash_one(())));
+        path.push(format!(
+            ".snapshot-{:016x}",
+            RandomState::new().hash_one(())
+        ));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
