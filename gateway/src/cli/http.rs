@@ -87,8 +87,8 @@ impl HttpArgs {
         })
     }
 
-    /// Checks the settings that depend on each other, and the form of the public URL and of origins. The server must not
-    /// be open to unauthenticated callers by mistake.
+    /// Checks the settings that depend on each other, and the form of the public URL and of origins. The server must
+    /// not be open to unauthenticated callers by mistake.
     ///
     /// # Errors
     /// A sentence if the address can be reached from other machines without authentication, the issuer is missing, or

@@ -1,6 +1,6 @@
 //! File locks, so that at most one process owns a database file. For its lifetime the process holds a lock for the
-//! file's name (`<file>.lock`) and one for its inode, because a file can have several names. The lock for the inode is in
-//! the runtime directory, so it excludes only processes with the same runtime directory.
+//! file's name (`<file>.lock`) and one for its inode, because a file can have several names. The lock for the inode is
+//! in the runtime directory, so it excludes only processes with the same runtime directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};

@@ -34,7 +34,7 @@ impl Snapshot {
         let mut path = database.as_os_str().to_owned();
         path.push(format!(
             ".snapshot-{:016x}",
-            RandomState::new().hash_one(())
+            RandomState::new().hash_one(database)
         ));
         let file = OpenOptions::new()
             .read(true)

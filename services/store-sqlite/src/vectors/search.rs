@@ -113,8 +113,8 @@ pub(super) struct Search<'s> {
     pub depth: usize,
     /// Number of entries at the top whose order and distances must be exact.
     pub exact: usize,
-    /// Ranks at which a part of the ranking ends. Which entries are in such a part is decided by vectors where estimates
-    /// leave it open.
+    /// Ranks at which a part of the ranking ends. Which entries are in such a part is decided by vectors where
+    /// estimates leave it open.
     pub boundaries: &'static [u32],
 }
 
