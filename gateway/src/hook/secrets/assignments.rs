@@ -25,7 +25,7 @@ pub(super) fn find(text: &str) -> Vec<Secret> {
     while let Some(next) = text[at..].find(is_name_char) {
         let start = at + next;
         let rest = &text[start..];
-        let length = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
+        let length = rest.find(|c: char| !is_name_char(c)).unwrap_or(rest.len());
         at = start + length;
         let Some((value, kind)) = value_of(text, start, at) else {
             continue;
