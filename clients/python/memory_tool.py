@@ -76,9 +76,13 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
         body = {"path": elsewhere, **stored(command.file_text, {}, command.path)}
         self._require_free(path, taken)
         created = _done(create_artifact.sync(client=self._client, body=CreateArtifactRequest.from_dict(body)))
-        reply = move_artifacts.sync(client=self._client, body=MoveArtifactsRequest(path=elsewhere, to=path))
+        reply: Any = None
+        try:
+            reply = move_artifacts.sync(client=self._client, body=MoveArtifactsRequest(path=elsewhere, to=path))
+        finally:
+            if reply is None or isinstance(reply, Problem):
+                delete_artifact.sync(created.id, client=self._client)
         if isinstance(reply, Problem):
-            delete_artifact.sync(created.id, client=self._client)
             self._require_free(path, taken)
         _done(reply, PATH_TAKEN=taken)
         return f"File created successfully at: {command.path}"
@@ -203,5 +207,5 @@ class AsyncContextMemoryTool(BetaAsyncAbstractMemoryTool):
 def _done(reply: Problem | Reply | None, **sentences: str) -> Reply:
     """The reply of a call. An error has the sentence that is given for its reason, else its own."""
     if reply is None or isinstance(reply, Problem):
-        raise ToolError(sentences.get(reply.reason, reply.detail) if reply else "The service sent no reply.")
+        raise ToolError(sentences.get(reply.reason, reply.detail) if reply else "The reply is not one of the service.")
     return reply

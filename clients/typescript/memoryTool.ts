@@ -47,9 +47,17 @@ export class ContextMemoryTool implements MemoryToolHandlers {
     const body = { path: elsewhere, ...stored(command.file_text, {}, command.path) };
     await this.#requireFree(path, taken);
     const created = done(await this.#client.POST("/v1/artifacts", { body }));
-    const reply = await this.#client.POST("/v1/artifacts/move", { body: { path: elsewhere, to: path } });
-    if (reply.error) {
-      await this.#client.DELETE("/v1/artifacts/{artifact_id}", { params: { path: { artifact_id: created.id } } });
+    // If this fails too, the error is still that of the move.
+    const withdraw = () =>
+      this.#client.DELETE("/v1/artifacts/{artifact_id}", { params: { path: { artifact_id: created.id } } }).catch(() => undefined);
+    const moved = this.#client.POST("/v1/artifacts/move", { body: { path: elsewhere, to: path } });
+    const reply = await moved.catch(async (error: unknown) => {
+      await withdraw();
+      throw error;
+    });
+    // The error of a proxy may be empty.
+    if (reply.data === undefined) {
+      await withdraw();
       await this.#requireFree(path, taken);
     }
     done(reply, { PATH_TAKEN: taken });
@@ -80,7 +88,7 @@ export class ContextMemoryTool implements MemoryToolHandlers {
     if (from.startsWith(`${to}/`) && (await this.#exists(to))) throw new Error(taken);
     const reply = await this.#client.POST("/v1/artifacts/move", { body: { path: from, to } });
     if (reply.error) {
-      // What the SDK's tool says, which looks at the destination first.
+      // The errors are those of the SDK's tool, which checks the destination first.
       if (!(await this.#exists(to)) && !(await this.#exists(from))) throw new Error(absent);
       await this.#requireFree(to, taken);
       if (to.startsWith(`${from}/`)) {
@@ -156,9 +164,14 @@ export class ContextMemoryTool implements MemoryToolHandlers {
 }
 
 /** The data of a reply. An error has the sentence that is given for its reason, else its own. */
-function done<T>(reply: { data?: T; error?: Schemas["Problem"] }, sentences: Record<string, string> = {}): T {
+function done<T>(
+  reply: { data?: T; error?: Schemas["Problem"]; response: Response },
+  sentences: Record<string, string> = {},
+): T {
   if (reply.data !== undefined) return reply.data;
-  throw new Error(sentences[reply.error?.reason ?? ""] ?? reply.error?.detail ?? "The service sent no reply.");
+  // The error of a proxy may be empty or HTML.
+  const status = `The service replied with status ${reply.response.status}.`;
+  throw new Error(sentences[reply.error?.reason ?? ""] ?? reply.error?.detail ?? status);
 }
 
 function missing(path: string): Error {

@@ -41,15 +41,16 @@ export function done<Body>(reply: { data?: Body; error?: Problem; response: Resp
 
 async function retried(request: Request): Promise<Response> {
   const { pathname } = new URL(request.url);
-  // A lost connection, 502 and 504 do not tell whether the service has done what was asked.
+  // A lost connection, 502, 504 and a 503 without Retry-After do not tell whether the service has done what was asked.
   const isRepeatable = request.method === "GET" || request.headers.has("Idempotency-Key") || /\/search(\/|$)/.test(pathname);
-  const busy = isRepeatable ? [429, 502, 503, 504] : [429, 503];
+  const isBusy = ({ status, headers }: Response) =>
+    status === 429 || (isRepeatable ? [502, 503, 504].includes(status) : status === 503 && headers.has("Retry-After"));
   // A watch has no end.
   const signal = pathname.endsWith("/watch") ? request.signal : AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT_MS)]);
   for (let attempt = 1; ; attempt++) {
     try {
       const response = await fetch(request.clone(), { signal });
-      if (attempt === ATTEMPTS || !busy.includes(response.status)) return response;
+      if (attempt === ATTEMPTS || !isBusy(response)) return response;
       await response.body?.cancel();
     } catch (error) {
       // fetch reports a lost connection as a TypeError.

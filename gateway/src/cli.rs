@@ -121,6 +121,7 @@ fn for_service(mut command: &clap::Command, mut matches: &ArgMatches) -> Vec<(Os
 mod tests {
     use super::*;
     use crate::catalogue::ToolSet;
+    use crate::connection::items;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -213,6 +214,52 @@ mod tests {
             };
             default.backend.target().unwrap().to_string()
         });
+    }
+
+    #[test]
+    fn lists_are_split_after_variables_are_expanded() {
+        let args = [
+            "context-gateway",
+            "http",
+            "--allowed-hosts",
+            "${NO_SUCH_VARIABLE:-a.example, b.example},c.example",
+            "--allowed-origins",
+            "https://a.example, https://b.example:*,",
+            "--disabled-tools",
+            "${NO_SUCH_VARIABLE:-list_threads,delete_context}",
+        ];
+        let Command::Http(args) = Cli::parse_from(args).command else {
+            unreachable!("http was given")
+        };
+        assert_eq!(
+            items(&args.allowed_hosts),
+            ["a.example", "b.example", "c.example"]
+        );
+        assert_eq!(
+            items(&args.allowed_origins),
+            ["https://a.example", "https://b.example:*"]
+        );
+        assert_eq!(args.check(), Ok(()));
+        assert!(args.backend.selection().warnings().is_empty());
+        assert_eq!(
+            items(&args.backend.disabled_tools),
+            ["list_threads", "delete_context"]
+        );
+    }
+
+    #[test]
+    fn the_relevance_of_a_search_is_a_number_from_0_to_1() {
+        let search = |value: &str| {
+            let relevance = format!("--min-relevance={value}");
+            Cli::try_parse_from(["context-gateway", "search", "q", &relevance])
+        };
+        for value in ["0", "0.3", "1"] {
+            assert!(search(value).is_ok(), "{value}");
+        }
+        for value in ["nan", "inf", "-0.1", "1.5", "high"] {
+            let error = search(value).unwrap_err().to_string();
+            assert!(error.contains("must be a number from 0 to 1"), "{error}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct BackendArgs {
     )]
     pub tools: ToolSet,
     /// Tools that are neither listed nor called, comma-separated
-    #[arg(long, env = "DISABLED_TOOLS", value_name = "NAMES", value_delimiter = ',', value_parser = expanded)]
+    #[arg(long, env = "DISABLED_TOOLS", value_name = "NAMES", value_parser = expanded)]
     pub disabled_tools: Vec<String>,
     /// Log level on stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
@@ -107,7 +107,7 @@ impl BackendArgs {
     /// The tools of this gateway.
     #[must_use]
     pub fn selection(&self) -> Selection {
-        Selection::new(self.tools, &self.disabled_tools)
+        Selection::new(self.tools, &items(&self.disabled_tools))
     }
 
     /// The memory budget for requests and replies.
@@ -238,6 +238,17 @@ impl StdioArgs {
 /// Expands `${VAR}` and `${VAR:-default}`, which some clients pass on unexpanded.
 pub(crate) fn expanded(value: &str) -> Result<String, String> {
     Ok(expand_variables(value, |name| std::env::var(name).ok()))
+}
+
+/// The items of comma-separated lists. They are split only now because a variable in a list may hold several.
+pub(crate) fn items(lists: &[String]) -> Vec<String> {
+    lists
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The trimmed value, or the default if it is empty: compose files set variables that their user

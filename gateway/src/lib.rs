@@ -1,9 +1,8 @@
 //! The MCP gateway of the context service.
 //!
-//! It turns each MCP tool call into one gRPC request and has no behaviour of its own: everything it
-//! can do is possible over gRPC. It serves stdio and streamable HTTP with every protocol revision
-//! from 2024-11-05 to 2026-07-28. It lists its tools without the service and keeps running when the
-//! service restarts.
+//! It turns each MCP tool call into one gRPC request. Everything it can do, gRPC can do too. It serves stdio and
+//! streamable HTTP with every protocol revision from 2024-11-05 to 2026-07-28. It lists its tools without the service
+//! and keeps running when the service restarts.
 //!
 //! The same program has three other uses: its [`command`]s are for people and scripts, [`hook`] gives
 //! an agent memory without tool calls, and [`install`] registers the gateway in a client.

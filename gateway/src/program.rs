@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::backend::Backend;
 use crate::catalogue::{Catalogue, ToolSet};
 use crate::cli::{Cli, Command, HttpArgs};
-use crate::connection::{BackendArgs, StdioArgs};
+use crate::connection::{BackendArgs, StdioArgs, items};
 use crate::handler::{Credentials, Gateway};
 use crate::http::ConnectionLimits;
 use crate::{command, hook, http, install, predecessor, stdio};
@@ -122,16 +122,10 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             .await
             .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
         let listen = listener.local_addr()?;
-        let non_empty = |list: &[String]| {
-            list.iter()
-                .filter(|item| !item.is_empty())
-                .cloned()
-                .collect()
-        };
         let config = http::HttpConfig {
             listen,
-            allowed_hosts: non_empty(&args.allowed_hosts),
-            allowed_origins: non_empty(&args.allowed_origins),
+            allowed_hosts: items(&args.allowed_hosts),
+            allowed_origins: items(&args.allowed_origins),
             guarded_as: args.guarded(listen),
             max_message_bytes: args.backend.max_request_bytes(),
         };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::connection::{BackendArgs, expanded, number, or, switch_or};
+use crate::connection::{BackendArgs, expanded, items, number, or, switch_or};
 use crate::http::{AllowedOrigin, ConnectionLimits, Guarded};
 
 /// Settings of the HTTP transport. The gateway passes each caller's Authorization header on
@@ -19,10 +19,10 @@ pub struct HttpArgs {
     pub listen: SocketAddr,
     /// Host names besides the loopback ones by which clients reach this server; comma-separated,
     /// host or host:port
-    #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", value_delimiter = ',', value_parser = expanded)]
+    #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", value_parser = expanded)]
     pub allowed_hosts: Vec<String>,
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
-    #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
+    #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_parser = expanded)]
     pub allowed_origins: Vec<String>,
     /// Maximum number of connections, 1 to 100000. Beyond it, the connection that has been idle
     /// longest is closed
@@ -36,8 +36,8 @@ pub struct HttpArgs {
     /// http://ADDRESS/mcp
     #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub public_url: String,
-    /// How the service authenticates callers: off, keys or oidc. With off, only loopback addresses
-    /// are served
+    /// How the service authenticates callers: off, keys or oidc. With off, the gateway listens only
+    /// on loopback addresses, unless --insecure is given
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
     /// Token issuer for AUTH=oidc; clients without a token are sent to it
@@ -87,12 +87,12 @@ impl HttpArgs {
         })
     }
 
-    /// Checks the settings that depend on each other, and the form of URLs and origins. The server must not be open to
-    /// unauthenticated callers by mistake.
+    /// Checks the settings that depend on each other, and the form of the public URL and of origins. The server must
+    /// not be open to unauthenticated callers by mistake.
     ///
     /// # Errors
-    /// A sentence if the address can be reached from other machines without authentication, the issuer is missing, or a
-    /// URL or origin is malformed.
+    /// A sentence if the address can be reached from other machines without authentication, the issuer is missing, or
+    /// the public URL or an origin is malformed.
     pub fn check(&self) -> Result<(), String> {
         if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {
             return Err(format!(
@@ -117,13 +117,9 @@ impl HttpArgs {
                 ));
             }
         }
-        for origin in self
-            .allowed_origins
-            .iter()
-            .filter(|origin| !origin.is_empty())
-        {
-            if AllowedOrigin::parse(origin).is_none() {
-                let origin = context_model::shown_url(origin);
+        for origin in items(&self.allowed_origins) {
+            if AllowedOrigin::parse(&origin).is_none() {
+                let origin = context_model::shown_url(&origin);
                 return Err(format!(
                     "`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"
                 ));

@@ -64,11 +64,18 @@ pub struct SearchArgs {
     #[command(flatten)]
     pub filters: Filters,
     /// Only entries that are at least this relevant, 0 to 1
-    #[arg(long, value_name = "RELEVANCE")]
+    #[arg(long, value_name = "RELEVANCE", value_parser = relevance)]
     pub min_relevance: Option<f64>,
     /// The options that all commands have.
     #[command(flatten)]
     pub common: Common,
+}
+
+fn relevance(value: &str) -> Result<f64, String> {
+    let number: Option<f64> = value.parse().ok();
+    number
+        .filter(|number| (0.0..=1.0).contains(number))
+        .ok_or_else(|| "must be a number from 0 to 1".to_owned())
 }
 
 /// Finds entries with hybrid search, or with full-text search if the service has no hybrid search.

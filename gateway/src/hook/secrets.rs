@@ -82,6 +82,34 @@ mod tests {
         assert_eq!(redact(text).removed, 0);
     }
 
+    #[test]
+    fn passwords_of_words_are_removed_in_every_notation_and_language() {
+        for (text, secret) in [
+            ("CONTRASEÑA=Geheim99", "Geheim99"),
+            ("密码 pw=Geheim99", "Geheim99"),
+            ("的pw=Geheim99", "Geheim99"),
+            ("password：Geheim99", "Geheim99"),
+            ("password: correcthorse", "correcthorse"),
+            ("password: correct_horse", "correct_horse"),
+            ("password: пароль", "пароль"),
+            (
+                "passphrase = \"apple tiger seven cloud river stone\"",
+                "apple",
+            ),
+        ] {
+            let text = redact(text).text;
+            assert!(!text.contains(secret), "{text}");
+        }
+        for text in [
+            "password: DB_PASSWORD",
+            "password: vault/secrets/database",
+            "password: 请输入新的密码",
+            "password: \"is the one that the other user had before\"",
+        ] {
+            assert_eq!(redact(text).removed, 0, "{text}");
+        }
+    }
+
     /// With a search that reads the rest of a text at each of its words, this test would take many minutes.
     #[test]
     fn long_texts_without_spaces_are_searched_once() {

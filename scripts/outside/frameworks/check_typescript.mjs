@@ -165,6 +165,24 @@ async function aLostReplyRepeatsNothing() {
   });
 }
 
+/** A 503 without Retry-After may come after the change. With one, nothing was changed. */
+async function aWriteWithoutKeyIsRepeatedOnlyWhereNothingWasChanged() {
+  for (const [headers, attempts] of [[{}, 1], [{ "retry-after": "1" }, 2]]) {
+    let seen = 0;
+    const busy = createServer((_, response) => {
+      seen++;
+      if (seen === 1) response.writeHead(503, headers).end();
+      else response.writeHead(200, { "content-type": "application/json" }).end('{"deleted_count": 1}');
+    });
+    await new Promise((listening) => busy.listen(0, "127.0.0.1", listening));
+    const client = connect(`http://127.0.0.1:${busy.address().port}`);
+    const { response } = await client.POST("/v1/artifacts/delete", { body: { path: "/memories" } });
+    busy.close();
+    busy.closeAllConnections();
+    assert.deepEqual([seen, response.status], [attempts, attempts === 1 ? 503 : 200]);
+  }
+}
+
 // --- Claude Agent SDK
 
 const entry = (number, more) => ({
@@ -292,6 +310,7 @@ for (let seed = 0; seed < 4; seed++) await sessionsEqualThoseInMemory(seed);
 await deletionsBetweenPagesHideNoEntry();
 await concurrentItemsAreKept();
 await aLostReplyRepeatsNothing();
+await aWriteWithoutKeyIsRepeatedOnlyWhereNothingWasChanged();
 await theFunctionsOfTheSdkWorkAsInMemory();
 for (let seed = 0; seed < 6; seed++) await storesEqualThoseInMemory(seed);
 await repetitionsAreStoredOnce();

@@ -106,6 +106,22 @@ async function limits(): Promise<void> {
   assert.deepEqual(String(text).split("\n").slice(3), names.map((name) => `${Number(name)}B\t/memories/many/${name}`));
 }
 
+/** A create whose file cannot be moved to its path, because of a proxy's error or a lost connection, leaves nothing. */
+async function failedMoves(): Promise<void> {
+  await clear();
+  const lose = (): Response => {
+    throw new TypeError("fetch failed");
+  };
+  for (const moved of [() => new Response(null, { status: 502 }), () => new Response("<p>Bad gateway", { status: 502 }), lose]) {
+    const through = async (request: Request) => (request.url.endsWith("/move") ? moved() : fetch(request));
+    const failing = new ContextMemoryTool(createClient<paths>({ baseUrl, fetch: through }));
+    const create = failing.create({ command: "create", path: "/memories/lost.md", file_text: "x" });
+    await assert.rejects(create, /^(Type)?Error: (The service replied with status 502\.|fetch failed)$/);
+  }
+  const left = await client.GET("/v1/artifacts", { params: { query: { path_prefix: "/", limit: 50 } } });
+  assert.deepEqual(left.data?.result, []);
+}
+
 /** Each edit is a version. What others write to the artifact is kept. */
 async function versions(): Promise<void> {
   await clear();
@@ -271,6 +287,7 @@ if (seeds.length === 0) {
   await readsWhatPythonWrote();
   const cases = await scenario();
   await limits();
+  await failedMoves();
   await versions();
   await concurrent();
   await race();

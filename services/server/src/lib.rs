@@ -1,4 +1,5 @@
-//! The context service: every operation of the engine over gRPC and REST, on one TCP port and a Unix socket.
+//! The context service: every operation of the engine over gRPC and REST, on a TCP port and a Unix socket.
+//! `CONTEXT_GRPC_LISTEN` adds a port. A service that a gateway started has only the socket.
 //!
 //! This crate contains the transports, the settings, and the start and stop of the process. The rules about
 //! entries are in `context-model` and `context-engine`.

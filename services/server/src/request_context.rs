@@ -50,7 +50,7 @@ impl RequestContext {
     /// Counts the memory of a reply. The reply of a write is never refused, because the write has taken effect.
     ///
     /// # Errors
-    /// `OVERLOADED` if there is no memory for the reply of a read.
+    /// `OVERLOADED` if there is no memory for the reply of a read; `REQUEST_TOO_LARGE` if it alone exceeds the limit.
     pub fn count_reply(&self, bytes: usize) -> Result<()> {
         if self.is_write {
             self.lease.exceed(bytes);

@@ -93,8 +93,8 @@ const REST: &[(Method, &str, Operation)] = &[
     ),
 ];
 
-/// Path prefixes of operations. All other paths (health, metrics, documentation, reflection) reveal
-/// no owner's data.
+/// Path prefixes of operations. The handlers of `/internal/` serve only the Unix socket. All other paths (health,
+/// metrics, documentation, reflection) reveal no owner's data.
 const GUARDED: [&str; 2] = ["/v1/", "/context.v1."];
 
 /// Whether a path has the prefix of operations, whether or not the operation exists.

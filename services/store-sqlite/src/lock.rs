@@ -1,5 +1,6 @@
-//! File locks that guarantee that at most one process owns a database file. For its lifetime the process holds a lock
-//! for the file's name (`<file>.lock`) and one for its inode, because a file can have several names.
+//! File locks, so that at most one process owns a database file. For its lifetime the process holds a lock for the
+//! file's name (`<file>.lock`) and one for its inode, because a file can have several names. The lock for the inode is
+//! in the runtime directory, so it excludes only processes with the same runtime directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -41,8 +42,9 @@ impl std::fmt::Display for Holder {
 /// two processes could lock two different files of the same name.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _by_name: File,
+    /// Dropped before the name, so that whoever gets the name gets the inode too.
     by_inode: Option<InodeLock>,
+    _by_name: File,
 }
 
 /// Why the lock was not acquired.
@@ -64,8 +66,8 @@ impl Lock {
     pub fn acquire(database: &Path, started: Started) -> Result<Self, LockError> {
         let by_name = locked(&Self::path(database), started)?;
         let mut lock = Self {
-            _by_name: by_name,
             by_inode: None,
+            _by_name: by_name,
         };
         if database.exists() {
             lock.acquire_inode(database, started)?;
@@ -148,7 +150,7 @@ fn pin(path: &Path) -> std::io::Result<Option<OwnedFd>> {
     )?))
 }
 
-/// Other systems have no such descriptors. APFS never reuses inode numbers.
+/// macOS has no such descriptors, and APFS never reuses inode numbers.
 #[cfg(not(target_os = "linux"))]
 fn pin(_path: &Path) -> std::io::Result<Option<OwnedFd>> {
     Ok(None)

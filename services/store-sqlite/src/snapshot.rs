@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use context_store::Copied;
 
-/// Maximum number of entries and artifacts, and of their bytes, that are read at a time.
+/// A piece ends after this many entries and artifacts, or as soon as it has this many bytes.
 const PIECE: usize = 1000;
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -23,19 +24,22 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// An empty snapshot in a file beside this database, which only this user can open. The name of the file is removed
-    /// at once, so that the file is deleted when the process ends.
+    /// An empty snapshot in a file without a name, in the directory of this database. It is deleted when the process
+    /// ends.
     ///
     /// # Errors
     /// The file cannot be created.
     pub fn beside(database: &Path) -> io::Result<Self> {
+        // A random name, because a file with a name that can be guessed may exist and belong to somebody else.
         let mut path = database.as_os_str().to_owned();
-        path.push(".snapshot");
+        path.push(format!(
+            ".snapshot-{:016x}",
+            RandomState::new().hash_one(database)
+        ));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&path)?;
         std::fs::remove_file(&path)?;
@@ -94,5 +98,20 @@ impl Snapshot {
         let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, start)?;
         Ok((serde_json::from_slice(&bytes)?, bytes.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_changes_no_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let others = directory.path().join("a.db.snapshot");
+        std::fs::write(&others, "mine").unwrap();
+        let _snapshot = Snapshot::beside(&directory.path().join("a.db")).unwrap();
+        assert_eq!(std::fs::read_to_string(&others).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::found::{MAX_JUDGED, Secret, up_to, word_after};
-use super::names::{Name, is_name_byte, name_of};
+use super::names::{Name, is_name_char, name_of};
 use super::values::{
     has_mixture, is_code, is_description, is_placeholder, is_sentence, is_strong, looks_like_key,
 };
@@ -20,18 +20,13 @@ const WRAPPERS: &[&str] = &[
 ];
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
-    let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
-    while at < bytes.len() {
-        if !is_name_byte(bytes[at]) {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while at < bytes.len() && is_name_byte(bytes[at]) {
-            at += 1;
-        }
+    while let Some(next) = text[at..].find(is_name_char) {
+        let start = at + next;
+        let rest = &text[start..];
+        let length = rest.find(|c: char| !is_name_char(c)).unwrap_or(rest.len());
+        at = start + length;
         let Some((value, kind)) = value_of(text, start, at) else {
             continue;
         };
@@ -239,7 +234,7 @@ fn separator(text: &str, start: usize, at: usize, name: Name) -> Option<Separato
     let typed = head(rest, 60).split_once('=').filter(|(kind, value)| {
         !is_quoted_name
             && kind.len() <= 20
-            && kind.trim().bytes().all(is_name_byte)
+            && kind.trim().chars().all(is_name_char)
             && value.trim_start().starts_with(['"', '`'])
     });
     // `aws configure set aws_secret_access_key …`

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::found::{Secret, lines, word_after, words};
-use super::names::is_name_byte;
+use super::names::is_name_char;
 use super::values::{has_mixture, is_placeholder};
 
 pub(super) fn find(text: &str) -> Vec<Secret> {
@@ -143,7 +143,7 @@ fn pgpass(line: &str) -> Vec<Range<usize>> {
         let is_name = |name: &str| {
             name == "*"
                 || name.starts_with(|c: char| c.is_ascii_alphabetic())
-                    && name.bytes().all(is_name_byte)
+                    && name.chars().all(is_name_char)
         };
         let is_port = port == "*"
             || (2..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());

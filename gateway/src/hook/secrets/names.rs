@@ -171,8 +171,9 @@ fn parts(identifier: &str) -> Vec<String> {
     parts
 }
 
-pub(super) const fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+/// Whether a character may be part of an identifier. Only Latin letters may: Chinese has no space before a name.
+pub(super) const fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | 'À'..='ɏ')
 }
 
 #[cfg(test)]
@@ -188,6 +189,7 @@ mod tests {
             "PASSWORD_OLD",
             "password2",
             "userPasswordV2",
+            "CONTRASEÑA",
         ] {
             assert_eq!(name_of(name), Some(Name::Password), "{name}");
         }

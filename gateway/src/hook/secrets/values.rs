@@ -1,16 +1,19 @@
 //! Whether a value looks like a secret: random, mixed or grouped characters, and not a placeholder, code or a sentence.
 
-/// Whether a value is a message and not a passphrase: it has more than five words, or several words with punctuation or
-/// a capital at the beginning.
+use super::names::name_of;
+
+/// Whether a value is a message and not a passphrase: it has more than eight words, or several words with punctuation
+/// or a capital at the beginning. Passphrases of dice have six words, rarely more.
 pub(super) fn is_sentence(value: &str) -> bool {
     let words = value.split_whitespace().count();
-    words > 5
+    words > 8
         || words > 1
             && (value.contains(['{', '%', ',', ':', '.', '('])
                 || value.starts_with(char::is_uppercase))
 }
 
-/// Whether a value mixes letters with digits, or with special characters that code does not have there.
+/// Whether a value has letters together with digits or with special characters that are rare in code, at least four of
+/// these characters in all.
 pub(super) fn has_mixture(value: &str) -> bool {
     let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
     let digits = value.bytes().filter(u8::is_ascii_digit).count();
@@ -156,7 +159,8 @@ pub(super) fn is_strong(value: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'/' | b'='))
 }
 
-/// Whether a word describes a password instead of being one: "the password is wrong".
+/// Whether a value describes a password instead of being one ("the password is wrong"), names the variable that holds
+/// it (`DB_PASSWORD`), or has characters that words joined to a password do not have, as paths and URLs do.
 pub(super) fn is_description(value: &str) -> bool {
     const WORDS: &[&str] = &[
         "wrong",
@@ -214,15 +218,21 @@ pub(super) fn is_description(value: &str) -> bool {
         "input",
     ];
     let folded = value.to_ascii_lowercase();
-    let is_word = folded.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
-    !is_word
+    // Letters without case are those of scripts that have no spaces, or of sentences about the password.
+    let is_of_words = value.chars().all(|c| {
+        c.is_lowercase() || c.is_uppercase() || c.is_ascii_digit() || matches!(c, '-' | '_')
+    });
+    let is_variable = value.contains('_') && name_of(value).is_some();
+    !is_of_words
+        || is_variable
         || WORDS.contains(&folded.as_str())
         || ["ed", "ing", "ble", "ly", "ty", "less"]
             .iter()
             .any(|end| folded.ends_with(end))
 }
 
-/// Whether a value has groups of four to six letters and digits, as product keys and recovery codes have.
+/// Whether a value has groups of four to six capitals and digits, or of five hexadecimal digits, as product keys and
+/// recovery codes have.
 pub(super) fn is_grouped(value: &str) -> bool {
     let groups: Vec<&str> = value.split('-').collect();
     let of_size = |group: &&str| {

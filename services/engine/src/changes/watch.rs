@@ -30,7 +30,7 @@ pub struct Watch {
     /// Everything up to this position was sent, or is in the snapshot.
     cursor: Cursor,
     snapshot: Option<Snapshot>,
-    /// Changes that were left out since the last frame with a cursor.
+    /// Changes that were left out since the last bookmark.
     left_out: usize,
 }
 

@@ -92,9 +92,6 @@ fn default(arg: &Arg) -> String {
         .collect();
     match values.as_slice() {
         [] => "–".into(),
-        values if arg.is_hide_env_values_set() => {
-            format!("`{}`", "*".repeat(values[0].len().min(3)))
-        }
         values => format!("`{}`", values.join(",")),
     }
 }

@@ -117,8 +117,8 @@ pub struct Models {
     /// A directory with an embedding model that runs inside the service.
     ///
     /// It has the layout of sentence-transformers (config.json, tokenizer.json, model.safetensors). Without it, auto
-    /// and local use a model in ~/.cache/context-service/models: the one that EMBEDDING_MODEL names, or the one that
-    /// `fetch-model` downloaded last.
+    /// and local use a model in ~/.cache/context-service/models (below `$XDG_CACHE_HOME` if that is set): the one that
+    /// EMBEDDING_MODEL names, or the one that `fetch-model` downloaded last.
     #[arg(long, env = "EMBEDDING_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub embedding_model_path: Option<PathBuf>,
 

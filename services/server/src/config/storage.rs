@@ -53,7 +53,8 @@ pub struct Storage {
     #[arg(long, env = "METADATA_INDEXED_FIELDS", value_name = "FIELDS", default_value = "status,agent_name,task_name,project,report_type,scope", value_parser = fields, global = true)]
     pub metadata_indexed_fields: List,
 
-    /// Reader threads, 1 to 64. Default: one for each processor, at most 4.
+    /// Threads that look up rows, 1 to 64; as many again, but at most 2, serve searches. Default: one for each
+    /// processor, at most 4.
     #[arg(long, env = "SQLITE_READERS", value_name = "N", value_parser = number(1, 64), global = true)]
     pub sqlite_readers: Option<u64>,
 

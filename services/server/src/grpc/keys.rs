@@ -1,5 +1,5 @@
-//! `context.v1.ApiKeyService`. Each method converts the request, calls the engine, and converts the
-//! reply.
+//! `context.v1.ApiKeyService`. Each method converts the request, calls the engine, and converts the reply. Only
+//! `get_caller` does not: it returns what the edge determined.
 
 use context_model::{Operation, ThreadSet};
 use context_proto::v1 as pb;

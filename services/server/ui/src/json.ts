@@ -8,7 +8,7 @@ export class Exact {
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Matches a text that may contain such a number. Most do not, and are parsed faster, without a reviver. */
+/** Matches a text that may contain such a number. A text without a match is parsed faster, without a reviver. */
 const MAY_HAVE_EXACT = /\d{16}|\d\.\d*0(?!\d)|\d[eE][+-]?\d/;
 
 /** Parses a reply of the service. Numbers below a key `metadata` may be `Exact`; all others are numbers. */

@@ -82,7 +82,7 @@ fn squared(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// Tags. Every n-th entry of the large owner has the tag with the number n.
+/// Tags. Every n-th entry of each owner has the tag with the number n.
 const SHARES: [(&str, usize); 5] = [
     ("half", 2),
     ("third", 3),
@@ -321,7 +321,7 @@ async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
             by_index,
             "{owner} {filter:?}:\n{plan}"
         );
-        // No plan may read the vectors of all owners.
+        // A search of the small owner must not read the vectors of the large one.
         assert!(
             !plan.contains("Seq Scan on chunks") || owner == "default",
             "{owner} {filter:?}:\n{plan}"

@@ -27,7 +27,8 @@ const MAX_CHECKED_FIRST: usize = 1_000;
 const MAX_EXACT_ROWS: (usize, usize) = (50, 1_000);
 /// Number of vectors read for each requested entry, but at least `MIN_DEPTH` in total. With an index of sign bits
 /// a search reads this many, or more if several chunks of an entry displace other entries. With an index of four bits
-/// it reads at most this many. Measured: see docs/benchmarks.md.
+/// it reads at most this many, or all those of the first `exact` entries if these have more. Measured: see
+/// docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
@@ -112,7 +113,8 @@ pub(super) struct Search<'s> {
     pub depth: usize,
     /// Number of entries at the top whose order and distances must be exact.
     pub exact: usize,
-    /// Ranks at which a part of the ranking ends. It must be decided which entries are up to such a rank.
+    /// Ranks at which a part of the ranking ends. Which entries are in such a part is decided by vectors where
+    /// estimates leave it open.
     pub boundaries: &'static [u32],
 }
 
