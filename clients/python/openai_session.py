@@ -21,14 +21,16 @@ class ContextSession:
         self._transcript = Transcript(service, f"{prefix}/{session_id}", {"framework": "openai-agents", "session": session_id})
 
     async def get_items(self, limit=None):
-        """Returns up to `limit` of the newest items, oldest first. Without a limit it returns all items."""
+        """Returns up to `limit` of the newest items, oldest first. `limit` defaults to that of the session settings; if
+        neither is set, it returns all items."""
         limit = self.session_settings.limit if limit is None else limit
         if limit is not None and limit <= 0:
             return []
         return await asyncio.to_thread(self._transcript.newest, limit)
 
     async def add_items(self, items):
-        """Adds items in batches of at most 100 entries and about 16 MiB. A batch is stored completely or not at all."""
+        """Adds items in batches of at most 100 entries and about 16 MiB. A larger item is a batch of its own; one of
+        more than 40 million characters is refused. A batch is stored completely or not at all."""
         await finished(self._transcript.append, [(uuid.uuid4().hex, item) for item in items])
 
     async def pop_item(self):
