@@ -21,7 +21,8 @@ class ContextSession:
         self._transcript = Transcript(service, f"{prefix}/{session_id}", {"framework": "openai-agents", "session": session_id})
 
     async def get_items(self, limit=None):
-        """Returns up to `limit` of the newest items, oldest first. Without a limit it returns all items."""
+        """Returns up to `limit` of the newest items, oldest first. `limit` defaults to that of the session settings; if
+        neither is set, it returns all items."""
         limit = self.session_settings.limit if limit is None else limit
         if limit is not None and limit <= 0:
             return []

@@ -3,6 +3,7 @@
 //! Configuration files belong to their users. Other entries, comments and formatting stay unchanged,
 //! byte for byte. The previous file is saved next to the new one, until the gateway is removed. A file that cannot be
 //! parsed is not changed.
+//! Exception: if `claude` is on the PATH, Claude Code's own command changes its file, and no copy is saved.
 
 mod change;
 mod clients;
@@ -24,7 +25,7 @@ use crate::cli::{Client, InstallArgs};
 use clients::Server;
 use file::read;
 use part::Part;
-use text::{pretty, say, shell_line};
+use text::{pretty, say, shell_line, utf8};
 
 /// Runs the command and prints what it did to stdout.
 ///
@@ -196,12 +197,8 @@ fn server(args: &InstallArgs) -> Result<Server, String> {
         env.insert("CONTEXT_BACKEND".into(), json!(backend));
     }
     if let Some(db_path) = &args.db_path {
-        env.insert(
-            "DB_PATH".into(),
-            json!(context_model::local::absolute(
-                &context_model::local::expand_home(db_path)
-            )),
-        );
+        let db_path = context_model::local::absolute(&context_model::local::expand_home(db_path));
+        env.insert("DB_PATH".into(), json!(utf8(&db_path)?));
     }
     Ok(Server::Process { command, env })
 }
@@ -261,7 +258,9 @@ fn with_claude(
             let then = match earlier.filter(|_| removed.is_ok()).map(put_back) {
                 None => String::new(),
                 Some(Ok(())) => "; the earlier registration is in place again".to_owned(),
-                Some(Err(error)) => format!("; the earlier registration was removed: {error}"),
+                Some(Err(error)) => format!(
+                    "; the earlier registration was removed and could not be put back: {error}"
+                ),
             };
             Err(format!("claude mcp add: {output}{then}"))
         }
@@ -409,6 +408,20 @@ mod tests {
             let entry = client.entry(&url).unwrap();
             assert_eq!(entry[key], "http://127.0.0.1:7421/mcp", "{client:?}");
             assert!(entry.get("command").is_none(), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_is_an_error() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let command = std::ffi::OsString::from_vec(b"/opt/\xff/context-gateway".to_vec());
+        let process = Server::Process {
+            command: command.into(),
+            env: Map::new(),
+        };
+        for client in Client::ALL {
+            let error = client.entry(&process).unwrap_err();
+            assert!(error.contains("/opt/"), "{client:?}: {error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The deadlines of calls, by kind of operation.
 //!
-//! The service ends an operation at the deadline of its call, or earlier after its own
-//! CONTEXT_REQUEST_TIMEOUT_SECONDS (60 by default). A read ends up to a second before the deadline, so that the
+//! The service ends a call at its deadline, or earlier after its own CONTEXT_REQUEST_TIMEOUT_SECONDS (60 by default). A
+//! write that has begun still runs to its end. A read ends up to a second before the deadline, so that the
 //! service's error, which says what to narrow, arrives before this gateway gives up.
 
 use std::time::Duration;

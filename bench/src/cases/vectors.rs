@@ -1,5 +1,4 @@
-//! Measures semantic search beside an exact scan of all vectors in memory, and hybrid search beside its retrievers
-//! alone.
+//! Compares semantic search with an exact scan of all vectors in memory, and hybrid search with its retrievers alone.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,7 +22,7 @@ use crate::vectors::Vectors;
 const QUERIES: u64 = 100;
 /// Number of entries that are loaded in one step. The provider holds the vectors of one step at a time.
 const STEP: u64 = 1_000;
-/// The database size to which the goals apply.
+/// The database size to which the goals of recall and of semantic search apply.
 const GOAL_ENTRIES: usize = 100_000;
 /// Maximum number of random vectors. A million random vectors are unlike those of any real store.
 const MAX_RANDOM: u64 = 100_000;
@@ -143,7 +142,7 @@ async fn load(
     Ok((size - first) as f64 / seconds)
 }
 
-/// A query of three words: a frequent one, one that a hundredth of the entries has, and a rare one.
+/// A query of three words: a frequent one, one that 1 to 3 % of the entries have, and a rare one.
 fn query_text(bench: &Bench, n: u64) -> String {
     let rank = n as usize;
     let words = [20 + rank, 300 + 7 * rank, 3_000 + 31 * rank].map(|rank| bench.corpus.word(rank));
@@ -161,7 +160,7 @@ fn agent_of(bench: &Bench, n: u64) -> String {
 impl Setup<'_> {
     fn title(&self, search: &str, filter: Option<&String>) -> String {
         let filter = if filter.is_some() {
-            ", 5 % by a filter"
+            ", with a filter that 5 % satisfy"
         } else {
             ""
         };
@@ -446,7 +445,7 @@ async fn reranked(
     let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
     let mut section = Section::new(
         &title,
-        "50 candidates by a reranker that responds at once, a service of its own",
+        "50 candidates, scored by a reranker that responds at once; measured on a separate service",
     );
     for of_transport in &series {
         section.add(of_transport, None);

@@ -24,7 +24,7 @@ use crate::subscriptions::{Followed, MAX_SUBSCRIPTIONS, Recipient, follow};
 use crate::{prompts, resources};
 
 /// The methods that this server implements.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 13] = [
     "initialize",
     "ping",
     "prompts/get",
@@ -34,13 +34,19 @@ const METHODS: [&str; 12] = [
     "resources/subscribe",
     "resources/templates/list",
     "resources/unsubscribe",
+    "server/discover",
     "subscriptions/listen",
     "tools/call",
     "tools/list",
 ];
 
 /// The methods that exist only in protocol revisions with `initialize`.
-const EARLIER_METHODS: [&str; 3] = ["initialize", "resources/subscribe", "resources/unsubscribe"];
+const EARLIER_METHODS: [&str; 4] = [
+    "initialize",
+    "ping",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
 
 /// How long clients may cache a listing: five minutes. It changes only if a feature is switched on
 /// or off.
@@ -292,7 +298,7 @@ impl ServerHandler for Gateway {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        // Over HTTP, the transport limits them.
+        // Over HTTP, `http/streams.rs` limits the number of listeners.
         let _permit = match self.is_shared() {
             true => None,
             false => Some(self.listeners.try_acquire().map_err(|_| {
@@ -300,6 +306,8 @@ impl ServerHandler for Gateway {
                 ErrorData::invalid_request(sentence, None)
             })?),
         };
+        // rmcp refuses a notification that was not requested, and that error would end the listener.
+        let wants_tools = context.accepted().tools_list_changed == Some(true);
         let mut changes = self.features.changes();
         let mut followed = Followed::default();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
@@ -314,7 +322,7 @@ impl ServerHandler for Gateway {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 ended = &mut following, if has_subscriptions => return ended.map_err(resources::unreadable),
-                changed = changes.changed() => {
+                changed = changes.changed(), if wants_tools => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

@@ -149,6 +149,32 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_inside_a_literal_does_not_end_the_value() {
+        for (text, expected) in [
+            (
+                r#"password = "p@ss\"w0rd-123456";"#,
+                r#"password = "[removed: password]";"#,
+            ),
+            (
+                "ALTER ROLE app PASSWORD 'it''s4secret';",
+                "ALTER ROLE app PASSWORD '[removed: password]';",
+            ),
+            // The second `\` is not an escape.
+            (
+                r#"password = "p@ssw0rd\\", user = "ann""#,
+                r#"password = "[removed: password]\\", user = "ann""#,
+            ),
+            // JSON inside a string.
+            (
+                r#""{\"password\": \"p@ssw0rd\", \"user\": \"ann\"}""#,
+                r#""{\"password\": \"[removed: password]\", \"user\": \"ann\"}""#,
+            ),
+        ] {
+            assert_eq!(redact(text).text, expected);
+        }
+    }
+
+    #[test]
     fn a_putty_key_keeps_only_its_public_lines() {
         let key = "PuTTY-User-Key-File-3: ssh-ed25519\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nc2VjcmV0\n\
                    Private-MAC: 00ff\nThat was it.";

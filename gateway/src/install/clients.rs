@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use super::text::utf8;
 use super::{jsonc, tomlc};
 use crate::cli::{Client, HookAgent};
 
@@ -194,11 +195,11 @@ impl Client {
     /// The server as this client writes it.
     ///
     /// # Errors
-    /// A sentence if the client's file cannot name such a server.
+    /// A sentence if the client's file cannot name such a server, or the program's path is not UTF-8.
     pub fn entry(self, server: &Server) -> Result<Value, String> {
         let url = match server {
             Server::Process { command, env } => {
-                let mut entry = json!({"command": command, "args": ["stdio"]});
+                let mut entry = json!({"command": utf8(command)?, "args": ["stdio"]});
                 match self {
                     Self::Claude | Self::Cursor | Self::Vscode => entry["type"] = json!("stdio"),
                     Self::Copilot => {

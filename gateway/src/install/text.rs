@@ -1,6 +1,7 @@
 //! Text for the terminal.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -20,6 +21,15 @@ pub fn shell_line(arguments: &[String]) -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// The path as text.
+///
+/// # Errors
+/// A sentence if it is not UTF-8, because no configuration file can hold it then.
+pub fn utf8(path: &Path) -> Result<&str, String> {
+    path.to_str()
+        .ok_or_else(|| format!("the path {} is not UTF-8", path.display()))
 }
 
 /// Prints the text and a line end to stdout. A reader that closes early, such as `head`, is not an error.

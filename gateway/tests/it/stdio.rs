@@ -285,6 +285,9 @@ async fn every_request_that_cannot_be_read_is_answered_with_its_id() {
     pipe.send_raw(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#)
         .await;
     assert_eq!(pipe.line().await.unwrap()["id"], 1.5);
+    pipe.send_raw(r#"{"jsonrpc":"2.0","id":2,"method":"server/discover"}"#)
+        .await;
+    assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32602);
     pipe.send_raw("5").await;
     assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32600);
     // Neither line is a request, so neither gets a response. If two peers sent each other errors about lines that are

@@ -5,7 +5,7 @@ use context_proto::v1 as pb;
 use pb::watch_response::Frame;
 use serde_json::{Value, json};
 
-use crate::fake::{ARTIFACT, Watching, setup};
+use crate::fake::{ARTIFACT, Behaviour, Watching, setup};
 use crate::session::{Era, Pipe, exchange, post, router};
 
 fn change(entity: &str, id: &str, thread: Option<&str>) -> Frame {
@@ -127,6 +127,29 @@ async fn a_listener_hears_of_what_it_listens_to() {
         ended["error"]["data"]["reason"], "UNAUTHENTICATED",
         "{ended}"
     );
+}
+
+#[tokio::test]
+async fn a_listener_to_resources_outlasts_a_change_of_the_tool_list() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    pipe.start(
+        "subscriptions/listen",
+        json!({"notifications": {"resourceSubscriptions": [THREAD]}}),
+    )
+    .await;
+    let acknowledged = pipe.line().await.unwrap();
+    assert!(acknowledged["error"].is_null(), "{acknowledged}");
+    let stream = setup.fake.watching().await;
+    send(&stream, "1", Frame::Opened(pb::Opened::default())).await;
+    assert_eq!(updated(&mut pipe).await, THREAD);
+    setup.fake.behave(Behaviour::Features(true, false, false));
+    let statistics = pipe.call("get_statistics", json!({})).await;
+    assert_eq!(statistics["isError"], false, "{statistics}");
+    for cursor in ["2", "3"] {
+        send(&stream, cursor, change("context", "7", Some("a/b"))).await;
+        assert_eq!(updated(&mut pipe).await, THREAD);
+    }
 }
 
 #[tokio::test]

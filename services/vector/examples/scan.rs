@@ -31,14 +31,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .map_or(Ok(384), |dimensions| dimensions.parse())?;
     let real = match arguments.next() {
-        Some(path) => read(&std::fs::read(path)?, dimensions),
+        Some(path) => read(&path, dimensions)?,
         None => Vec::new(),
     };
     let mut random = Random(7);
     let (vectors, queries) = vectors(&real, count, dimensions, &mut random);
     println!(
         "{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries",
-        real.len().min(count)
+        real.len().saturating_sub(QUERIES).min(count)
     );
 
     let fill = |precision: Precision| {
@@ -154,15 +154,25 @@ fn worth_rescoring<'n>(
         .collect()
 }
 
-fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
+/// The vectors of a file, which must have more than the queries, because these are not stored.
+fn read(path: &str, dimensions: usize) -> Result<Vec<Vec<f32>>, Box<dyn std::error::Error>> {
     let read = |bytes: &[u8]| {
         let mut vector = vec![0.0; dimensions];
         (decode(bytes, &mut vector) && normalise(&mut vector)).then_some(vector)
     };
-    bytes
+    let all: Vec<Vec<f32>> = std::fs::read(path)?
         .chunks_exact(dimensions * 4)
         .filter_map(read)
-        .collect()
+        .collect();
+    if all.len() <= QUERIES {
+        let sentence = format!(
+            "{path} has {} vectors of {dimensions} 32-bit floats; at least {} are needed",
+            all.len(),
+            QUERIES + 1
+        );
+        return Err(sentence.into());
+    }
+    Ok(all)
 }
 
 /// The stored vectors and the queries. No query is stored.
@@ -178,7 +188,7 @@ fn vectors(
             .map(|_| random.direction(dimensions))
             .collect();
     }
-    // Every `step`-th real vector is a query.
+    // Every `step`-th vector is a query, until there are `QUERIES`.
     let step = (base.len() / QUERIES).max(1);
     let (mut queries, mut stored) = (Vec::new(), Vec::new());
     for (place, vector) in base.iter().enumerate() {

@@ -280,23 +280,31 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
     if let Some(start) = quoted_start(rest) {
         let start = next + start;
         let quote = text[..start].chars().next_back()?;
+        let has_escapes = !text[..start - quote.len_utf8()].ends_with('\\');
         // `"""…"""`
         let quotes = text[start..].len() - text[start..].trim_start_matches(quote).len();
         let start = if quotes >= 2 { start + quotes } else { start };
         let after = &text[start..];
-        let end = after.find([quote, '\n']).unwrap_or(after.len());
-        // A text that was cut may have no closing quote.
-        let is_closed = after[end..].starts_with(quote);
-        if !is_closed && after.starts_with(' ') {
-            return None;
-        }
-        let value = after[..end].trim_end_matches(['\\', '\r']);
-        let is_secret = match name {
-            Name::Password => value.len() >= 4 && !is_sentence(value),
-            Name::Key => value.len() >= 8 && !value.contains(' ') && looks_like_key(value),
-            Name::Other => is_strong(value),
+        let secret = |end: usize| {
+            // A text that was cut may have no closing quote.
+            let is_closed = after[end..].starts_with(quote);
+            if !is_closed && after.starts_with(' ') {
+                return None;
+            }
+            let value = after[..end].trim_end_matches(['\\', '\r']);
+            let is_secret = match name {
+                Name::Password => value.len() >= 4 && !is_sentence(value),
+                Name::Key => value.len() >= 8 && !value.contains(' ') && looks_like_key(value),
+                Name::Other => is_strong(value),
+            };
+            (is_secret && !is_placeholder(value)).then_some(start..start + value.len())
         };
-        return (is_secret && !is_placeholder(value)).then_some(start..start + value.len());
+        let end = match has_escapes {
+            true => literal_end(after, quote, quote == '\'' && quotes == 0),
+            false => first_end(after, quote),
+        };
+        // Some notations have no escapes. There the first quote ends the value.
+        return secret(end).or_else(|| secret(first_end(after, quote)));
     }
     if separator.needs_quotes {
         return None;
@@ -347,6 +355,31 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
         false => value,
     };
     Some(next..next + value.len())
+}
+
+/// The first quote, or the end of the line.
+fn first_end(text: &str, quote: char) -> usize {
+    text.find([quote, '\n']).unwrap_or(text.len())
+}
+
+/// The closing quote of a literal, or the end of the line. A quote after a `\` belongs to the value, and with
+/// `is_doubled` two quotes too, as in SQL.
+fn literal_end(text: &str, quote: char, is_doubled: bool) -> usize {
+    let mut characters = text.char_indices().peekable();
+    let mut is_escaped = false;
+    while let Some((at, c)) = characters.next() {
+        if c == '\n' {
+            return at;
+        }
+        if c == quote && !is_escaped {
+            let is_pair = is_doubled && characters.next_if(|(_, next)| *next == quote).is_some();
+            if !is_pair {
+                return at;
+            }
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    text.len()
 }
 
 /// Characters at the end of a value that belong to what is around it.

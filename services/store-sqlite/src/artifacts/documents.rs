@@ -193,7 +193,8 @@ fn document(row: DocumentRow) -> Result<ArtifactDocument, StoreError> {
 }
 
 /// Indexes the artifacts that an older version of the service stored. Indexes the words of all artifacts again if the
-/// language or the analyzer has changed. Called when the database is opened, before the first search.
+/// language or the analyzer has changed. Called when the database is opened, before the first search, and at the end of
+/// a migration.
 ///
 /// # Errors
 /// Database errors.
@@ -249,8 +250,8 @@ struct ArtifactText {
     content: String,
 }
 
-/// Indexes and returns some of the artifacts without a document that come after this owner, time and artifact id, oldest
-/// first. Without the start, each call would check again all artifacts that have one.
+/// Indexes and returns the next artifacts without a document, in the order of owner, time and id. It begins after the
+/// given position. From the beginning, each call would check all indexed artifacts again.
 fn index_some(
     conn: &mut SqliteConnection,
     language: Language,

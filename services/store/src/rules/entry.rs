@@ -75,7 +75,8 @@ pub fn merge(update: &EntryUpdate, stored: &Stored<'_>, now: Timestamp) -> Resul
     let json = metadata.as_ref().map(|(_, json)| json.as_str());
     Ok(Merged {
         version: content.version + 1,
-        // The time must increase even if the clock stands still or steps back. Otherwise the update would be hidden.
+        // The time must increase even if the clock stands still or steps back. Otherwise a client that compares
+        // `updated_at` would miss the update.
         updated_at: now.micros().max(updated_at + 1),
         image_count,
         seal: EntrySeal::next(content, text.as_deref(), json).to_bytes(*id),

@@ -33,7 +33,7 @@ impl Mark {
         serde_json::json!(self).to_string()
     }
 
-    /// Parses the stored form. `None` when another program wrote it.
+    /// Parses the stored form. `None` when another version of the program wrote it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()

@@ -196,10 +196,10 @@ export function Tags({ tags }: { tags: string[] }) {
   );
 }
 
-/** Longest value that is shown in the row, in characters. */
+/** Longest value that is shown in the row, in characters of its JSON. */
 const MAX_PLAIN = 120;
 
-/** A few plain values are shown in a row; deeper values can be opened as JSON. */
+/** Up to six short plain values are shown in a row. If there are others, the whole metadata can be opened as JSON. */
 export function Metadata({ of }: { of: Record<string, unknown> | null | undefined }) {
   const fields = Object.entries(of ?? {});
   if (fields.length === 0) return null;
