@@ -7,6 +7,7 @@ edit makes a version. Replies and errors have the words of the file system tool 
 Needs memory_text.py, the packages anthropic, httpx and attrs, and the client generated from OpenAPI (docs/agents.md).
 """
 
+import contextlib
 import asyncio
 import random
 import ssl
@@ -81,7 +82,9 @@ class ContextMemoryTool(BetaAbstractMemoryTool):
             reply = move_artifacts.sync(client=self._client, body=MoveArtifactsRequest(path=elsewhere, to=path))
         finally:
             if reply is None or isinstance(reply, Problem):
-                delete_artifact.sync(created.id, client=self._client)
+                # If this fails too, the error is still that of the move.
+                with contextlib.suppress(Exception):
+                    delete_artifact.sync(created.id, client=self._client)
         if isinstance(reply, Problem):
             self._require_free(path, taken)
         _done(reply, PATH_TAKEN=taken)

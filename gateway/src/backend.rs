@@ -306,8 +306,8 @@ fn over_tcp(url: &str) -> Result<Endpoint, String> {
     endpoint.tls_config(tls).map_err(|error| {
         let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
         format!(
-            "{} cannot be called: {cause}; https needs a certificate that this system trusts: install the package \
-             ca-certificates, or set SSL_CERT_FILE",
+            "{} cannot be called: {cause}; if no certificates were found, install the package ca-certificates, or \
+             set SSL_CERT_FILE",
             shown_url(url)
         )
     })

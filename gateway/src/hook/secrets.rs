@@ -159,6 +159,14 @@ mod tests {
                 "ALTER ROLE app PASSWORD 'it''s4secret';",
                 "ALTER ROLE app PASSWORD '[removed: password]';",
             ),
+            (
+                r"PASSWORD='it'\''s4secret' run",
+                "PASSWORD='[removed: password]' run",
+            ),
+            (
+                r#""{\"password\": \"p@ss\\\"w0rd\"}""#,
+                r#""{\"password\": \"[removed: password]\"}""#,
+            ),
             // The second `\` is not an escape.
             (
                 r#"password = "p@ssw0rd\\", user = "ann""#,

@@ -301,7 +301,7 @@ fn value_at(text: &str, name: Name, separator: &Separator) -> Option<Range<usize
         };
         let end = match has_escapes {
             true => literal_end(after, quote, quote == '\'' && quotes == 0),
-            false => first_end(after, quote),
+            false => nested_end(after, quote),
         };
         // Some notations have no escapes. There the first quote ends the value.
         return secret(end).or_else(|| secret(first_end(after, quote)));
@@ -363,21 +363,39 @@ fn first_end(text: &str, quote: char) -> usize {
 }
 
 /// The closing quote of a literal, or the end of the line. A quote after a `\` belongs to the value, and with
-/// `is_doubled` two quotes too, as in SQL.
+/// `is_doubled` also `''`, as in SQL, and `'\''`, as in a shell.
 fn literal_end(text: &str, quote: char, is_doubled: bool) -> usize {
-    let mut characters = text.char_indices().peekable();
+    let mut characters = text.char_indices();
     let mut is_escaped = false;
     while let Some((at, c)) = characters.next() {
         if c == '\n' {
             return at;
         }
         if c == quote && !is_escaped {
-            let is_pair = is_doubled && characters.next_if(|(_, next)| *next == quote).is_some();
-            if !is_pair {
+            let rest = characters.as_str();
+            let inside = ["'", r"\''"]
+                .into_iter()
+                .find(|inside| is_doubled && rest.starts_with(inside));
+            let Some(inside) = inside else {
                 return at;
-            }
+            };
+            // Each character of it is one byte.
+            characters.nth(inside.len() - 1);
         }
         is_escaped = c == '\\' && !is_escaped;
+    }
+    text.len()
+}
+
+/// The closing quote of a literal inside a string, or the end of the line. There `\"` ends the literal, and `\\\"` is
+/// a quote inside it.
+fn nested_end(text: &str, quote: char) -> usize {
+    let mut backslashes = 0;
+    for (at, c) in text.char_indices() {
+        if c == '\n' || c == quote && backslashes % 4 != 3 {
+            return at;
+        }
+        backslashes = if c == '\\' { backslashes + 1 } else { 0 };
     }
     text.len()
 }

@@ -173,7 +173,7 @@ fn parts(identifier: &str) -> Vec<String> {
 
 /// Whether a character may be part of an identifier. Only Latin letters may: Chinese has no space before a name.
 pub(super) const fn is_name_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | 'À'..='ɏ')
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | 'À'..='Ö' | 'Ø'..='ö' | 'ø'..='ɏ')
 }
 
 #[cfg(test)]

@@ -223,13 +223,14 @@ impl Near {
         self.copula && (self.is_password && is_password || is_key)
     }
 
-    /// Whether the next word is a password of letters alone: "the password is swordfish".
+    /// Whether the next word is a password of letters, digits, `-` and `_`: "the password is swordfish". A date is none.
     fn is_word_as_password(&self, word: &str, ends_statement: bool) -> bool {
         self.is_password
             && self.copula
             && ends_statement
             && word.len() >= 6
             && word.is_ascii()
+            && word.contains(|c: char| c.is_ascii_alphabetic())
             && !is_description(word)
     }
 }

@@ -4,7 +4,7 @@
 // When the cursor is no longer valid, or is far behind, the next stream starts with new changes, and the views load
 // their lists again.
 
-import { api, ApiError, type Hit, type ServiceChange, signOut, type StreamEvent } from "./api";
+import { api, ApiError, type Hit, type ServiceChange, signOut, type StreamEvent, UNREACHABLE } from "./api";
 import { asApiError } from "./hooks";
 
 /** One change of an entry or an artifact. */
@@ -52,6 +52,7 @@ const RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
 
 const BUFFERED = new ApiError(0, "BUFFERED", "No changes arrive. Does a proxy buffer text/event-stream?");
+const SILENT = new ApiError(0, UNREACHABLE, "The service does not respond.");
 const STOPPING = new ApiError(0, "STOPPING", "The service is stopping.");
 
 export function follow(listener: Listener): Feed {
@@ -95,9 +96,13 @@ export function follow(listener: Listener): Feed {
         attempt.abort();
       }, ms);
     };
+    // What it means if nothing arrives in time.
+    let problem = SILENT;
     within(OPENING_MS);
     try {
       if (cursor !== undefined) await checkCursor(cursor, signal);
+      problem = BUFFERED;
+      within(OPENING_MS);
       for await (const event of api.watch(cursor ?? "now", signal)) {
         within(SILENCE_MS);
         handle(event);
@@ -109,7 +114,7 @@ export function follow(listener: Listener): Feed {
       }
     } catch (error) {
       if (!silent) throw error;
-      if (!opened) throw BUFFERED;
+      if (!opened) throw problem;
     } finally {
       clearTimeout(quiet);
       flush();
