@@ -7,8 +7,8 @@ edit makes a version. Replies and errors have the words of the file system tool 
 Needs memory_text.py, the packages anthropic, httpx and attrs, and the client generated from OpenAPI (docs/agents.md).
 """
 
-import contextlib
 import asyncio
+import contextlib
 import random
 import ssl
 import time

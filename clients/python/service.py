@@ -19,6 +19,9 @@ RETRY_POLICY = {
 OPTIONS = (
     # A page of entries can exceed gRPC's default of 4 MiB.
     ("grpc.max_receive_message_length", 128 << 20),
+    # By default gRPC connects again after 1 s at the earliest, and calls fail meanwhile: a restart of the service would
+    # use up their attempts.
+    ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.service_config", json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": RETRY_POLICY}]})),
 )
 

@@ -27,7 +27,8 @@ async def fill(address, killed):
     store, transcripts = ContextStore(service), ContextSessionStore(service)
     key = {"project_key": "p", "session_id": "s"}
     done, kills = 0, threading.Semaphore(0)
-    killing = threading.Thread(target=lambda: [kills.acquire() and killed() for _ in range(KILLS)])
+    # A daemon, so that the program ends when a call fails.
+    killing = threading.Thread(target=lambda: [kills.acquire() and killed() for _ in range(KILLS)], daemon=True)
     killing.start()
 
     async def counted(call):
