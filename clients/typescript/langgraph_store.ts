@@ -32,7 +32,8 @@ const LIST_PAGE = 50, SEARCH_PAGE = 100, SEARCH_DEPTH = 10_000; // The service's
 /**
  * A `BaseStore`. A search with a query is a hybrid search: by words, and by meaning if the service has a model.
  *
- * `fields` are the parts of a value that such searches read, unless `put` names others. The default is the whole value.
+ * `fields` are the parts of a value that such searches see, unless `put` says otherwise. Without them it is the whole
+ * value.
  */
 export class ContextStore extends BaseStore {
   private readonly root: string;
@@ -153,12 +154,11 @@ export class ContextStore extends BaseStore {
     for await (const { namespace } of this.listed(longest)) {
       if (!conditions.every((condition) => meets(namespace, condition))) continue;
       const part = namespace.slice(0, op.maxDepth);
-      found.set(this.path(part, ""), part);
+      found.set(part.join(":"), part);
     }
     const [offset, limit] = [op.offset ?? 0, op.limit ?? found.size];
-    // In the order of LangGraph's own store.
-    const sorted = [...found.values()].sort((one, other) => one.join(":").localeCompare(other.join(":")));
-    return sorted.slice(offset, offset + limit);
+    const sorted = [...found].sort(([one], [other]) => one.localeCompare(other));
+    return sorted.slice(offset, offset + limit).map(([, namespace]) => namespace);
   }
 
   private async at(path: string): Promise<Schemas["Artifact"] | null> {
