@@ -32,8 +32,7 @@ const LIST_PAGE = 50, SEARCH_PAGE = 100, SEARCH_DEPTH = 10_000; // The service's
 /**
  * A `BaseStore`. A search with a query is a hybrid search: by words, and by meaning if the service has a model.
  *
- * `fields` are the parts of a value that such searches see, unless `put` says otherwise. Without them it is the whole
- * value.
+ * `fields` are the parts of a value that such searches read, unless `put` names others. The default is the whole value.
  */
 export class ContextStore extends BaseStore {
   private readonly root: string;
