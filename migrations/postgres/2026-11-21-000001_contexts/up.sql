@@ -1,5 +1,6 @@
--- owner_id is the first column of every key and index, so that the tables can be sharded by owner. For the same reason
--- there are no triggers, no sequences and no generated columns, and every statement that joins repeats owner_id.
+-- In the tables with owner_id, it is the first column of every key and index except api_keys_by_lookup, so that the
+-- tables can be sharded by owner. For the same reason there are no triggers, no sequences and no generated columns, and
+-- every statement that joins repeats owner_id.
 -- Times are microseconds since 1970-01-01T00:00:00Z. Text is compared byte by byte (C), whatever the database's own
 -- collation is.
 
@@ -14,8 +15,8 @@ CREATE TABLE context.owner_ids (
     next_id  bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- Only the last statement of a write updates this table. It holds the lock of the owner's row until the commit, so the
--- revisions of an owner are in the order of commits.
+-- A write updates this table in one of its last statements, and holds the lock of the owner's row until the commit. So
+-- the revisions of an owner are in the order of commits.
 CREATE TABLE context.owners (
     owner_id         text COLLATE "C" NOT NULL PRIMARY KEY,
     revision         bigint NOT NULL,

@@ -17,7 +17,7 @@ CREATE TABLE context.api_keys (
     PRIMARY KEY (owner_id, key_id)
 );
 
--- The only index without the owner, because the owner is not known until the key is verified.
+-- The only index of an owner's rows without the owner, because the owner is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON context.api_keys (lookup);
 
 -- Rejected requests of valid keys. Successful writes are in `changes`.

@@ -1,4 +1,4 @@
--- Run at a start that finds pgvector but not this table.
+-- Run when the service starts, selects a model or changes the model, and finds pgvector but not this table.
 
 CREATE TABLE context.chunks (
     owner_id   text COLLATE "C" NOT NULL,

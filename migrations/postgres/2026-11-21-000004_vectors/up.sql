@@ -1,5 +1,5 @@
--- Vectors of entries' texts. The vectors themselves need pgvector, so their table is made by chunks.sql, now or when a
--- later start finds the extension.
+-- Vectors of entries' texts. The vectors themselves need pgvector, so chunks.sql makes their table, now or when the
+-- service later finds the extension.
 
 -- A set holds the vectors of one model. The table chunks says which of them belong to an owner.
 CREATE TABLE context.embedding_sets (
@@ -20,7 +20,7 @@ CREATE TABLE context.embedding_claims (
     id       bigint NOT NULL,
     set_id   bigint NOT NULL,
     version  bigint NOT NULL,
-    -- A random number that each service chooses at its start.
+    -- The unique name that each service chooses at its start.
     holder   text COLLATE "C" NOT NULL,
     -- By the server's clock. Afterwards any service may claim the entry.
     until    bigint NOT NULL,

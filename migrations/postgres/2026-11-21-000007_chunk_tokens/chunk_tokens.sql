@@ -1,4 +1,4 @@
--- Run at a start that finds the table chunks but not this table.
+-- Run with chunks.sql, or later if only this table is missing.
 
 CREATE TABLE context.chunk_tokens (
     owner_id text COLLATE "C" NOT NULL,

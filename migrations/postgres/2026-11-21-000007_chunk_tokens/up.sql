@@ -1,2 +1,2 @@
 -- Vectors of the tokens of entries' chunks, for reranking. Without pgvector there are no chunks, so chunk_tokens.sql
--- creates the table, now or when a later start finds the extension.
+-- creates the table, now or when the service later finds the extension.

@@ -9,7 +9,7 @@ CREATE TABLE context.key_events (
     owner_id  text COLLATE "C" NOT NULL,
     event_id  text COLLATE "C" NOT NULL,
     at        bigint NOT NULL,
-    -- The key that was used. NULL: the operator, or a caller without authentication.
+    -- The id of the key, or the name of the token's holder. NULL: the operator, or a caller without authentication.
     actor     text,
     operation text NOT NULL,
     key_id    text NOT NULL,

@@ -25,12 +25,12 @@ pub struct Config {
     pub queue: usize,
     /// How long an operation waits for a connection before it is rejected with `OVERLOADED`.
     pub pool_timeout: Duration,
-    /// Timeout for connecting.
+    /// Timeout for connecting to one address of the server. With several addresses it includes TLS and the login.
     pub connect_timeout: Duration,
     /// Timeout for one statement.
     pub statement_timeout: Duration,
-    /// How often an operation is retried after a conflict or a lost connection. It is retried only when the failed
-    /// attempt cannot have changed anything, or when the write has an idempotency key.
+    /// How often an operation is retried after a conflict or a lost connection, or when the server is read-only. It is
+    /// retried only when the failed attempt cannot have changed anything, or when the write has an idempotency key.
     pub retries: u32,
     /// Number of consecutive failures to reach the server after which operations are rejected at once.
     pub breaker_failures: u32,

@@ -1,8 +1,9 @@
 //! The server database: PostgreSQL, shared by any number of services.
 //!
-//! [`PostgresStore`] implements [`context_store::Store`]. Each write is one transaction. It locks the rows of its
-//! threads first, in order, and the owner's row last, so an owner's revisions are in commit order. Each read sees one
-//! state of the database. The file names are those of `context-store-sqlite`.
+//! [`PostgresStore`] implements [`context_store::Store`]. Each write of contexts or artifacts is one transaction. It
+//! locks the rows of its threads first, in order, or those of its artifacts, and the owner's row last, so an owner's
+//! revisions are in commit order. Each read sees one state of the database. The file names are those of
+//! `context-store-sqlite`.
 //!
 //! ```no_run
 //! use context_store_postgres::{Config, PostgresStore, Target};

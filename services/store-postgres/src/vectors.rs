@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `store` | the trait that the engine calls |
 //! | `write` | the chunks of stored, changed and deleted entries and artifacts |
-//! | `rank` | a search with both retrievers on one state of the database |
+//! | `rank` | a search with the full-text retriever, the semantic retriever or both, on one state of the database |
 //! | `search` | semantic search: the nearest entries or artifacts |
 //! | `estimates` | the estimated number of entries or artifacts that satisfy a filter |
 //! | `index` | the HNSW index |

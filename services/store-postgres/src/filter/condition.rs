@@ -33,9 +33,10 @@ pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
 
 /// Compiles the whole condition. The SQL is never NULL where it stands under a NOT.
 ///
-/// The part that an index term does not decide is wrapped in `coalesce(…, false)`, even where NULL would have the same
-/// effect. Without it the planner assumes that the comparison is true for 1 row in 200, and then sorts far more rows
-/// than it expected.
+/// A comparison that an index term does not decide is wrapped in `coalesce(…, false)`, or joined by AND to a part that
+/// is, even where NULL would have the same effect. Without it the planner assumes that an equality is true for 1 row in
+/// 200, and then sorts far more rows than it expected. Ranges of numbers and `@>` are not wrapped, so that an index can
+/// serve them.
 pub(super) fn compile(condition: &Condition, indexed: bool) -> Fragment<'_> {
     let field = Field::new(&condition.path);
     let rest = rest(&field, condition, indexed);

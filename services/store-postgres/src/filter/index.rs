@@ -52,7 +52,7 @@ impl Field {
         format!("(entries.metadata_folded{} ->> {})", self.steps, self.last)
     }
 
-    /// The original string.
+    /// The string as it was given, or the value as JSON text. NULL for null and for an absent field.
     pub(super) fn exact_text(&self) -> String {
         format!("({EXACT_METADATA}{} ->> {})", self.steps, self.last)
     }
@@ -79,10 +79,10 @@ impl Field {
 
 /// The names of the indexes on a metadata field, and the part of their CREATE INDEX statements after the table's name.
 ///
-/// The first index serves `eq`, `in`, `starts_with`, ranges of strings, `exists`, `is_null` and `not_exists`,
-/// case-sensitive or not. The second serves equality and ranges of numbers. Both return the rows of one value newest
-/// first. The second is not limited to rows with numbers, because the planner takes the frequencies of an expression's
-/// values only from indexes over the whole table.
+/// The first index serves `eq` and `in` of strings and booleans, `starts_with`, ranges of strings, `exists`,
+/// `not_exists`, `is_null` and `is_not_null`, case-sensitive or not. The second serves `eq`, `in` and ranges of numbers.
+/// Both return the rows of one value newest first. The second is not limited to rows with numbers, because the planner
+/// takes the frequencies of an expression's values only from indexes over the whole table.
 pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     let field = Field::new(path);
     let of_table = |expression: String| expression.replace("entries.", "");

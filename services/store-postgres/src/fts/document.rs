@@ -14,7 +14,7 @@ const MAX_TSVECTOR_BYTES: usize = 1_000_000;
 const MAX_POSITION: usize = 16_383;
 /// Maximum number of positions stored for a lexeme (`MAXNUMPOS` − 1).
 const MAX_POSITIONS: usize = 255;
-/// Bytes that a lexeme takes in addition to its text and positions.
+/// Bytes that a lexeme takes in addition to its text and all positions after the first.
 const LEXEME_OVERHEAD: usize = 8;
 /// Maximum bytes of words in a language that only the server stems. The tsvector that the server builds from them stays
 /// below its limit.

@@ -34,7 +34,8 @@ const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 /// One connection with its statement cache.
 ///
 /// It replaces diesel-async's type of the same name behind the same traits. diesel-async's type hides the SQLSTATE of
-/// an error, needs three round trips for a statement that is not cached, and cannot pipeline statements.
+/// an error, needs a further round trip to prepare each statement that is not cached, and pipelines only statements
+/// whose futures are polled at the same time.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
     /// `None` behind a pooler, where the next transaction may run in another server process.
@@ -379,8 +380,8 @@ impl AsyncPgConnection {
     }
 }
 
-/// Logs a statement's text, without values, at the level `trace`. A prepared statement is logged only when it is
-/// prepared.
+/// Logs a statement's text, without values, at the level `trace`. A statement with a [`StatementId`] is not logged
+/// again once it is prepared.
 ///
 /// The field `raw` is the literal in the source code, or the text itself if it does not come from one literal. It is
 /// absent if diesel's query language wrote the text. The tests read this field (`tests/it/sent_sql.rs`).

@@ -15,8 +15,8 @@ use super::connection::AsyncPgConnection;
 use super::driver::PgRow;
 use super::failure::CommitError;
 
-/// A query whose text never varies, although diesel assumes that it may: an UPDATE or an ON CONFLICT DO UPDATE.
-/// [`fixed!`] creates it.
+/// A query whose text never varies, although diesel assumes that it may, such as an UPDATE, an ON CONFLICT DO UPDATE or
+/// an `eq_any`. [`fixed!`] creates it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fixed<Id, Q> {
     query: Q,

@@ -5,8 +5,8 @@ use context_store::{BoxError, Soundness, StoreError, Unreadable, unreadable};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
-/// An error of the driver or the server, with all its details. Its own message is only the last link of the error
-/// chain.
+/// An error of the driver or the server. Its message includes the causes, because the driver's own message names only
+/// the kind of the error.
 #[derive(Debug)]
 pub(crate) struct DriverError(pub tokio_postgres::Error);
 
@@ -42,7 +42,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
 pub(crate) enum CommitError {
     /// The server rejected a statement or the COMMIT, and rolled the transaction back.
     Rejected(DieselError),
-    /// The connection was lost or the COMMIT was interrupted, when the server may have committed.
+    /// The connection was lost, or the COMMIT was interrupted. The server may have committed.
     OutcomeUnknown(DieselError),
 }
 
@@ -265,7 +265,7 @@ impl Failure {
         matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
     }
 
-    /// Whether the failure indicates a problem of the server rather than of the request.
+    /// Whether the server could not be reached, or the connection was lost. The circuit breaker counts these failures.
     pub fn is_unavailability(&self) -> bool {
         match self {
             Self::Rejected(_) | Self::BreakerOpen => false,

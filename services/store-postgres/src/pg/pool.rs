@@ -158,8 +158,9 @@ impl Pool {
     }
 
     /// Whether another connection may reach a server that accepts writes, after this one reached a read-only server.
-    /// That server may have been the primary when it was connected to. If new connections also reach a read-only server,
-    /// the service runs on a standby, and its connections stay open.
+    /// That server may have been the primary when it was connected to, so the idle connections are closed, at most once
+    /// in [`READ_ONLY_PAUSE`]. If a connection that was opened since then is also read-only, the service runs on a
+    /// standby.
     pub fn may_reach_primary(&self, read_only: &Lease) -> bool {
         let Some(conn) = &read_only.conn else {
             return true;

@@ -1,7 +1,7 @@
 //! Raw SQL: text with `?` for every value, and the values.
 //!
 //! Statements are written in diesel's query language ([`crate::pg::dsl`]) unless it cannot express them. Each raw
-//! statement is one literal. `tests/it/raw_sql.txt` lists all of them with their reasons.
+//! statement is one literal. `tests/it/raw_sql.txt` lists those that the conformance suite sends, with their reasons.
 
 #![expect(clippy::disallowed_methods, reason = "the duration of searches")]
 
@@ -80,7 +80,8 @@ impl<'v> Bind<'v> {
 
 /// SQL text and the values of its `?` placeholders, in order. Every question mark in the text is a placeholder.
 ///
-/// The text contains nothing that a caller wrote: every caller's value is a bind.
+/// Of what a caller wrote, the text contains only the paths of metadata fields, whose characters cannot end a literal
+/// ([`crate::filter`]). Every value is a bind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fragment<'v> {
     sql: Cow<'static, str>,
@@ -133,7 +134,7 @@ impl<'v> Fragment<'v> {
         }
     }
 
-    /// Replaces a part of the text that contains no value.
+    /// Replaces each occurrence of `part` in the text. Neither text may have a `?`.
     pub fn replace(&mut self, part: &str, by: &str) {
         if self.sql.contains(part) {
             self.sql = Cow::Owned(self.sql.replace(part, by));

@@ -17,13 +17,13 @@ use tokio_postgres::Statement;
 const MAX_SEARCHES: usize = 64;
 /// A slower search may have had a plan that does not suit its values.
 const SLOW: Duration = Duration::from_millis(50);
-/// How many uses of a search are planned again after its first slow use. Each further slow use multiplies the number by
-/// four.
+/// How many uses of a search are planned again after its first slow use. Each slow use after such a pause multiplies
+/// the number by four.
 const FIRST_PAUSE: u64 = 1_000;
 /// Maximum number of uses that are planned again after a slow one.
 const MAX_PAUSE: u64 = 1_000_000;
-/// Maximum number of slow searches' texts that are stored.
-const MAX_SLOW_TEXTS: usize = 256;
+/// Maximum number of slow searches that are remembered. When there are more, all are forgotten.
+const MAX_SLOW_SEARCHES: usize = 256;
 
 /// How long a connection keeps a statement prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,8 +158,8 @@ pub(crate) struct SlowSearches {
 struct SlowSearch {
     /// How many uses are planned again before a plan is cached.
     pause: u64,
-    /// How many uses were slow.
-    times: u32,
+    /// How many pauses there were.
+    pauses: u32,
 }
 
 impl SlowSearches {
@@ -182,16 +182,16 @@ impl SlowSearches {
         }
         let mut slow = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.hasher.hash_one(sql);
-        if slow.len() >= MAX_SLOW_TEXTS && !slow.contains_key(&key) {
+        if slow.len() >= MAX_SLOW_SEARCHES && !slow.contains_key(&key) {
             slow.clear();
         }
         let search = slow.entry(key).or_default();
         // A search that is planned for each use already has the best plan.
         if search.pause == 0 {
             search.pause = FIRST_PAUSE
-                .saturating_mul(4_u64.saturating_pow(search.times))
+                .saturating_mul(4_u64.saturating_pow(search.pauses))
                 .min(MAX_PAUSE);
-            search.times = search.times.saturating_add(1);
+            search.pauses = search.pauses.saturating_add(1);
         }
     }
 }
@@ -251,9 +251,9 @@ mod tests {
             assert_eq!(planned as u64, pause);
         }
         assert!(slow.may_cache("quick"));
-        for n in 0..2 * MAX_SLOW_TEXTS {
+        for n in 0..2 * MAX_SLOW_SEARCHES {
             slow.record(&n.to_string(), SLOW);
         }
-        assert!(slow.by_hash.lock().unwrap().len() <= MAX_SLOW_TEXTS);
+        assert!(slow.by_hash.lock().unwrap().len() <= MAX_SLOW_SEARCHES);
     }
 }

@@ -242,7 +242,8 @@ pub(crate) struct TlsStream<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for TlsStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // SCRAM works without channel binding. The certificate proves the server's identity.
+        // SCRAM works without channel binding. With `verify-ca` and `verify-full`, the certificate proves the server's
+        // identity.
         ChannelBinding::none()
     }
 }

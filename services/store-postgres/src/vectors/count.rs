@@ -8,7 +8,7 @@ use context_store::{EmbeddingModel, OwnerId};
 use crate::filter::within;
 use crate::pg::connection::AsyncPgConnection;
 use crate::pg::failure::Failure;
-use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::read::{Reading, begin_if_needed, commit};
 
 /// Counts the entries with vectors of a model.
@@ -60,21 +60,14 @@ impl CountEmbedded {
     }
 
     fn within<'a>(&'a self, owner: &'a OwnerId, threads: &'a ThreadSet) -> Fragment<'a> {
-        let mut count =
-            Fragment::new("SELECT count(*) FROM context.entries AS e WHERE e.owner_id = ");
-        count
-            .bind(Bind::text(owner.as_str()))
-            .push(" AND ")
-            .append(within("e.thread_id", threads));
-        count.push(
-            " AND EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 \
-             AND c.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ",
-        );
-        count
-            .bind(Bind::text(&self.model.identity))
-            .push(" AND dimensions = ")
-            .bind(Bind::Int(i64::from(self.model.dimensions)))
-            .push("))");
-        count
+        fragment!(
+            "SELECT count(*) FROM context.entries AS e WHERE e.owner_id = ? AND {within} AND EXISTS (SELECT 1 \
+             FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 AND c.set_id = \
+             (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?))",
+            Bind::text(owner.as_str()),
+            within("e.thread_id", threads),
+            Bind::text(&self.model.identity),
+            Bind::Int(i64::from(self.model.dimensions)),
+        )
     }
 }

@@ -363,7 +363,7 @@ struct Set {
     now: i64,
 }
 
-/// The set of a model, in any state.
+/// The set of a model, in any state but `discarded`: a discarded set has another name.
 async fn set_of(
     conn: &mut AsyncPgConnection,
     model: &EmbeddingModel,

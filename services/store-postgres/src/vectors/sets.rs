@@ -44,8 +44,8 @@ macro_rules! discard {
     };
 }
 
-/// Keeps other services from creating the tables and changing the sets until the transaction ends. Inserts of chunks do
-/// not take this lock.
+/// Until the transaction ends, no other service creates the tables or a set, or makes another set the current one. The
+/// sweep, which discards and deletes old sets, and inserts of chunks do not take this lock.
 pub(crate) async fn lock(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     let lock = Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)]);
     sql::execute(conn, lock).await?;

@@ -1,4 +1,4 @@
-//! The [`VectorStore`] methods of [`PostgresStore`]. Each runs one read or one write from this directory.
+//! The [`VectorStore`] methods of [`PostgresStore`]. They run the reads and writes of this directory.
 
 use std::sync::Arc;
 
