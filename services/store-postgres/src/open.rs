@@ -472,13 +472,18 @@ async fn create_indexes(
             "CREATE INDEX{concurrently} IF NOT EXISTS {name} ON context.entries {definition}"
         );
         if let Err(error) = conn.batch_execute(&statement).await {
-            // When two services create the same index at the same time, one of them gets an error.
+            // When two services create the same index at the same time, one of them gets an error. An index whose build
+            // failed stays, and is incomplete.
             let made =
                 "SELECT count(*) FROM pg_indexes WHERE schemaname = 'context' AND indexname = ?";
-            let made = Fragment::prepared(made, vec![Bind::text(name)]);
+            let made = Fragment::prepared(made, vec![Bind::text(name.as_str())]);
             if sql::number(conn, made).await? == 0 {
                 return Err(error);
             }
+            tracing::warn!(
+                %error,
+                "The index context.{name} was not created here. Either another service creates it, or it is incomplete"
+            );
         }
     }
     Ok(())

@@ -80,9 +80,9 @@ impl Field {
 /// The names of the indexes on a metadata field, and the part of their CREATE INDEX statements after the table's name.
 ///
 /// The first index serves `eq` and `in` of strings and booleans, `starts_with`, ranges of strings, `exists`,
-/// `not_exists`, `is_null` and `is_not_null`, case-sensitive or not. The second serves `eq`, `in` and ranges of numbers.
-/// Both return the rows of one value newest first. The second is not limited to rows with numbers, because the planner
-/// takes the frequencies of an expression's values only from indexes over the whole table.
+/// `not_exists`, `is_null` and `is_not_null`, case-sensitive or not. The second serves `eq`, `in` and ranges of
+/// numbers. Both return the rows of one value newest first. The second is not limited to rows with numbers, because the
+/// planner takes the frequencies of an expression's values only from indexes over the whole table.
 pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     let field = Field::new(path);
     let of_table = |expression: String| expression.replace("entries.", "");
