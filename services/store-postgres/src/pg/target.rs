@@ -169,9 +169,15 @@ impl Target {
         } else {
             take_from_pairs(text)
         };
-        let mut config: tokio_postgres::Config = rest
-            .parse()
-            .map_err(|error: tokio_postgres::Error| TargetError::Malformed(described(&error)))?;
+        let mut config: tokio_postgres::Config =
+            rest.parse().map_err(|error: tokio_postgres::Error| {
+                TargetError::Malformed(described(&error, text))
+            })?;
+        if is_url && has_several_ats(&rest) {
+            return Err(TargetError::Malformed(
+                "the connection string has more than one `@` before its options".to_owned(),
+            ));
+        }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(TargetError::Malformed(
                 "the connection string names no host".to_owned(),
@@ -265,7 +271,7 @@ impl Target {
         self
     }
 
-    /// Host, port and database, for messages.
+    /// Hosts, ports and database, for messages.
     #[must_use]
     pub fn shown(&self) -> String {
         let hosts: Vec<String> = self
@@ -288,13 +294,21 @@ impl Target {
                     .map(ToString::to_string),
             )
             .collect();
-        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let hosts = match self.config.get_ports() {
+            [] => format!("{}:5432", hosts.join(",")),
+            [port] => format!("{}:{port}", hosts.join(",")),
+            ports => {
+                let each = hosts.iter().zip(ports);
+                let each: Vec<String> = each.map(|(host, port)| format!("{host}:{port}")).collect();
+                each.join(",")
+            }
+        };
         let database = self
             .config
             .get_dbname()
             .or(self.config.get_user())
             .unwrap_or_default();
-        format!("{}:{port}/{database}", hosts.join(","))
+        format!("{hosts}/{database}")
     }
 }
 
@@ -314,12 +328,21 @@ fn with_application_name(mut config: tokio_postgres::Config) -> tokio_postgres::
     config
 }
 
-fn described(error: &tokio_postgres::Error) -> String {
+/// Whether a URL has an `@` in its host or database. The driver ends the password at the first `@`, so if the password
+/// contains one, its rest would be a part of the host or the database, which messages show.
+fn has_several_ats(url: &str) -> bool {
+    let after_password = url.split_once('@').map(|(_, after)| after);
+    let host_and_database = after_password.and_then(|after| after.split('?').next());
+    host_and_database.is_some_and(|text| text.contains('@'))
+}
+
+fn described(error: &tokio_postgres::Error, string: &str) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    // A cause with an `@` may repeat a part of the password: if the password contains a `?`, the text after it was read
-    // as the name of an option.
+    // The cause may name an unknown option. If the password contains an `@` and later a `?`, that name is a part of the
+    // password, and the string has an `@` after the `?`. In key=value pairs, the name itself may contain the `@`.
+    let options = string.split_once('?').map_or("", |(_, options)| options);
     cause
-        .filter(|cause| !cause.contains('@'))
+        .filter(|cause| !cause.contains('@') && !options.contains('@'))
         .unwrap_or_else(|| "the connection string cannot be read".to_owned())
 }
 
@@ -610,6 +633,8 @@ mod tests {
     fn several_hosts_and_the_wish_for_a_primary_pass_through() {
         let target = parse("postgresql://u@a:1,b:2/d?target_session_attrs=read-write");
         assert_eq!(target.config.get_hosts().len(), 2);
+        assert_eq!(target.shown(), "a:1,b:2/d");
+        assert_eq!(parse("host=a,b port=1 user=u").shown(), "a,b:1/u");
         assert_eq!(
             target.config.get_target_session_attrs(),
             tokio_postgres::config::TargetSessionAttrs::ReadWrite
@@ -626,6 +651,9 @@ mod tests {
             "user=u password=hunter2",
             "postgres:///d?user=u",
             "postgres://u:p?sslmode=hunter2@h/d",
+            "postgres://u:p@hunter2@h/d",
+            "postgres://u:p@a/hunter2@h/d",
+            "postgres://u:p@a?hunter2=b@h/d",
         ] {
             let refused = Target::parse(text)
                 .map(|t| t.shown())
@@ -634,5 +662,7 @@ mod tests {
             assert!(!refused.contains("hunter2"), "{refused}");
         }
         assert!(!format!("{:?}", parse("postgres://u:hunter2@h/d")).contains("hunter2"));
+        let encoded = parse("postgres://u:p%40a@h/d%40e?application_name=a@b");
+        assert_eq!(encoded.shown(), "h:5432/d@e");
     }
 }
