@@ -162,8 +162,8 @@ impl<'c> Transaction<'c> {
         })
     }
 
-    /// Locks these threads and creates the missing ones. Every write of entries locks their threads before it locks
-    /// entries, in the order of the threads' names, so that writes cannot deadlock.
+    /// Locks these threads and creates the missing ones. A write that stores, updates or deletes entries first locks
+    /// their threads, in the order of the threads' names, so that such writes cannot deadlock.
     pub async fn lock_or_create_threads(
         &mut self,
         mut thread_ids: Vec<String>,
@@ -361,8 +361,8 @@ impl<'c> Transaction<'c> {
             .collect()
     }
 
-    /// Advances the owner's revision by the number of `all` changes and writes the first of them. Raw SQL for the CTEs
-    /// and `unnest`: the owner's row stays locked only for this statement and the commit after it.
+    /// Advances the owner's revision by `all`, the number of changes, and writes the `first` of them. Raw SQL for the
+    /// CTEs and `unnest`: the owner's row stays locked only for this statement and the commit after it.
     fn advance_and_log<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
