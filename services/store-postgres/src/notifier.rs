@@ -79,7 +79,7 @@ pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
             Ok(mut session) => session.run(commits).await,
             Err(error) => error,
         };
-        tracing::debug!(error = %lost, "The connection for notifications was lost; it is opened again");
+        tracing::debug!(error = %lost, "The connection for notifications failed; it is opened again");
         // Subscriptions do not wait for the new connection: their owners' revisions are read on one of the pool.
         if !commits.notifier.owners().is_empty()
             && let Ok(mut lease) = pool.get(None).await

@@ -407,10 +407,10 @@ impl<'c> Transaction<'c> {
         )
     }
 
-    /// Writes the remaining changes. The last of them has this revision.
-    async fn log(&mut self, later: &[Change], revision: i64) -> Result<(), Failure> {
-        let mut before = revision - i64::try_from(later.len()).unwrap_or(i64::MAX);
-        for chunk in later.chunks(CHANGES_AT_ONCE) {
+    /// Writes these changes, the last ones of the commit. The last of them has this revision.
+    async fn log(&mut self, changes: &[Change], revision: i64) -> Result<(), Failure> {
+        let mut before = revision - i64::try_from(changes.len()).unwrap_or(i64::MAX);
+        for chunk in changes.chunks(CHANGES_AT_ONCE) {
             // Raw SQL for `unnest`: one statement for any number of changes.
             let statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, key_id, \
