@@ -229,7 +229,8 @@ impl Way {
     }
 }
 
-/// Reads the same rows with a prepared statement, in a transaction with the same settings.
+/// Reads the same rows with a prepared statement, in a transaction with the same settings. Only `hnsw.max_scan_tuples`
+/// is always the largest value that the store sets.
 struct Bare<'c> {
     client: &'c Client,
     statement: Statement,
@@ -271,7 +272,8 @@ impl<'c> Bare<'c> {
             .await?;
         let settings = match way {
             Way::Index => format!(
-                "hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {ef_search}; SET LOCAL hnsw.max_scan_tuples = 400000; \
+                "max_parallel_workers_per_gather = 0; SET LOCAL hnsw.iterative_scan = relaxed_order; \
+                 SET LOCAL hnsw.ef_search = {ef_search}; SET LOCAL hnsw.max_scan_tuples = 400000; \
                  SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
             ),
             Way::Exact => "max_parallel_workers_per_gather = 0".to_owned(),

@@ -14,7 +14,7 @@ use crate::pg::failure::Failure;
 use crate::pg::sql::{self, Bind, Fragment, fragment};
 use crate::schema::entries;
 
-/// An entry's row, without the columns that only conditions use.
+/// An entry's row, without its summary and the columns that only conditions use.
 #[derive(Debug, Queryable)]
 pub(crate) struct EntryRow {
     pub id: i64,
@@ -225,7 +225,8 @@ pub(crate) struct Loaded {
 /// Runs a page's statement, and reads at most `limit` entries.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` when two or more entries exceed the byte limit of the selection. Reading stops there.
+/// `RESULT_TOO_LARGE` when two or more entries exceed the byte limit of the selection, `OVERLOADED` when there is no
+/// memory for them. Reading stops there.
 pub(crate) async fn load(
     conn: &mut AsyncPgConnection,
     statement: Fragment<'_>,
@@ -270,7 +271,7 @@ pub(crate) async fn load(
 /// Reads a page's images, in the transaction that read the page.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE`, before any image is read.
+/// `RESULT_TOO_LARGE` or `OVERLOADED`, before any image is read.
 pub(crate) async fn load_images(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

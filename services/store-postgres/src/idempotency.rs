@@ -75,10 +75,11 @@ impl Reading for CountBytes {
 }
 
 /// Claims the key for this transaction and returns `None`, or returns the outcome of the first request with this key. A
-/// concurrent request with the same key waits here until the first one commits.
+/// concurrent request with the same key waits here until the transaction of the first one ends.
 ///
 /// # Errors
-/// `IDEMPOTENCY_KEY_REUSED` when the first request was a different one.
+/// `IDEMPOTENCY_KEY_REUSED` when the first request was a different one. `OVERLOADED` when its outcome has expired and
+/// another request has just deleted it.
 pub(crate) async fn claim<T: Recorded>(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,

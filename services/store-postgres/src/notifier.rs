@@ -1,8 +1,8 @@
 //! Exchanges notifications of commits with the other services, over one dedicated connection of the whole service.
 //!
-//! A service notifies after its commits, never inside a write's transaction: a NOTIFY takes a lock of the whole
-//! database until the commit, which reduced 3 275 transactions a second to 648. One message stands for all commits
-//! since the last message and has no content. Its receiver reads the revisions of the owners that have a subscription.
+//! A service notifies after its commits, never inside a write's transaction: a commit with a NOTIFY holds a lock of the
+//! whole server, which reduced 3 275 transactions a second to 648. One message stands for all commits since the last
+//! message and has no content. Its receiver reads the revisions of the owners that have a subscription.
 //!
 //! Where the server cannot deliver notifications (a pooler in transaction mode, a standby), the revisions are read
 //! every 100 ms. Otherwise they are read every second, because a service may stop between its commit and its message.
@@ -46,7 +46,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Commits {
     /// Wakes the subscriptions that wait for an owner's changes.
     pub notifier: Arc<ChangeNotifier>,
-    /// Set from a commit of this service until the message to the other services is sent.
+    /// Set by a commit of this service, until the message to the other services begins to be sent.
     message_due: Notify,
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn exchange(commits: &Commits, server: &Server, pool: &Pool) {
             Ok(mut session) => session.run(commits).await,
             Err(error) => error,
         };
-        tracing::debug!(error = %lost, "The connection for notifications was lost; it is opened again");
+        tracing::debug!(error = %lost, "The connection for notifications failed; it is opened again");
         // Subscriptions do not wait for the new connection: their owners' revisions are read on one of the pool.
         if !commits.notifier.owners().is_empty()
             && let Ok(mut lease) = pool.get(None).await

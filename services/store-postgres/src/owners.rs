@@ -15,7 +15,8 @@ use crate::pg::dsl::fixed;
 use crate::pg::failure::Failure;
 use crate::schema::{entries, owner_ids};
 
-/// Number of ids leased from the database at a time. When the service stops, the rest of a block is never used.
+/// Number of ids that are leased from the database beyond those that a write needs now. When the service stops, the
+/// unused ids of a block are never used.
 const BLOCK: i64 = 128;
 /// Maximum number of owners whose blocks are kept in memory.
 const CACHED_OWNERS: usize = 10_000;

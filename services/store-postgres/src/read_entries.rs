@@ -450,7 +450,7 @@ pub(crate) fn ranked<'v>(
 ///
 /// The server's own ranking functions do not know how rare a word is, so common words of a query would outweigh the
 /// rare one that matters. Here the word frequencies and the average length are computed from the matches. `ts_rank` of
-/// one word is 1/1.645 for one occurrence, and grows as slowly as BM25 with each further one (`calc_rank_or`).
+/// one word, times 1.645, is 1 for one occurrence, and the n-th occurrence adds 1/n² (`calc_rank_or`).
 fn bm25<'v>(
     kind: DocumentKind,
     context_weight: f64,

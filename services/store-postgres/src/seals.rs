@@ -1,9 +1,9 @@
 //! Adds the checksums that are missing because an older service, which knows no checksums, created a row or a new
 //! version of an entry.
 //!
-//! Every statement names one owner, so that it runs on one server. It locks only rows that are free. Services that seal
-//! at the same time therefore share the work, and sealing never holds a row lock that a write needs while it waits for
-//! another lock.
+//! Every statement names one owner, so that it runs on one server; only the one that finds the next owner does not.
+//! Sealing locks only rows that are free. Services that seal at the same time therefore share the work, and sealing
+//! never holds a row lock that a write needs while it waits for another lock.
 
 use async_trait::async_trait;
 use context_store::seal::{self, Checked, EntrySeal, StoredContent};

@@ -77,8 +77,8 @@ impl Reading for Statistics {
     }
 }
 
-/// Reads the owner's usage: entries, artifacts and bytes. It does not load long texts, because `octet_length` reads
-/// only the stored length.
+/// Reads the owner's usage: entries, artifacts and bytes. It loads neither long texts nor images, because
+/// `octet_length` reads only their stored length. Metadata is loaded.
 pub(crate) struct CountUsage;
 
 impl Reading for CountUsage {

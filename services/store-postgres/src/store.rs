@@ -84,7 +84,7 @@ pub(crate) struct Inner {
     retries: u32,
     /// Limits the reads that wait for a revision.
     waiting: Semaphore,
-    /// Number of committed writes since the start.
+    /// Number of writes since the start that succeeded. A repeated one, with its idempotency key, counts again.
     committed: AtomicI64,
     /// Number of running writes.
     running: watch::Sender<usize>,

@@ -76,7 +76,7 @@ struct Row {
     id: i64,
     #[diesel(sql_type = BigInt)]
     version: i64,
-    /// Empty only for the last entry that was checked, if it has a summary or a short text.
+    /// Empty in the last row, which stands for the last entry that was checked.
     #[diesel(sql_type = Text)]
     text: String,
     #[diesel(sql_type = BigInt)]
@@ -177,7 +177,7 @@ impl Reading for Count {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> std::result::Result<Option<(i64, i64)>, Failure> {
-        // Raw SQL: with '' as a bound value, PostgreSQL would not use the partial index `entries_with_summary`.
+        // Raw SQL: with '' as a bound value, a plan for all values cannot use the partial index `entries_with_summary`.
         let owner = Bind::text(owner.as_str());
         let count = match &self.threads {
             None => Fragment::prepared(

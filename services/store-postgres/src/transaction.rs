@@ -162,8 +162,8 @@ impl<'c> Transaction<'c> {
         })
     }
 
-    /// Locks these threads and creates the missing ones. Every write of entries locks their threads before it locks
-    /// entries, in the order of the threads' names, so that writes cannot deadlock.
+    /// Locks these threads and creates the missing ones. A write that stores, updates or deletes entries first locks
+    /// their threads, in the order of the threads' names, so that such writes cannot deadlock.
     pub async fn lock_or_create_threads(
         &mut self,
         mut thread_ids: Vec<String>,
@@ -361,8 +361,8 @@ impl<'c> Transaction<'c> {
             .collect()
     }
 
-    /// Advances the owner's revision by the number of `all` changes and writes the first of them. Raw SQL for the CTEs
-    /// and `unnest`: the owner's row stays locked only for this statement and the commit after it.
+    /// Advances the owner's revision by `all`, the number of changes, and writes the `first` of them. Raw SQL for the
+    /// CTEs and `unnest`: the owner's row stays locked only for this statement and the commit after it.
     fn advance_and_log<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
     where
         'c: 'v,
@@ -407,10 +407,10 @@ impl<'c> Transaction<'c> {
         )
     }
 
-    /// Writes the remaining changes. The last of them has this revision.
-    async fn log(&mut self, later: &[Change], revision: i64) -> Result<(), Failure> {
-        let mut before = revision - i64::try_from(later.len()).unwrap_or(i64::MAX);
-        for chunk in later.chunks(CHANGES_AT_ONCE) {
+    /// Writes these changes, the last ones of the commit. The last of them has this revision.
+    async fn log(&mut self, changes: &[Change], revision: i64) -> Result<(), Failure> {
+        let mut before = revision - i64::try_from(changes.len()).unwrap_or(i64::MAX);
+        for chunk in changes.chunks(CHANGES_AT_ONCE) {
             // Raw SQL for `unnest`: one statement for any number of changes.
             let statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, source, version, key_id, \

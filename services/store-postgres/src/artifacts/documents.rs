@@ -280,6 +280,9 @@ struct Stale {
     metadata: LossyText,
     #[diesel(sql_type = Text)]
     content: LossyText,
+    /// Whether the current version is not indexed.
+    #[diesel(sql_type = Bool)]
+    is_stale: bool,
 }
 
 /// Indexes some artifacts after this key, or some whose current version is not indexed. Returns their keys, in order.
@@ -301,10 +304,11 @@ async fn index_some(
     };
     // Raw SQL for FOR UPDATE OF one table. It is planned each time, because it runs only when the database is opened.
     let select = fragment!(
-        "SELECT a.owner_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content \
-         FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
+        "SELECT a.owner_id, a.artifact_id, a.created_at, v.version, v.title, v.metadata::text AS metadata, v.content, \
+         {stale} AS is_stale FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
          AND v.artifact_id = a.artifact_id AND v.version = a.version WHERE {wanted} \
          ORDER BY a.owner_id, a.artifact_id LIMIT ? FOR UPDATE OF a",
+        Fragment::new(STALE),
         wanted,
         Bind::Int(AT_ONCE),
     );
@@ -325,7 +329,7 @@ async fn index_some(
             text: &document_text(&row.title.0, &row.content.0),
         };
         insert(conn, &indexed, language).await?;
-        if after.is_none() {
+        if row.is_stale {
             // These vectors belong to an older text. The backfill creates new ones.
             let stale = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ?";
             let binds = vec![Bind::text(&row.owner_id), Bind::Int(id)];

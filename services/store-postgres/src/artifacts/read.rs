@@ -145,7 +145,7 @@ pub(crate) async fn at_path(
 ) -> Result<Option<ArtifactId>, Failure> {
     let found: Option<String> = artifacts::table
         .filter(artifacts::owner_id.eq(owner.as_str()))
-        // The index on paths consists of these two expressions.
+        // The index on paths consists of the owner and these two expressions.
         .filter(hashtextextended(artifacts::path, 0_i64).eq(hashtextextended(path, 0_i64)))
         .filter(hashtextextended(artifacts::path, 1_i64).eq(hashtextextended(path, 1_i64)))
         .filter(artifacts::path.eq(path))
@@ -416,7 +416,7 @@ struct ListRow {
     #[diesel(sql_type = BigInt)]
     at: i64,
     #[diesel(sql_type = Text)]
-    title: String,
+    title: LossyText,
     #[diesel(sql_type = Text)]
     metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
@@ -461,7 +461,7 @@ impl Reading for List {
                  path,
                  created_at,
                  at,
-                 title,
+                 title: LossyText(title),
                  metadata,
                  preview,
                  version,
@@ -512,7 +512,7 @@ impl Reading for List {
 }
 
 impl List {
-    /// The number of artifacts that satisfy the filter.
+    /// The number of artifacts that have the path prefix and satisfy the filter. The substring is not applied.
     async fn total(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<i64, Failure> {
         let count = fragment!(
             "SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = ? {satisfying}",
@@ -532,7 +532,7 @@ impl List {
         if self.filter.count() == 0 {
             return path;
         }
-        // The metadata of artifacts has no index.
+        // METADATA_INDEXED_FIELDS makes indexes only for entries.
         fragment!(
             "{path} AND EXISTS (SELECT 1 FROM context.artifact_documents AS entries WHERE entries.artifact_id = a.artifact_id AND {filter})",
             path,
@@ -540,7 +540,8 @@ impl List {
         )
     }
 
-    /// The small table alone selects the rows of the page, so that skipped artifacts' texts are not read.
+    /// The subquery selects the artifacts of the page before their versions are joined, so that no version of a skipped
+    /// artifact is read.
     fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
         let ArtifactPage {
             limit,

@@ -71,6 +71,21 @@ pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Res
     Ok(())
 }
 
+/// Locks the owner's row, if there is one, so that no erase deletes the owner before the commit. The owner's other
+/// writes do not wait for this lock.
+pub(super) async fn lock_owner(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+) -> Result<(), Failure> {
+    owners::table
+        .find(owner.as_str())
+        .select(owners::revision)
+        .for_key_share()
+        .send(conn)
+        .await?;
+    Ok(())
+}
+
 /// Creates an owner.
 pub(crate) struct Create;
 
@@ -82,7 +97,7 @@ impl Writing for Create {
     }
 }
 
-/// Lists every owner.
+/// Lists the owners by name, at most [`MAX_LISTED`].
 pub(crate) struct List;
 
 impl Reading for List {
@@ -119,7 +134,8 @@ impl Writing for Erase {
     }
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        // Deleting may take long, because an owner may have many rows. Another transaction must not hold it up for ever.
+        // Deleting may take long, because an owner may have many rows. Another transaction must not hold it up for
+        // ever.
         transaction
             .conn
             .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '30s'")
@@ -155,9 +171,9 @@ impl Writing for Erase {
             return Ok(Once(None));
         };
         // Raw SQL for the catalogue. The id counter stays: other services may hold ids leased from it. Threads and
-        // artifacts come first: a write that has locked a new one, and waits for the owner's row, makes a deadlock, which
-        // then shows before the long deletes. The audited changes come after the changes, from which a compaction may be
-        // moving rows. The owner's row is deleted last.
+        // artifacts come first: a write that has locked a new one, and waits for the owner's row, makes a deadlock,
+        // which then shows before the long deletes. The audited changes come after the changes, from which a compaction
+        // may be moving rows. The owner's row is deleted last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
                       AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' \
                       ORDER BY c.table_name NOT IN ('threads', 'artifacts'), c.table_name = 'owners', \

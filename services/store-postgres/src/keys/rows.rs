@@ -77,7 +77,7 @@ pub(crate) enum Select {
     Lookup([u8; 32]),
     /// Any owner's active keys, at most this many.
     Active(u32),
-    /// All keys of the owner.
+    /// The owner's keys, at most [`MAX_LISTED`].
     All,
     /// The owner's key with this id.
     One(String),
@@ -197,7 +197,7 @@ async fn update(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
 }
 
 /// Stores a key that replaces another one, and deactivates the other one. The outcome is false when there is no other
-/// key to replace.
+/// key, or it is already deactivated.
 pub(crate) struct Replace {
     pub id: String,
     pub key: StoredKey,
@@ -208,6 +208,8 @@ impl Writing for Replace {
     type Outcome = Once<bool>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
+        // An erase that has already deleted the keys would not see the new one.
+        erase::lock_owner(transaction.conn, transaction.owner).await?;
         let found = lock(transaction, &self.id).await?;
         let Some(old) = found.and_then(|old| key::replaced(old, &self.key)) else {
             return Ok(Once(false));

@@ -175,7 +175,7 @@ pub(super) async fn owners(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// The number of a table's rows, of all owners.
+/// The number of a table's rows that are migrated, of all owners.
 pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result<u64, Failure> {
     // Raw SQL here and below: the table and its columns vary.
     let count = fragment!(

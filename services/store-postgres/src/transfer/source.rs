@@ -15,7 +15,7 @@ use crate::pg::failure::cause;
 use crate::pg::target::Target;
 use crate::vectors::current_set;
 
-/// A database of this service, read in one snapshot.
+/// A database of this service. A migration reads it in one snapshot, and an examination reads each batch in its own.
 pub struct PostgresSource {
     pub(super) link: Link,
 }

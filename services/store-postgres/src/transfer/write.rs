@@ -39,7 +39,8 @@ pub(super) async fn rows(
     }
 }
 
-/// A column that only this database has: its name, the SQL of its value, and the values to bind to that SQL.
+/// A column that only this database has: its name, the SQL of its value, and for each row the value that this SQL reads
+/// as `n.f0` (for the first of these columns), `n.f1` or `n.f2`.
 struct ExtraColumn<'v> {
     name: &'static str,
     expression: Fragment<'v>,

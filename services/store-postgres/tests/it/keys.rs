@@ -351,3 +351,40 @@ async fn an_erase_has_no_time_limit() {
     let (erased, ()) = futures::join!(keys.erase_owner(&owner, Timestamp(2)), released);
     assert!(erased.expect("erased").is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_replaces_another_during_an_erase_is_erased() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = store(&database).await;
+    let keys = Store::keys(&store);
+    let owner = OwnerId::new("one");
+    keys.insert_key(key("one", "k1", 1), event("k1", 1))
+        .await
+        .expect("stored");
+    // The replacement stops at this table: it has stored the new key, and not yet committed.
+    let mut holding = database.connect().await;
+    let held = holding.transaction().await.expect("a transaction");
+    held.batch_execute("LOCK TABLE context.key_events IN SHARE MODE")
+        .await
+        .expect("locked");
+    let watching = database.connect().await;
+    let replacing = keys.replace_key("k1", key("one", "k2", 2), vec![event("k2", 2)]);
+    let erasing = async {
+        until_blocked(&watching, 1).await;
+        keys.erase_owner(&owner, Timestamp(3)).await
+    };
+    let releasing = async {
+        until_blocked(&watching, 2).await;
+        held.rollback().await.expect("rolled back");
+    };
+    let (replaced, erased, ()) = futures::join!(replacing, erasing, releasing);
+    assert!(replaced.expect("no failure"), "it was first");
+    assert!(erased.expect("erased").is_some());
+    let left = watching
+        .query_one("SELECT count(*) FROM context.api_keys", &[])
+        .await
+        .expect("counted");
+    assert_eq!(left.get::<_, i64>(0), 0, "no key is left");
+}
