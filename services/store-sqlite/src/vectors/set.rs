@@ -230,8 +230,8 @@ impl OpenVectors {
         }
     }
 
-    /// Puts a set into use that already includes the changes of this transaction. It is the set that was being built, or
-    /// the rows of all other sets were deleted. So no set is being built after that.
+    /// Puts a set into use that already includes the changes of this transaction. Either it is the set that was being
+    /// built, or the rows of all other sets were deleted. So no set is being built after that.
     pub fn switch(&mut self, set: Arc<Set>) {
         self.changes.clear();
         self.counts.clear();
