@@ -1,4 +1,5 @@
--- The owner is the first column of every key and index, as an integer instead of the owner's name (owners.owner_id).
+-- Every key and index of an owner's rows begins with the owner, as an integer instead of the owner's name
+-- (owners.owner_id), or with row_id, which contains it.
 -- row_id = owner << 40 | id. It also addresses the row in the owner's full-text table and never leaves the store.
 -- Times are microseconds since 1970-01-01T00:00:00Z.
 
@@ -33,7 +34,8 @@ CREATE TABLE threads (
     first_entry      INTEGER NOT NULL,
     last_entry       INTEGER NOT NULL,
     last_id          INTEGER NOT NULL,
-    -- The newest entry's source and the start of its text's SHA-256: a retransmit is recognised without reading it.
+    -- The newest entry's source and the start of its text's SHA-256. Only if a new entry has the same ones, the newest
+    -- entry is read, because the new one may be a retransmit.
     last_source      TEXT    NOT NULL,
     last_hash        INTEGER NOT NULL,
     PRIMARY KEY (owner, thread_id)
@@ -54,7 +56,7 @@ CREATE TABLE entries (
     tags            TEXT    NOT NULL,
     summary         TEXT    NOT NULL,
     metadata        TEXT    NOT NULL,
-    -- The same object with its strings lower-cased: case-insensitive operators and their indexes use it.
+    -- The same object with its strings lower-cased, for comparisons that ignore case and for the indexes on fields.
     metadata_folded TEXT    NOT NULL,
     text            TEXT    NOT NULL
 ) STRICT;

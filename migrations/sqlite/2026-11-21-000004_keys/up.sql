@@ -20,13 +20,14 @@ CREATE TABLE api_keys (
     PRIMARY KEY (owner, key_id)
 ) STRICT, WITHOUT ROWID;
 
--- The only index without the owner, because the owner is not known until the key is verified.
+-- Without the owner, which is not known until the key is verified.
 CREATE INDEX api_keys_by_lookup ON api_keys (lookup);
 
--- Rejected requests of valid keys. Successful writes are in `changes`.
+-- Rejected requests of valid keys and tokens. Successful writes are in `changes`.
 CREATE TABLE denials (
     owner     INTEGER NOT NULL,
     at        INTEGER NOT NULL,
+    -- The key, or the name of the token's holder.
     key_id    TEXT    NOT NULL,
     operation TEXT    NOT NULL,
     reason    TEXT    NOT NULL,

@@ -6,12 +6,12 @@ PRAGMA user_version = 7;
 -- older version of the service created the key, and it has not been used since.
 ALTER TABLE api_keys ADD COLUMN digest TEXT;
 
--- Actions on keys. These rows stay when their key is deleted.
+-- Actions on keys.
 CREATE TABLE key_events (
     owner     INTEGER NOT NULL,
     event_id  TEXT    NOT NULL,
     at        INTEGER NOT NULL,
-    -- The key that was used. NULL: the operator, or a caller without authentication.
+    -- The key that was used, or the name of the token's holder. NULL: the operator, or a caller without authentication.
     actor     TEXT,
     operation TEXT    NOT NULL,
     key_id    TEXT    NOT NULL,

@@ -4,7 +4,7 @@ PRAGMA user_version = 8;
 
 -- Checksums of text and metadata, with the version that they cover.
 ALTER TABLE entries ADD COLUMN seal BLOB;
--- Rows of these two tables never change.
+-- The content of rows of these two tables never changes.
 ALTER TABLE images ADD COLUMN seal BLOB;
 ALTER TABLE artifact_versions ADD COLUMN seal BLOB;
 

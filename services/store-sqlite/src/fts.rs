@@ -1,4 +1,4 @@
-//! Full-text search with one FTS5 table per owner, so that the words of one owner never affect another owner's scores.
+//! Full-text search. Each owner has FTS5 tables of its own, so that its words never affect another owner's scores.
 //!
 //! `fts_<owner>(text, ctx, scope)` is contentless: it stores no text. Its rowid is `entries.row_id`. `scope` holds the
 //! values that a filter compares for equality (thread, source, content type, tags) as tokens. Such a filter then

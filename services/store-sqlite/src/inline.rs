@@ -24,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections for lookups. Each is used by one thread at a time.
 pub(crate) struct Inline {
-    connections: Mutex<Vec<SqliteConnection>>,
+    /// `None` after [`Self::close`].
+    connections: Mutex<Option<Vec<SqliteConnection>>>,
     epoch: Instant,
     /// Time, in microseconds after `epoch`, until which no lookup runs here.
     paused_until: AtomicU64,
@@ -34,7 +35,7 @@ impl Inline {
     /// Runs lookups on these connections, which must not wait for locks.
     pub fn new(connections: Vec<SqliteConnection>) -> Self {
         Self {
-            connections: Mutex::new(connections),
+            connections: Mutex::new(Some(connections)),
             epoch: Instant::now(),
             paused_until: AtomicU64::new(0),
         }
@@ -51,9 +52,11 @@ impl Inline {
         if self.since_epoch(started) < self.paused_until.load(Ordering::Relaxed) {
             return None;
         }
-        let mut conn = self.lock().pop()?;
+        let mut conn = self.lock().as_mut()?.pop()?;
         let outcome = in_transaction(&mut conn, work);
-        self.lock().push(conn);
+        if let Some(connections) = self.lock().as_mut() {
+            connections.push(conn);
+        }
         let ended = Instant::now();
         if ended.duration_since(started) > SLOW {
             self.paused_until
@@ -64,12 +67,15 @@ impl Inline {
 
     /// Frees the page caches of the connections.
     pub fn release_memory(&self) {
-        self.lock().iter_mut().for_each(connection::release_memory);
+        self.lock()
+            .iter_mut()
+            .flatten()
+            .for_each(connection::release_memory);
     }
 
-    /// Closes the connections. Later lookups use the reader threads.
+    /// Closes the connections. One that a lookup uses is closed after it. Later lookups use the reader threads.
     pub fn close(&self) {
-        let connections = std::mem::take(&mut *self.lock());
+        let connections = self.lock().take();
         drop(connections);
     }
 
@@ -77,7 +83,7 @@ impl Inline {
         u64::try_from(instant.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<SqliteConnection>>> {
         self.connections
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -138,5 +144,16 @@ mod tests {
         );
         inline.close();
         assert_eq!(inline.try_read(|_| Ok(Some(1))), None);
+    }
+
+    #[test]
+    fn a_connection_in_use_is_not_used_again_after_a_close() {
+        let inline = inline();
+        let closing = inline.try_read(|_| {
+            inline.close();
+            Ok(Some(1))
+        });
+        assert_eq!(closing, Some(1));
+        assert_eq!(inline.try_read(|_| Ok(Some(2))), None);
     }
 }

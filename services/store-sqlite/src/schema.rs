@@ -1,5 +1,5 @@
-//! The tables after the newest migration (`migrations/sqlite`). The full-text tables, one per owner, are defined in
-//! `fts`.
+//! The tables after the newest migration (`migrations/sqlite`). The full-text tables, up to two per owner, are defined
+//! in `fts`.
 
 diesel::table! {
     meta (key) {

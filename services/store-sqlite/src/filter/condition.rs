@@ -104,7 +104,7 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
 /// Whether the index on the condition's field decides it: no other part of it remains to be checked.
 pub(super) fn is_decided_by_index(condition: &Condition) -> bool {
     match &condition.comparison {
-        // Only an array or an object can have the same JSON text as a string that begins like one.
+        // The index holds arrays and objects as JSON text, so a string that begins with a bracket may equal one.
         Comparison::Eq {
             value: Scalar::Text(text),
             case_sensitive: false,

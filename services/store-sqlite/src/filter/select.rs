@@ -88,7 +88,8 @@ pub(crate) fn select(
     Ok(Selected { row_ids, statement })
 }
 
-/// Reads at most `bound` rows of every index that the filter can use and returns the shortest complete result.
+/// Reads at most one row more than `bound` of each index that the filter can use, and returns the shortest complete
+/// result.
 ///
 /// # Errors
 /// Database errors.
@@ -222,8 +223,8 @@ fn access(
     ))
 }
 
-/// Maximum number of rows that are read of an index. With `n` entries and a page of `p`, a filter that more than √(n·p)
-/// rows satisfy fills the page after reading about √(n·p) rows newest first. At the bound both ways cost the same.
+/// The number of rows up to which an index is read. With `n` entries and a page that ends at rank `p`, a filter that
+/// √(n·p) rows satisfy fills the page after reading about √(n·p) rows newest first. At the bound both ways cost the same.
 fn probe_bound(page: Page, entries: i64) -> usize {
     let wanted = u64::from(page.limit).saturating_add(page.offset).max(1);
     let rows = u64::try_from(entries)

@@ -140,7 +140,7 @@ fn with_ids(cells: &mut [Cell], table: &Table) {
     }
 }
 
-/// Whether this column stores an entry's id as a row id.
+/// Whether this column holds an entry's id, which this database stores as a row id.
 pub(super) fn is_row_id(table: &Table, column: &Column) -> bool {
     matches!(table.name, "entries" | "images" | "chunks" | "chunk_tokens") && column.name == "id"
 }
@@ -153,7 +153,8 @@ fn expression(table: &Table, column: &Column) -> String {
     }
 }
 
-/// Whether the rows belong to a vector set. Only the set in use is moved.
+/// Whether the rows belong to a vector set. Only the set in use is moved, without the rows of artifacts (negative row
+/// ids): a service embeds artifacts again when it runs on the target.
 fn is_of_a_set(table: &Table) -> bool {
     matches!(table.name, "chunks" | "chunk_tokens")
 }
@@ -214,7 +215,7 @@ pub(super) fn owners(
     Ok(rows.into_iter().map(head).collect())
 }
 
-/// Number of rows of all owners.
+/// Number of the rows that [`rows`] returns for all owners.
 pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, StoreError> {
     #[derive(QueryableByName)]
     struct Count {
@@ -223,7 +224,9 @@ pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, S
     }
     let mut count = Fragment::new(format!("SELECT count(*) AS rows FROM \"{}\"", table.name));
     if is_of_a_set(table) {
-        count.push(" WHERE set_id = ").bind(Bind::Int(set(conn)?));
+        count
+            .push(" WHERE row_id > 0 AND set_id = ")
+            .bind(Bind::Int(set(conn)?));
     }
     let rows: Vec<Count> = sql::query(conn, &count).map_err(store_error)?;
     Ok(rows
@@ -267,7 +270,7 @@ pub(super) fn rows(
             );
             select.bind(Bind::Int(owner)).push(") WHERE 1");
         }
-        // Without those of artifacts (negative row ids): the target indexes artifacts itself.
+        // Row ids of artifacts are negative.
         "chunk_tokens" => {
             select
                 .push(" FROM chunk_tokens WHERE row_id > 0 AND owner = ")

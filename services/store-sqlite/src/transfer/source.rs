@@ -13,7 +13,8 @@ use super::{Worker, read};
 use crate::lock::Lock;
 use crate::open::{self, OpenError, Readable};
 
-/// A database of this service, read in one transaction. No other process opens it in the meantime.
+/// A database of this service. From [`Self::open`] it is read in one transaction, and no other process opens it in the
+/// meantime. From [`Self::open_to_examine`] a service may write to it, and each read is a transaction of its own.
 pub struct SqliteSource {
     pub(super) worker: Worker,
     pub(super) _lock: Option<Lock>,
@@ -46,8 +47,7 @@ impl SqliteSource {
 }
 
 impl SqliteSource {
-    /// Opens a file of this service to examine it while a service may be running on it. Each read sees one consistent
-    /// state.
+    /// Opens a file of this service to examine it while a service may be running on it.
     ///
     /// # Errors
     /// [`OpenError`], a sentence for the operator who named the file.

@@ -15,7 +15,7 @@ use super::use_model::{BUILDING, CURRENT};
 use crate::collection::Collection;
 use crate::schema::{chunks, embedding_sets, vectors};
 
-/// Number of rows passed to the index at a time.
+/// Number of rows that are read before their codes are computed.
 const SLICE: usize = 4096;
 /// Maximum number of threads that compute codes.
 const MAX_THREADS: usize = 4;

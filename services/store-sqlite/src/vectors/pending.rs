@@ -20,7 +20,7 @@ use crate::schema::chunks;
 use crate::sql::{Bind, Fragment, query};
 use crate::transaction::Transaction;
 
-/// Maximum number of entries scanned in one read.
+/// Maximum number of entries scanned in one read. Documents of artifacts are not counted.
 const MAX_SCANNED: i64 = 10_000;
 
 #[derive(QueryableByName)]

@@ -34,8 +34,8 @@ const MIN_DEPTH: usize = 800;
 /// Maximum number of times that the candidates are doubled because several chunks of an entry displace other entries.
 const MAX_DOUBLINGS: u32 = 3;
 /// If an estimate is closer to a boundary than this fraction of its error bound, the vector is read to decide on which
-/// side the entry is. Hardly any estimate is wrong by more than its error bound. One in seven is wrong by more than half
-/// of it.
+/// side the entry is. Hardly any estimate is wrong by more than its error bound. One in seven is wrong by more than
+/// half of it.
 const UNDECIDED: f32 = 0.5;
 /// Maximum number of candidates that are checked against the filter before the filter is evaluated for all entries. If
 /// a search needs more than half of this number, twice as many as it needs.
@@ -313,8 +313,9 @@ impl Search<'_> {
         Ok((hits, rescored))
     }
 
-    /// Ranks entries by their estimates where these suffice. Reads the vectors of the first `exact` entries, and of
-    /// chunks whose estimates leave open whether their entries are among those, or on which side of a boundary they are.
+    /// Ranks entries by their estimates where these suffice. Reads the vectors of the first `exact` entries. Also reads
+    /// those of chunks whose estimates leave open whether their entries are among the first, or on which side of a
+    /// boundary they are.
     fn by_estimates(
         &self,
         conn: &mut SqliteConnection,

@@ -145,13 +145,10 @@ impl Vectors {
         true
     }
 
-    /// Puts a set into use. The one that it replaces may be searched for a while.
+    /// Puts a set into use. The one that it replaces may be searched for a while. After that no set is being built.
     fn switch(&self, set: Arc<Set>) {
         let mut sets = self.write();
-        sets.building = sets
-            .building
-            .take()
-            .filter(|building| building.id != set.id);
+        sets.building = None;
         sets.previous = sets
             .current
             .take()
@@ -226,17 +223,19 @@ impl OpenVectors {
 
     /// The set being built, as seen by this transaction.
     pub fn building(&self) -> Option<Arc<Set>> {
-        let switched = self.switched.as_ref().map(|set| set.id);
-        self.begun
-            .clone()
-            .or_else(|| self.shared.building())
-            .filter(|set| Some(set.id) != switched)
+        match (&self.begun, &self.switched) {
+            (Some(set), _) => Some(Arc::clone(set)),
+            (None, Some(_)) => None,
+            (None, None) => self.shared.building(),
+        }
     }
 
-    /// Puts a set into use that already includes the changes of this transaction.
+    /// Puts a set into use that already includes the changes of this transaction. Either it is the set that was being
+    /// built, or the rows of all other sets were deleted. So no set is being built after that.
     pub fn switch(&mut self, set: Arc<Set>) {
         self.changes.clear();
         self.counts.clear();
+        self.begun = None;
         self.switched = Some(set);
     }
 
@@ -288,11 +287,12 @@ impl OpenVectors {
                 set.count(collection, by);
             }
         }
-        if let Some(set) = self.begun.take() {
-            self.shared.build(set);
-        }
         if let Some(set) = self.switched.take() {
             self.shared.switch(set);
+        }
+        // Only a set that was begun after the switch is left.
+        if let Some(set) = self.begun.take() {
+            self.shared.build(set);
         }
         self.clear();
     }

@@ -381,3 +381,65 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
     assert_eq!(after, before);
     store.close().await;
 }
+
+#[tokio::test]
+async fn a_third_model_in_a_database_without_vectors_ends_a_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let owner = OwnerId::default();
+    let named = |identity: &str| EmbeddingModel {
+        identity: identity.to_owned(),
+        ..model()
+    };
+    let (other, third) = (named("other"), named("third"));
+    let embedded = |model: &EmbeddingModel| Embedded {
+        model: model.clone(),
+        chunks: vec![EmbeddedChunk {
+            start: 0,
+            end: 1,
+            vector: vector(1),
+            tokens: None,
+        }],
+    };
+    let store = open(&path);
+    store.use_model(&model()).await.unwrap();
+    store_seeds(&store, 0..1).await;
+    assert_ne!(store.begin_move(&other).await.unwrap(), MoveState::Done);
+    let everything = DeleteCriteria {
+        ids: Some(vec![1]),
+        ..DeleteCriteria::default()
+    };
+    store
+        .delete_contexts(&owner, everything, options())
+        .await
+        .unwrap();
+    assert_eq!(store.begin_move(&third).await.unwrap(), MoveState::Done);
+    store
+        .store_contexts(
+            &owner,
+            vec![entry("text")],
+            true,
+            with(vec![Embedding::Now(embedded(&third))]),
+        )
+        .await
+        .unwrap();
+    assert_ne!(store.begin_move(&other).await.unwrap(), MoveState::Done);
+    for entry in store.unembedded(&other, None, 10).await.unwrap().entries {
+        let late = LateEmbedding {
+            id: entry.id,
+            version: entry.version,
+            embedded: embedded(&other),
+        };
+        store.add_embeddings(&owner, vec![late]).await.unwrap();
+    }
+    assert_eq!(store.finish_move(&other, 0).await.unwrap(), Moved::Done);
+    store.close().await;
+    drop(store);
+    let store = open(&path);
+    assert_eq!(
+        store.embedded_entries(&owner, &other, None).await.unwrap(),
+        1,
+        "the database has the set that is in use"
+    );
+    store.close().await;
+}

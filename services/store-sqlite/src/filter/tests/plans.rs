@@ -1,4 +1,5 @@
-//! Checks which index serves which operator, and that no search sorts or reads the whole table.
+//! Checks which index serves which operator, and that a search that reads newest first neither sorts nor scans the
+//! whole table.
 
 use context_model::{
     ContentType, Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations,
