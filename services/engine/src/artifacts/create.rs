@@ -7,7 +7,7 @@ use context_model::{
 use context_store::{StoredArtifact, Usage};
 
 use super::{Artifacts, failed};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Caller, WriteContext, version_bytes};
 use crate::ids::artifact_id;
 
 impl Artifacts {
@@ -48,15 +48,14 @@ impl Artifacts {
             content,
             metadata,
         };
+        let state = ArtifactState::first(new.clone());
         let usage = Usage {
             entries: 0,
             artifacts: 1,
-            bytes: stored_bytes(&new.content, Some(new.metadata.as_object()), None),
+            bytes: version_bytes(&state.title, &state.content, &state.metadata),
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
-        let embeddings = self
-            .embed_state(admitted, &ArtifactState::first(new.clone()))
-            .await?;
+        let embeddings = self.embed_state(admitted, &state).await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;
         let written = self

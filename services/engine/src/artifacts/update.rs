@@ -8,7 +8,7 @@ use context_model::{
 use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
 use super::{Artifacts, failed, full};
-use crate::access::{Admitted, Caller, WriteContext, stored_bytes};
+use crate::access::{Admitted, Caller, WriteContext, version_bytes};
 use crate::validate;
 
 /// How often an update is tried with the embedding of its new text.
@@ -87,7 +87,7 @@ impl Artifacts {
                 if (&after.title, &after.content, &after.metadata)
                     != (&before.title, &before.content, &before.metadata) =>
             {
-                stored_bytes(&after.content, Some(&after.metadata), None)
+                version_bytes(&after.title, &after.content, &after.metadata)
             }
             Ok(_) | Err(_) => 0,
         }

@@ -11,7 +11,7 @@ use context_store::{
 };
 
 use super::{Artifacts, artifact_read, diff, failed};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Caller, WriteContext, version_bytes};
 use crate::validate;
 
 /// Maximum number of earlier versions that a list shows.
@@ -147,7 +147,7 @@ impl Artifacts {
         };
         let restored = self.version_of(caller, id, version).await;
         let bytes = restored.as_ref().map_or(0, |version| {
-            stored_bytes(&version.content, Some(&version.metadata), None)
+            version_bytes(&version.title, &version.content, &version.metadata)
         });
         let usage = Usage {
             bytes,
