@@ -38,8 +38,9 @@ impl Access {
     /// Creates a key for the caller's owner. It cannot have a scope that the caller lacks.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope
-    /// that the caller does not have; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field, or when the owner has too many keys; `SCOPE_MISSING`
+    /// without `manage`, or for a scope that the caller does not have; `FEATURE_UNAVAILABLE` over TCP
+    /// with authentication off; the store's errors.
     pub async fn create_api_key(
         &self,
         caller: &Caller,
@@ -85,7 +86,8 @@ impl Access {
     /// The keys of the caller's owner, newest first.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `SCOPE_MISSING` without `manage`; `FEATURE_UNAVAILABLE` over TCP with authentication off; the
+    /// store's errors.
     pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
         caller.require(Operation::ListApiKeys)?;
         let keys = self
@@ -102,7 +104,8 @@ impl Access {
     /// Returns one key.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`;
+    /// `FEATURE_UNAVAILABLE` over TCP with authentication off; the store's errors.
     pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
         caller.require(Operation::GetApiKey)?;
         let key_id = check_id(request)?;
@@ -119,7 +122,8 @@ impl Access {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope
-    /// that the caller does not have; the store's errors.
+    /// that the caller does not have; `FEATURE_UNAVAILABLE` over TCP with authentication off; the
+    /// store's errors.
     pub async fn update_api_key(
         &self,
         caller: &Caller,
@@ -168,7 +172,8 @@ impl Access {
     /// Deactivates a key permanently. It stops working everywhere within a second.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`;
+    /// `FEATURE_UNAVAILABLE` over TCP with authentication off; the store's errors.
     pub async fn deactivate_api_key(
         &self,
         caller: &Caller,

@@ -14,7 +14,8 @@ impl Artifacts {
     /// Creates an artifact. If the request has no title, the title is derived from the content.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `PATH_TAKEN`; `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`; the
+    /// store's errors, and the embedding provider's with `EMBEDDING_ON_FAILURE=fail`.
     pub async fn create_artifact(
         &self,
         caller: &Caller,

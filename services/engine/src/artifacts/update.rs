@@ -18,8 +18,9 @@ impl Artifacts {
     /// Changes an artifact. A different title, content or metadata creates a new version.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
-    /// `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `PATH_TAKEN`;
+    /// `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn update_artifact(
         &self,
         caller: &Caller,

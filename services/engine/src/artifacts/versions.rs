@@ -118,8 +118,9 @@ impl Artifacts {
     /// Creates a new version with the title, content and metadata of an earlier one.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING`
-    /// without `write`; the store's errors.
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `VERSION_MISMATCH`; `QUOTA_EXCEEDED`;
+    /// `SCOPE_MISSING` without `write`; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn restore_artifact_version(
         &self,
         caller: &Caller,

@@ -153,8 +153,8 @@ impl Changes {
     /// The next frames of a stream for a caller with its present rights. It does not wait.
     ///
     /// # Errors
-    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; the store's errors. After the store's errors the step
-    /// can be repeated.
+    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; `OVERLOADED` if the caller's memory budget is too small;
+    /// the store's errors. After the last two the step can be repeated.
     pub async fn next_step(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
         caller.require(Operation::Watch)?;
         watch.selection.narrow_to(caller);
