@@ -22,7 +22,8 @@ const BCRYPT_COST: u32 = 10;
 /// Limits the new keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// No more keys can be created over the API while an owner has this many active ones. The operator can create more.
+/// No more keys can be created over the API while an owner has this many active ones among its newest 1000 keys. The
+/// operator can create more.
 const MAX_KEYS: usize = 500;
 
 /// A validated request for a new key.
@@ -83,7 +84,7 @@ impl Access {
         (!self.is_enforced).then(|| sentence.to_owned())
     }
 
-    /// The keys of the caller's owner, newest first.
+    /// The keys of the caller's owner, newest first, at most 1000.
     ///
     /// # Errors
     /// `SCOPE_MISSING` without `manage`; `FEATURE_UNAVAILABLE` over TCP with authentication off; the

@@ -23,7 +23,7 @@ pub enum Admin {
         /// The key.
         key: CreateApiKeyRequest,
     },
-    /// List an owner's keys.
+    /// List an owner's keys, newest first, at most 1000.
     ListKeys {
         /// The owner.
         owner: String,
@@ -47,7 +47,7 @@ pub enum Admin {
         /// The name of the owner.
         owner: String,
     },
-    /// List the owners.
+    /// List the owners, by name, at most 10 000.
     ListOwners,
     /// Remove an owner and all of its data.
     EraseOwner {
@@ -299,19 +299,14 @@ impl Access {
     /// The store's errors.
     pub async fn ever_had_keys(&self) -> Result<bool> {
         let keys = self.store.keys();
-        for OwnerSummary {
-            owner,
-            keys: active,
-            ..
-        } in keys.list_owners().await.map_err(store_error)?
-        {
-            if active > 0
-                || !keys
-                    .list_keys(&owner)
-                    .await
-                    .map_err(store_error)?
-                    .is_empty()
-            {
+        // Only the first 10 000 owners are listed, but an active key is found for any owner.
+        let active = keys.active_keys(1).await.map_err(store_error)?;
+        if !active.is_empty() {
+            return Ok(true);
+        }
+        for OwnerSummary { owner, .. } in keys.list_owners().await.map_err(store_error)? {
+            let deactivated = keys.list_keys(&owner).await.map_err(store_error)?;
+            if !deactivated.is_empty() {
                 return Ok(true);
             }
         }

@@ -178,8 +178,8 @@ impl Changes {
         })
     }
 
-    /// Converts a position to a cursor. A given cursor is checked, unless the database is a standby that has not reached
-    /// it.
+    /// Converts a position to a cursor. A given cursor is checked, unless the database is a standby that has not
+    /// reached it.
     pub(super) async fn locate(
         &self,
         owner: &OwnerId,
