@@ -9,7 +9,8 @@ use crate::access::Quotas;
 /// Whether a feature is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Switch {
-    /// Required: the service refuses to start if the feature cannot work.
+    /// Required: the service refuses to start if the feature cannot work. For reranking and summaries it only logs a
+    /// warning.
     True,
     /// Off.
     False,
@@ -176,7 +177,7 @@ impl Default for SummaryConfig {
     }
 }
 
-/// A switch requires a feature that this installation cannot provide.
+/// A switch requires a feature that the configuration rules out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}=true, but {missing}; set it to auto or false")]
 pub struct StartError {

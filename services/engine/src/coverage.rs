@@ -1,10 +1,26 @@
 //! Coverage in statistics: the share of an owner's entries that have a summary or vectors.
 
-/// The percentage, 0 to 100, with two decimals. 100 if there are no entries.
+/// The percentage, 0 to 100, with two decimals. 100 if there are no entries. The part is counted after the whole, and
+/// may be greater if entries were stored in between.
 pub(crate) fn percentage(part: i64, whole: i64) -> f64 {
-    if whole == 0 {
+    if part >= whole {
         100.0
     } else {
         (part as f64 / whole as f64 * 10_000.0).round() / 100.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_at_most_100() {
+        let shown = |part, whole| percentage(part, whole).to_string();
+        assert_eq!(shown(0, 0), "100");
+        assert_eq!(shown(0, 4), "0");
+        assert_eq!(shown(1, 3), "33.33");
+        assert_eq!(shown(4, 4), "100");
+        assert_eq!(shown(5, 4), "100", "more entries since the count of all");
     }
 }

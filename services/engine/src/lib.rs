@@ -79,7 +79,7 @@ impl Engine {
     /// Creates the operations on this store.
     ///
     /// # Errors
-    /// If a switch is `true` for a feature that this installation cannot provide.
+    /// If a switch is `true` for a feature that the configuration rules out.
     pub fn new(
         store: Arc<dyn Store>,
         config: EngineConfig,

@@ -11,7 +11,8 @@ impl Engine {
     /// The owner's counts and the state of every feature. Most counts are read from stored totals.
     /// These are computed, at a cost that grows with the number of entries: the number of summaries,
     /// the number of embeddings on PostgreSQL, the owner's bytes (at most once a minute), and all
-    /// counts for a key that is narrowed to threads.
+    /// counts for a key that is narrowed to threads. On PostgreSQL the tags are counted too, at a
+    /// cost that grows with the number of different tags.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.

@@ -40,7 +40,7 @@ pub(crate) fn min_relevance(given: Option<f64>, violations: &mut Violations) -> 
     given
 }
 
-/// The validated limit and offset of a search.
+/// The validated limit and offset of a search or list.
 pub(crate) fn page(
     limit: Option<i64>,
     offset: Option<i64>,

@@ -25,8 +25,8 @@ use crate::clock::Clock;
 use crate::error::store_error;
 use crate::lock::locked;
 
-/// How long a key's row is cached. Deactivating a key takes effect within this time on every
-/// service.
+/// How long a key's row is cached after it was read. So deactivating a key takes effect on every
+/// service within little more than this time.
 const FRESH: Duration = Duration::from_millis(500);
 /// How often a key's time of last use is written.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -154,12 +154,15 @@ impl Authenticator {
         let slot = match cached {
             Some(slot) => slot,
             None => {
+                // Waiting for bcrypt can take seconds, in which the key may be deactivated. Its row then counts as
+                // too old, and is read again below.
+                let begun = Instant::now();
                 let key = self
                     .verifier
                     .verify(&secret)
                     .await?
                     .ok_or_else(unauthenticated)?;
-                self.cache(fingerprint, &key)
+                self.cache(fingerprint, &key, begun)
             }
         };
         let mut key = locked(&slot.key).clone();
@@ -208,8 +211,8 @@ impl Authenticator {
         holders.entry(name).or_default().clone()
     }
 
-    /// Caches a key that was just verified.
-    fn cache(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
+    /// Caches a key that was just verified. Its row was read after `read_at`.
+    fn cache(&self, fingerprint: [u8; 32], key: &StoredKey, read_at: Instant) -> Arc<Slot> {
         let mut verified = locked(&self.verified);
         if verified.len() >= MAX_CACHED && !verified.contains_key(&fingerprint) {
             // Keys that are still in use are cached again after one more verification, which is cheap. Their rates
@@ -218,7 +221,7 @@ impl Authenticator {
         }
         let slot = verified.entry(fingerprint).or_default().clone();
         drop(verified);
-        locked(&slot.key).get_or_insert_with(|| CachedKey::of(key, None));
+        locked(&slot.key).get_or_insert_with(|| CachedKey::of(key, None, read_at));
         slot
     }
 
@@ -240,7 +243,7 @@ impl Authenticator {
             .await
             .map_err(store_error)?;
         let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
-        let key = stored.map(|key| CachedKey::of(&key, before.touched_at));
+        let key = stored.map(|key| CachedKey::of(&key, before.touched_at, Instant::now()));
         locked(&slot.key).clone_from(&key);
         Ok(key)
     }
@@ -267,19 +270,20 @@ impl Authenticator {
         self.refusals.count_authenticated(caller, operation, reason);
     }
 
-    /// Counts a request without valid credentials. The service's log reports the number of such requests once a second.
+    /// Counts a request without valid credentials. The service's log reports the number of new ones at most once a
+    /// second.
     pub fn refused_unknown(&self) {
         self.refusals.count_unauthenticated();
     }
 }
 
 impl CachedKey {
-    fn of(key: &StoredKey, touched_at: Option<Instant>) -> Self {
+    fn of(key: &StoredKey, touched_at: Option<Instant>, read_at: Instant) -> Self {
         Self {
             hash: key.hash.clone(),
             expires_at: key.expires_at,
             caller: Arc::new(caller_of(key)),
-            read_at: Instant::now(),
+            read_at,
             touched_at,
         }
     }

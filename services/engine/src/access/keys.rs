@@ -22,7 +22,8 @@ const BCRYPT_COST: u32 = 10;
 /// Limits the new keys that are hashed at the same time.
 static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
-/// No more keys can be created over the API while an owner has this many active ones. The operator can create more.
+/// No more keys can be created over the API while an owner has this many active ones among its newest 1000 keys. The
+/// operator can create more.
 const MAX_KEYS: usize = 500;
 
 /// A validated request for a new key.
@@ -38,8 +39,9 @@ impl Access {
     /// Creates a key for the caller's owner. It cannot have a scope that the caller lacks.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope
-    /// that the caller does not have; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field, or when the owner has too many keys; `SCOPE_MISSING`
+    /// without `manage`, or for a scope that the caller does not have; `FEATURE_UNAVAILABLE` over TCP
+    /// with authentication off; the store's errors.
     pub async fn create_api_key(
         &self,
         caller: &Caller,
@@ -82,10 +84,11 @@ impl Access {
         (!self.is_enforced).then(|| sentence.to_owned())
     }
 
-    /// The keys of the caller's owner, newest first.
+    /// The keys of the caller's owner, newest first, at most 1000.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `SCOPE_MISSING` without `manage`; `FEATURE_UNAVAILABLE` over TCP with authentication off; the
+    /// store's errors.
     pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
         caller.require(Operation::ListApiKeys)?;
         let keys = self
@@ -102,7 +105,8 @@ impl Access {
     /// Returns one key.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`;
+    /// `FEATURE_UNAVAILABLE` over TCP with authentication off; the store's errors.
     pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
         caller.require(Operation::GetApiKey)?;
         let key_id = check_id(request)?;
@@ -119,7 +123,8 @@ impl Access {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope
-    /// that the caller does not have; the store's errors.
+    /// that the caller does not have; `FEATURE_UNAVAILABLE` over TCP with authentication off; the
+    /// store's errors.
     pub async fn update_api_key(
         &self,
         caller: &Caller,
@@ -168,7 +173,8 @@ impl Access {
     /// Deactivates a key permanently. It stops working everywhere within a second.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`;
+    /// `FEATURE_UNAVAILABLE` over TCP with authentication off; the store's errors.
     pub async fn deactivate_api_key(
         &self,
         caller: &Caller,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Access;
 use super::caller::Reach;
 use super::keys::{NewKey, check_id};
-use super::stored_key::{caller_of, shown};
+use super::stored_key::shown;
 use crate::error::store_error;
 
 /// One command.
@@ -23,7 +23,7 @@ pub enum Admin {
         /// The key.
         key: CreateApiKeyRequest,
     },
-    /// List an owner's keys.
+    /// List an owner's keys, newest first, at most 1000.
     ListKeys {
         /// The owner.
         owner: String,
@@ -47,7 +47,7 @@ pub enum Admin {
         /// The name of the owner.
         owner: String,
     },
-    /// List the owners.
+    /// List the owners, by name, at most 10 000.
     ListOwners,
     /// Remove an owner and all of its data.
     EraseOwner {
@@ -195,14 +195,20 @@ impl Access {
         let old = found
             .filter(|key| key.deactivated_at.is_none())
             .ok_or_else(not_found)?;
-        let caller = caller_of(&old);
         let new = NewKey {
             name: old.name,
-            scopes: caller.scopes,
+            scopes: Vec::new(),
             expires_at: old.expires_at,
-            reach: caller.reach,
+            reach: Reach::All,
         };
         let (secret, key) = self.generate_key(owner, new).await?;
+        // Scopes and the restriction are copied as they are stored, because a newer version may have stored some that
+        // this version cannot parse.
+        let key = StoredKey {
+            scopes: old.scopes,
+            narrowing: old.narrowing,
+            ..key
+        };
         let new_id = key.id.clone();
         let events = vec![
             self.event(ROTATE_API_KEY, key_id, None),
@@ -267,8 +273,8 @@ impl Access {
         ))
     }
 
-    /// Creates a first key with all scopes for the owner `default`. `None` if any key was ever
-    /// created.
+    /// Creates a first key with all scopes for the owner `default`. `None` if the database has any
+    /// key, even a deactivated one.
     ///
     /// # Errors
     /// The store's errors.
@@ -287,25 +293,20 @@ impl Access {
         ))
     }
 
-    /// Whether any key was ever created.
+    /// Whether the database has any key, even a deactivated one. Keys of erased owners do not count.
     ///
     /// # Errors
     /// The store's errors.
     pub async fn ever_had_keys(&self) -> Result<bool> {
         let keys = self.store.keys();
-        for OwnerSummary {
-            owner,
-            keys: active,
-            ..
-        } in keys.list_owners().await.map_err(store_error)?
-        {
-            if active > 0
-                || !keys
-                    .list_keys(&owner)
-                    .await
-                    .map_err(store_error)?
-                    .is_empty()
-            {
+        // Only the first 10 000 owners are listed, but an active key is found for any owner.
+        let active = keys.active_keys(1).await.map_err(store_error)?;
+        if !active.is_empty() {
+            return Ok(true);
+        }
+        for OwnerSummary { owner, .. } in keys.list_owners().await.map_err(store_error)? {
+            let deactivated = keys.list_keys(&owner).await.map_err(store_error)?;
+            if !deactivated.is_empty() {
                 return Ok(true);
             }
         }

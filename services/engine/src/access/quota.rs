@@ -1,8 +1,8 @@
 //! Quotas of owners, and their usage.
 //!
 //! The database counts an owner's usage at most once a minute; what this service admits in between
-//! is added. So most writes cost no count, and writes of other services are seen within a minute. A
-//! write is never refused on the basis of an old count.
+//! is added. So most writes cost no count, and writes of other services are seen within a minute.
+//! Before a write is refused, the usage is counted again, at most once a second.
 
 #![expect(clippy::disallowed_methods, reason = "the age of counts")]
 
@@ -18,7 +18,7 @@ use crate::lock::locked;
 
 /// Maximum age of a count.
 const FRESH: Duration = Duration::from_secs(60);
-/// How often an owner at its quota is counted again.
+/// Minimum age of a count that is replaced before a write is refused.
 const RECOUNT: Duration = Duration::from_secs(1);
 /// Maximum number of owners whose counts are cached.
 const MAX_CACHED: usize = 10_000;
@@ -226,7 +226,7 @@ impl QuotaChecks {
     }
 }
 
-/// The number of bytes that an entry or a version of an artifact adds to the owner's usage.
+/// The number of bytes that an entry adds to the owner's usage.
 pub(crate) fn stored_bytes(
     text: &str,
     metadata: Option<&JsonObject>,
@@ -243,9 +243,20 @@ pub(crate) fn stored_bytes(
     (text.len() + metadata + images) as u64
 }
 
+/// The number of bytes that a version of an artifact adds to the owner's usage.
+pub(crate) fn version_bytes(title: &str, content: &str, metadata: &JsonObject) -> u64 {
+    title.len() as u64 + stored_bytes(content, Some(metadata), None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_adds_its_title_content_and_metadata() {
+        let metadata = JsonObject::from_iter([("a".to_owned(), 1.into())]);
+        assert_eq!(version_bytes("ä", "text", &metadata), 2 + 4 + 7);
+    }
 
     #[test]
     fn a_quota_refuses_what_adds_to_it_and_nothing_else() {

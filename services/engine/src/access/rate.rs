@@ -42,7 +42,7 @@ impl Bucket {
         let wait = Duration::from_secs_f64(over / per_second);
         let seconds = wait.as_nanos().div_ceil(1_000_000_000).max(1);
         let sentence = format!(
-            "this key may make {} requests a minute; retry in {seconds} seconds",
+            "these credentials may make {} requests a minute; retry in {seconds} seconds",
             rate.per_minute
         );
         Err(Error::new(Reason::RateLimited, sentence).with_retry_after(wait))

@@ -114,7 +114,7 @@ impl Refusals {
         };
         if tokio::time::timeout(LAST_LINES, write_all).await.is_err() {
             tracing::error!(
-                "Could not write the last refusals to the audit log: the database did not respond in time"
+                "Refusals may be missing from the audit log: the last ones could not be written in time"
             );
         }
     }

@@ -43,8 +43,7 @@ impl Narrowing {
     }
 }
 
-/// The caller of a stored key. A restriction that this version cannot parse gives access to
-/// nothing.
+/// The caller of a stored key. With a restriction that this version cannot parse, it has no scopes.
 pub(super) fn caller_of(key: &StoredKey) -> Caller {
     let reach = serde_json::from_str::<Narrowing>(&key.narrowing)
         .ok()

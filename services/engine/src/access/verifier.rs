@@ -29,8 +29,8 @@ use crate::lock::locked;
 const MAX_WAITING: usize = 16;
 /// Maximum number of secrets of all prefixes that wait for bcrypt.
 const MAX_WAITING_IN_ALL: usize = 4_096;
-/// How long a request waits for bcrypt. The verification continues, so that a valid key is cached
-/// when it is sent again.
+/// How long a request waits for bcrypt. The verification continues and stores the digest of a valid
+/// key, so that no bcrypt is needed when the key is sent again.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a wrong secret. It doubles with each further wrong secret in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -90,7 +90,8 @@ impl Verifier {
     /// The stored key of this secret; `None` if there is none that is valid now.
     ///
     /// # Errors
-    /// `OVERLOADED` if too many secrets of one prefix wait for bcrypt; the store's errors.
+    /// `OVERLOADED` if too many secrets of one prefix or of all prefixes wait for bcrypt, or if this
+    /// one was not verified within [`WAIT_TIMEOUT`]; the store's errors.
     pub async fn verify(&self, secret: &KeySecret) -> Verdict {
         match self.shared.by_digest(secret).await? {
             Found::Key(key) => Ok(Some(*key)),

@@ -7,14 +7,15 @@ use context_model::{
 use context_store::{StoredArtifact, Usage};
 
 use super::{Artifacts, failed};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Caller, WriteContext, version_bytes};
 use crate::ids::artifact_id;
 
 impl Artifacts {
     /// Creates an artifact. If the request has no title, the title is derived from the content.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `PATH_TAKEN`; `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`; the
+    /// store's errors, and the embedding provider's with `EMBEDDING_ON_FAILURE=fail`.
     pub async fn create_artifact(
         &self,
         caller: &Caller,
@@ -48,15 +49,14 @@ impl Artifacts {
             content,
             metadata,
         };
+        let state = ArtifactState::first(new.clone());
         let usage = Usage {
             entries: 0,
             artifacts: 1,
-            bytes: stored_bytes(&new.content, Some(new.metadata.as_object()), None),
+            bytes: version_bytes(&state.title, &state.content, &state.metadata),
         };
         let admitted = self.writes.admit(caller, &options, 1, usage).await?;
-        let embeddings = self
-            .embed_state(admitted, &ArtifactState::first(new.clone()))
-            .await?;
+        let embeddings = self.embed_state(admitted, &state).await?;
         let pending = embeddings.is_pending();
         options.embeddings = embeddings.items;
         let written = self

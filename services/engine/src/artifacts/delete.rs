@@ -10,7 +10,8 @@ impl Artifacts {
     /// Deletes an artifact with all its versions.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `delete`; the store's errors.
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `QUOTA_EXCEEDED` with an idempotency key; `SCOPE_MISSING` without
+    /// `delete`; the store's errors.
     pub async fn delete_artifact(
         &self,
         caller: &Caller,

@@ -15,8 +15,8 @@ impl Artifacts {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND` when no artifact has the path or lies below it; `PATH_TAKEN` when
-    /// another artifact is at `to`, below it or above it;
-    /// `SCOPE_MISSING` without `write`; the store's errors.
+    /// another artifact is at `to`, below it or above it; `QUOTA_EXCEEDED` with an idempotency key; `SCOPE_MISSING`
+    /// without `write`; the store's errors.
     pub async fn move_artifacts(
         &self,
         caller: &Caller,
@@ -48,7 +48,8 @@ impl Artifacts {
     /// Deletes the artifact at `path`, and every artifact below it, with all versions. Either all are deleted or none.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `delete`; the store's errors.
+    /// `INVALID_ARGUMENT`; `QUOTA_EXCEEDED` with an idempotency key; `SCOPE_MISSING` without `delete`; the store's
+    /// errors.
     pub async fn delete_artifacts(
         &self,
         caller: &Caller,

@@ -8,7 +8,7 @@ use context_model::{
 use context_store::{StoreError, StoredArtifact, Usage, WriteOptions, Written};
 
 use super::{Artifacts, failed, full};
-use crate::access::{Admitted, Caller, WriteContext, stored_bytes};
+use crate::access::{Admitted, Caller, WriteContext, version_bytes};
 use crate::validate;
 
 /// How often an update is tried with the embedding of its new text.
@@ -18,8 +18,9 @@ impl Artifacts {
     /// Changes an artifact. A different title, content or metadata creates a new version.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
-    /// `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `PATH_TAKEN`;
+    /// `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn update_artifact(
         &self,
         caller: &Caller,
@@ -87,7 +88,7 @@ impl Artifacts {
                 if (&after.title, &after.content, &after.metadata)
                     != (&before.title, &before.content, &before.metadata) =>
             {
-                stored_bytes(&after.content, Some(&after.metadata), None)
+                version_bytes(&after.title, &after.content, &after.metadata)
             }
             Ok(_) | Err(_) => 0,
         }

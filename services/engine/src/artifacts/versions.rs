@@ -11,7 +11,7 @@ use context_store::{
 };
 
 use super::{Artifacts, artifact_read, diff, failed};
-use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::access::{Caller, WriteContext, version_bytes};
 use crate::validate;
 
 /// Maximum number of earlier versions that a list shows.
@@ -118,8 +118,9 @@ impl Artifacts {
     /// Creates a new version with the title, content and metadata of an earlier one.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING`
-    /// without `write`; the store's errors.
+    /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `VERSION_MISMATCH`; `QUOTA_EXCEEDED`;
+    /// `SCOPE_MISSING` without `write`; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn restore_artifact_version(
         &self,
         caller: &Caller,
@@ -147,7 +148,7 @@ impl Artifacts {
         };
         let restored = self.version_of(caller, id, version).await;
         let bytes = restored.as_ref().map_or(0, |version| {
-            stored_bytes(&version.content, Some(&version.metadata), None)
+            version_bytes(&version.title, &version.content, &version.metadata)
         });
         let usage = Usage {
             bytes,

@@ -166,7 +166,8 @@ impl Cursor {
     /// # Errors
     /// `RESYNC_REQUIRED`; `CURSOR_COMPACTED`.
     pub fn check(&self, owner: &OwnerId, feed: &Feed) -> Result<()> {
-        // A cursor from before the owner's first write has no incarnation. It is valid in the first one.
+        // A cursor from before the owner's first write has no incarnation. It is valid in every one, because its reader
+        // has seen nothing.
         let is_before_all = self.revision == 0
             && self.incarnation == hash(Feed::of_no_owner().incarnation.as_bytes());
         if !is_before_all && self.incarnation != hash(feed.incarnation.as_bytes()) {

@@ -43,8 +43,8 @@ impl Changes {
         self.store.changes().notifier().subscribe(owner)
     }
 
-    /// Like [`subscribe`](Self::subscribe), for a stream with these filters. Changes that they exclude because of the
-    /// thread do not wake it.
+    /// Like [`subscribe`](Self::subscribe), for a stream with these filters. The store need not wake it for changes
+    /// that they exclude because of the thread.
     #[must_use]
     pub fn subscribe_with(&self, owner: &OwnerId, filters: &FilterInput) -> Subscription {
         let thread = filters.thread_id.as_deref().map(str::trim);

@@ -90,9 +90,9 @@ impl<'r> Selected<'r> {
 }
 
 impl Changes {
-    /// Reads the page that begins at `position`. It has the selected ones among the next `limit` changes and the rest of
-    /// the last commit, and fewer if their bodies are too large. It is empty if the database is a standby that has not
-    /// reached the cursor.
+    /// Reads the page that begins at `position`. It has the selected ones among the next `limit` changes and the rest
+    /// of the last commit, and fewer if their bodies are too large. It is empty if the database is a standby that has
+    /// not reached the cursor.
     ///
     /// # Errors
     /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; the store's errors.
@@ -178,7 +178,8 @@ impl Changes {
         })
     }
 
-    /// Converts a position to a cursor. A given cursor is checked.
+    /// Converts a position to a cursor. A given cursor is checked, unless the database is a standby that has not
+    /// reached it.
     pub(super) async fn locate(
         &self,
         owner: &OwnerId,

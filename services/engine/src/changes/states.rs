@@ -24,8 +24,8 @@ impl States {
     /// are cut after `text_chars` characters.
     ///
     /// # Errors
-    /// `RESULT_TOO_LARGE` if several states have more than `max_bytes` bytes; `OVERLOADED` if the caller's memory budget
-    /// is too small; the store's errors.
+    /// `RESULT_TOO_LARGE` if several states have more than `max_bytes` bytes; `OVERLOADED` if the caller's memory
+    /// budget is too small; the store's errors.
     pub async fn load(
         store: &dyn Store,
         caller: &Caller,

@@ -64,6 +64,11 @@ impl Watch {
         self.snapshot.is_none().then(|| self.at_cursor(frame))
     }
 
+    /// A read for the snapshot, of a state that includes the revision at which the snapshot began.
+    fn snapshot_read(&self) -> Read {
+        read::at(Some(self.cursor.revision))
+    }
+
     fn at_cursor(&self, frame: WatchFrame) -> WatchEvent {
         WatchEvent {
             frame,
@@ -148,8 +153,8 @@ impl Changes {
     /// The next frames of a stream for a caller with its present rights. It does not wait.
     ///
     /// # Errors
-    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; the store's errors. After the store's errors the step
-    /// can be repeated.
+    /// `CURSOR_COMPACTED`; `RESYNC_REQUIRED`; `SCOPE_MISSING`; `OVERLOADED` if the caller's memory budget is too small;
+    /// the store's errors. After the last two the step can be repeated.
     pub async fn next_step(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
         caller.require(Operation::Watch)?;
         watch.selection.narrow_to(caller);
@@ -192,6 +197,22 @@ impl Changes {
 
     /// The next frames of a snapshot.
     async fn next_of_snapshot(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
+        match self.read_snapshot(caller, watch).await {
+            // A failover or a restored database may have lost the revision at which the snapshot began.
+            Err(error) if error.reason == Reason::InvalidArgument => {
+                let position = Position::After(watch.cursor.clone());
+                self.locate(&caller.owner, position, Read::default())
+                    .await?;
+                Err(error)
+            }
+            step => step,
+        }
+    }
+
+    /// Reads the next part of a snapshot, from states that include the revision at which the snapshot began. A part of
+    /// an earlier state, such as that of a standby, could lack entries whose creation is not among the changes after
+    /// the snapshot.
+    async fn read_snapshot(&self, caller: &Caller, watch: &mut Watch) -> Result<Step> {
         let Listed {
             rows,
             next,
@@ -286,7 +307,13 @@ impl Changes {
         };
         let found = self
             .store
-            .search_contexts(&caller.owner, filter, page, selection, Read::default())
+            .search_contexts(
+                &caller.owner,
+                filter,
+                page,
+                selection,
+                watch.snapshot_read(),
+            )
             .await
             .map_err(store_error)?;
         let is_full = found.entries.len() >= limit as usize;
@@ -339,7 +366,7 @@ impl Changes {
                     &caller.owner,
                     ArtifactSelection::default(),
                     page,
-                    Read::default(),
+                    watch.snapshot_read(),
                 )
                 .await
                 .map_err(store_error);

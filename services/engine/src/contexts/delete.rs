@@ -17,8 +17,8 @@ impl Contexts {
     /// Deletes entries by id, or all entries of a thread.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` unless the request has either ids or a thread; `SCOPE_MISSING` without `delete`; the store's
-    /// errors.
+    /// `INVALID_ARGUMENT` unless the request has either ids or a thread; `QUOTA_EXCEEDED` with an idempotency key;
+    /// `SCOPE_MISSING` without `delete`, or for a thread that the caller may not access; the store's errors.
     pub async fn delete_context(
         &self,
         caller: &Caller,
@@ -72,8 +72,8 @@ impl Contexts {
     /// Deletes the entries that satisfy all given criteria.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` without a criterion or with `source` alone; `SCOPE_MISSING` without `delete`; the store's
-    /// errors.
+    /// `INVALID_ARGUMENT` without a criterion or with `source` alone; `QUOTA_EXCEEDED` with an idempotency key;
+    /// `SCOPE_MISSING` without `delete`, or for a thread that the caller may not access; the store's errors.
     pub async fn delete_context_batch(
         &self,
         caller: &Caller,

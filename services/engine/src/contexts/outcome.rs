@@ -97,8 +97,8 @@ pub(super) fn batch_reply(
     }
 }
 
-/// The outcome of a batch without valid items. The revision comes from the owner's statistics: the store has no cheaper
-/// read of it.
+/// The outcome of a batch without valid items. The revision comes from the owner's statistics, because no read of the
+/// store returns only the revision.
 ///
 /// # Errors
 /// The store's errors.

@@ -20,7 +20,7 @@ const DEFAULT_FIELDS: i64 = 100;
 const MAX_FIELDS: i64 = 1000;
 /// Maximum number of entries whose metadata one call reads.
 const MAX_OBJECTS: u32 = 10_000;
-/// Longer metadata is not read, so that one call reads at most 40 MB of text.
+/// Longer metadata is not read, so that one call reads at most 41 MB of text.
 const MAX_OBJECT_BYTES: u32 = 4096;
 /// Maximum number of characters of a prefix.
 const MAX_PREFIX_CHARS: usize = 256;
@@ -238,7 +238,7 @@ impl Contexts {
             .await
             .map_err(store_error)?;
         let selected = sample.objects.len();
-        // Parsing 40 MB takes too long for an async thread.
+        // Parsing 41 MB takes too long for an async thread.
         let counting = tokio::task::spawn_blocking(move || {
             let mut scanned = 0;
             // One parsed object at a time: it takes up to 36 times as much memory as its text.

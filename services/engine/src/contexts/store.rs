@@ -17,7 +17,9 @@ impl Contexts {
     /// Stores one entry. An entry that repeats the thread's newest entry is not stored again.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `QUOTA_EXCEEDED`; `SCOPE_MISSING` without `write`, or for a thread
+    /// that the caller may not access; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn store_context(
         &self,
         caller: &Caller,

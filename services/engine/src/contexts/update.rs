@@ -17,8 +17,9 @@ impl Contexts {
     /// Updates one entry.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
-    /// `write`; the store's errors.
+    /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `QUOTA_EXCEEDED`;
+    /// `SCOPE_MISSING` without `write`; the store's errors, and the embedding provider's with
+    /// `EMBEDDING_ON_FAILURE=fail`.
     pub async fn update_context(
         &self,
         caller: &Caller,

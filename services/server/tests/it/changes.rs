@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use context_engine::{Admin, Caller};
-use context_model::{CreateApiKeyRequest, WatchEvent, WatchFrame, WatchRequest};
+use context_model::{CreateApiKeyRequest, Reason, WatchEvent, WatchFrame, WatchRequest};
 use context_test_postgres::TestDatabase;
 use context_test_support::http::{Reply, Request};
 use context_test_support::until;
@@ -739,5 +739,51 @@ async fn a_reader_who_was_shown_a_state_that_is_lost_must_read_everything_again(
         }
         refused().await;
         changes(&service, &format!("cursor={plain}")).await;
+    }
+}
+
+/// A snapshot that was begun before the database was replaced by an older copy would lack entries, and the changes after
+/// it would not have them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_whose_revision_is_lost_ends_with_resync() {
+    let mut databases = vec![CopyableDatabase::on_file(
+        TempDir::new().expect("a temporary directory"),
+    )];
+    databases.extend(TestDatabase::empty().await.map(CopyableDatabase::on_server));
+    for newer in databases {
+        let service = newer.start().await;
+        let entry = |text: &str| json!({"thread_id": "t", "source": "user", "text": text});
+        store(&service, entry("a")).await;
+        stop(service).await;
+        let older = newer.copy().await;
+
+        let service = newer.start().await;
+        store(&service, entry("b")).await;
+        let caller = Caller::local();
+        let mut streams = Vec::new();
+        for include_body in [false, true] {
+            let request = WatchRequest {
+                snapshot: Some(true),
+                include_body: Some(include_body),
+                ..WatchRequest::default()
+            };
+            let (watch, _) = service
+                .engine
+                .changes
+                .watch(&caller, request)
+                .await
+                .expect("a stream");
+            streams.push(watch);
+        }
+        stop(service).await;
+
+        let service = older.start().await;
+        for mut watch in streams {
+            let step = service.engine.changes.next_step(&caller, &mut watch).await;
+            assert_eq!(
+                step.err().map(|error| error.reason),
+                Some(Reason::ResyncRequired)
+            );
+        }
     }
 }
