@@ -361,7 +361,8 @@ async fn a_query_that_the_model_cannot_read_is_searched_by_its_words_alone() {
             json!(["fts", "semantic"]),
             "{both}"
         );
-        let request = json!({"query": "zebra stripes", "search_modes": ["fts"], "explain_query": true});
+        let request =
+            json!({"query": "zebra stripes", "search_modes": ["fts"], "explain_query": true});
         let words = search(&service, "hybrid", request).await;
         let plan = words["stats"]["query_plan"].to_string();
         assert!(
