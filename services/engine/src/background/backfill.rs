@@ -116,7 +116,8 @@ impl Background {
                     let pause = retry_after.or(backoff.next()).unwrap_or(MAX_PAUSE);
                     // New entries that fail in the meantime must not shorten the pause.
                     tokio::time::sleep(pause.min(MAX_PAUSE)).await;
-                    if self.embeddings.woken().now_or_never().is_some() {
+                    // During an interrupted scan the wake stays pending. It may be for an entry before the position.
+                    if scan.after.is_none() && self.embeddings.woken().now_or_never().is_some() {
                         scan_at = Instant::now();
                     }
                     continue;

@@ -8,8 +8,8 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 /// The maximum pause, even if a provider requests a longer one.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How many entries in a row may be skipped because the provider fails on them. More end the scan, and the next one
-/// continues after them.
+/// How many entries in a row may be skipped because the provider fails on them. After one more, a scan pauses, because
+/// the provider may be down. It continues after these entries.
 pub(super) const FAILURES_IN_A_ROW: u32 = 8;
 
 /// Maximum number of skipped entries that are remembered. The next scan finds the others.

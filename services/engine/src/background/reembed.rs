@@ -1,6 +1,6 @@
 //! Switches to another embedding model while searches continue. The new vectors are stored next to
-//! those in use and replace them once every entry has some. An interrupted switch continues where
-//! it stopped.
+//! those in use. They replace them once all entries have some, except those that cannot be embedded
+//! and a few new ones. An interrupted switch continues where it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::pauses::FAILURES_IN_A_ROW;
 use crate::error::store_error;
 use crate::retrieval::{ActiveModel, embed, model_of, unavailable};
 
-/// The pauses before an unavailable provider or database is tried again: 500 ms, doubled each
-/// time, ten times at most.
+/// The pauses before an unavailable provider or database is tried again: 500 ms, doubled each time
+/// up to 30 s, ten times at most.
 const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(500))
     .with_max_delay(MAX_PAUSE)
@@ -115,7 +115,7 @@ impl Background {
 }
 
 /// Embeds every entry that has no vectors of the model yet. Returns how many entries could not be embedded: the model
-/// refused them, or the provider fails on them. The background worker tries the latter again.
+/// refused them, or the provider fails on them. After the switch the background worker tries them again.
 async fn scan(
     active: &Arc<ActiveModel>,
     vectors: &dyn VectorStore,

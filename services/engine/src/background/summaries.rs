@@ -332,7 +332,9 @@ impl Summaries {
         (owner, id): (OwnerId, i64),
         skipped: &mut Skipped,
     ) -> Result<(), Option<Duration>> {
-        let text_chars = Some(to_u32(summarizer.max_chars()));
+        // Enough to see whether the text is long enough, even if the model reads less of it.
+        let least = self.config.min_content_length;
+        let text_chars = Some(to_u32(summarizer.max_chars()).max(least));
         let selection = RowSelection {
             images: false,
             text_chars,

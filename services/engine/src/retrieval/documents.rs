@@ -10,6 +10,7 @@ use context_store::seal::Part;
 use context_store::{ArtifactDocument, Read, RowSelection, StoreError, StoredEntry};
 
 use super::Retrieval;
+use super::truncate::shown_bytes;
 use crate::access::Caller;
 
 /// Number of documents that are read together. The store reads them whole, with up to 1.4 MB each.
@@ -103,15 +104,32 @@ fn as_entry(document: ArtifactDocument, text_chars: Option<u32>) -> StoredEntry 
     }
 }
 
+/// Bytes of the entry's text before the part that a result shows: of a document the title and the empty line.
+fn bytes_before_content(entry: &StoredEntry) -> usize {
+    if entry.id < 0 {
+        document_text(&entry.summary, "")
+            .len()
+            .min(entry.text.len())
+    } else {
+        0
+    }
+}
+
 /// Takes the text out of the entry and returns the part that a result shows: of a document the content, of an entry all
 /// of it.
 pub(super) fn shown_text(entry: &mut StoredEntry) -> String {
+    let before = bytes_before_content(entry);
     let mut text = std::mem::take(&mut entry.text);
-    if entry.id < 0 {
-        let before = document_text(&entry.summary, "").len();
-        text.drain(..before.min(text.len()));
-    }
+    text.drain(..before);
     text
+}
+
+/// Number of bytes of the entry's text up to the end of what a result shows of it, if a result shows at most
+/// `shown_chars` characters. `None` if the result shows all of it.
+pub(super) fn end_of_shown(entry: &StoredEntry, shown_chars: usize) -> Option<usize> {
+    let before = bytes_before_content(entry);
+    let shown = shown_bytes(&entry.text[before..], shown_chars)?;
+    Some(before + shown)
 }
 
 /// The result in the form of a reply.
@@ -153,4 +171,37 @@ pub(super) fn hybrid_hit(hit: SearchHit) -> HybridHit {
         highlighted,
         snippet,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{ObjectText, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_document_takes_no_room_from_its_content() {
+        let entry = |id, text: &str| StoredEntry {
+            id,
+            thread_id: String::new(),
+            source: Source::Agent,
+            content_type: ContentType::Text,
+            text: text.to_owned(),
+            summary: "Minutes".to_owned(),
+            metadata: ObjectText::default(),
+            tags: Vec::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            version: 1,
+            images: None,
+            damage: None,
+        };
+        let whole = document_text("Minutes", "0123456789");
+        assert_eq!(end_of_shown(&entry(-1, &whole), 10), None);
+        let cut = document_text("Minutes", "0123456789a");
+        assert_eq!(end_of_shown(&entry(-1, &cut), 10), Some(cut.len() - 1));
+        assert_eq!(end_of_shown(&entry(1, &whole), 10), Some(10));
+        assert_eq!(shown_text(&mut entry(-1, &whole)), "0123456789");
+        assert_eq!(shown_text(&mut entry(1, &whole)), whole);
+    }
 }

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use context_store::ChunkRange;
+use context_store::{ChunkRange, StoredEntry};
 use context_text::{Analyzer, Clues, ContentWord};
 
-use super::truncate::shown_bytes;
+use super::documents::end_of_shown;
 
 /// Maximum number of characters in a snippet.
 pub(super) const SNIPPET_CHARS: usize = 300;
-/// Number of characters of a text that are searched for evidence. The nearest chunk is searched even if it lies beyond.
+/// At least this many characters of each text are searched for evidence. The nearest chunk is searched even if it lies
+/// beyond them.
 const SEARCHED_CHARS: u32 = 32_000;
 
 /// What a search knows about the query and the entries of a page. The snippets are selected by it.
@@ -30,17 +31,17 @@ impl Evidence {
         last.unwrap_or_default().max(SEARCHED_CHARS)
     }
 
-    /// The evidence in an entry's text. The result shows the first `shown_chars` characters. `None` if they are the
-    /// whole text, or already have what matches.
+    /// The evidence in an entry's text. The result shows at most `shown_chars` characters of it. `None` if they are the
+    /// whole text, if they match clearly better than the rest, or if nothing matches.
     pub fn snippet(
         &self,
-        id: i64,
-        text: &str,
+        entry: &StoredEntry,
         shown_chars: usize,
         analyzer: &Analyzer,
     ) -> Option<String> {
-        let opening = shown_bytes(text, shown_chars)?;
-        let chunk = self.chunks.get(&id);
+        let text = entry.text.as_str();
+        let opening = end_of_shown(entry, shown_chars)?;
+        let chunk = self.chunks.get(&entry.id);
         let nearest = chunk.map(|chunk| character_range(text, (chunk.start, chunk.end)));
         let clues = Clues {
             words: &self.words,

@@ -8,9 +8,9 @@ use context_store::{RowSelection, StoredEntry, seal};
 use context_text::Query;
 
 use super::Retrieval;
-use super::documents::shown_text;
+use super::documents::{end_of_shown, shown_text};
 use super::evidence::{Evidence, SNIPPET_CHARS};
-use super::truncate::{shown_bytes, truncate};
+use super::truncate::truncate;
 use crate::access::Caller;
 
 /// The parts of a text that a result shows beside its opening.
@@ -93,7 +93,7 @@ impl Retrieval {
         evidence: Option<Evidence>,
     ) -> Result<Vec<(StoredEntry, Extracts)>> {
         let shown_chars = self.search.truncation_length;
-        let is_cut = |entry: &StoredEntry| shown_bytes(&entry.text, shown_chars).is_some();
+        let is_cut = |entry: &StoredEntry| end_of_shown(entry, shown_chars).is_some();
         let evidence = evidence.filter(|_| entries.iter().any(is_cut));
         if highlighted.is_none() && evidence.is_none() {
             let without = |entry| (entry, Extracts::default());
@@ -105,9 +105,9 @@ impl Retrieval {
                 highlighted: highlighted.as_ref().map(|query| {
                     context_text::highlight(&entry.text, query, &analyzer, SNIPPET_CHARS)
                 }),
-                snippet: evidence.as_ref().and_then(|evidence| {
-                    evidence.snippet(entry.id, &entry.text, shown_chars, &analyzer)
-                }),
+                snippet: evidence
+                    .as_ref()
+                    .and_then(|evidence| evidence.snippet(&entry, shown_chars, &analyzer)),
             };
             (entry, extracts)
         };

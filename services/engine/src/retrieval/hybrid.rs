@@ -156,7 +156,7 @@ impl Retrieval {
         let (fts_count, semantic_count) = (ranking.fts.len(), ranking.semantic.len());
         if explain {
             plan.extend(rarest_line);
-            if !reading.is_possible && search.rank.semantic.is_none() {
+            if wanted.semantic && !reading.is_possible && search.rank.semantic.is_none() {
                 let model = self.embeddings.model().ok();
                 let model =
                     model.map_or_else(String::new, |active| active.embedder.model().name.clone());
@@ -212,7 +212,7 @@ impl Retrieval {
             rarest_line,
             semantic: None,
             encoded: None,
-            reading: Reading::WELL,
+            reading: self.reading(query),
             unavailable_because: Vec::new(),
         };
         let reasons = &mut retrievers.unavailable_because;
@@ -221,7 +221,6 @@ impl Retrieval {
         }
         let mut failure = None;
         if wanted.semantic {
-            retrievers.reading = self.reading(query);
             // The vector of a query that the model cannot read only disturbs the full-text ranking. It is used if the
             // semantic retriever runs alone.
             if !retrievers.reading.is_possible && full_text_works {
@@ -306,7 +305,7 @@ struct Retrievers {
     semantic: Option<SemanticSearch>,
     /// The query's token vectors, if the semantic retriever created them.
     encoded: Option<EncodedQuery>,
-    /// How well the embedding model reads the query, if the semantic retriever is requested.
+    /// How well the embedding model reads the query. Late interaction needs it even if only the full-text retriever runs.
     reading: Reading,
     /// Why the other requested retrievers are unavailable.
     unavailable_because: Vec<String>,

@@ -432,7 +432,7 @@ async fn stored_tokens(
         Err(error) => {
             tracing::warn!(
                 entry.id = key.id,
-                "{error}; the entry is encoded again for each search"
+                "{error}; the entry is encoded when a search reranks it"
             );
             None
         }

@@ -308,7 +308,7 @@ impl Retrieval {
     async fn rank(&self, caller: &Caller, search: &RankedSearch<'_>) -> Result<Ranking> {
         let read = read::at(search.min_revision);
         if search.rank.fts.is_none() && search.rank.semantic.is_none() {
-            // Only full-text search is available, and the query contains only punctuation or emoji.
+            // Only full-text search is requested or available, and the query contains only punctuation or emoji.
             let revision = self.revision(caller, read).await?;
             return Ok(Ranking {
                 revision,

@@ -49,7 +49,7 @@ const INTERACTION_PRIOR: f64 = 10.0;
 const FITTED_REVISION: &str = "53aa51172d14";
 const FITTED_NAME: &str = "all-minilm-l6-v2";
 
-/// Longer queries show no more than those of this many words.
+/// A query of more content words than this counts as one of this many.
 const MAX_QUERY_WORDS: usize = 12;
 
 /// The relevance of an entry, and the features that it was computed from. `Display` writes the line of `explain_query`.

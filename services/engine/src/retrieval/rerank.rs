@@ -32,7 +32,7 @@ const RETRIEVAL_WEIGHT: f64 = 0.4;
 /// How much this weight rises with the fragmentation of the query. Late interaction compares words poorly that its
 /// tokenizer breaks into many pieces.
 const FRAGMENTATION_WEIGHT: f64 = 0.2;
-/// The part of its score that a candidate loses which is only a question, if a later turn of its conversation is a
+/// The part of its score that a candidate loses if it is only a question and a later turn of its conversation is a
 /// candidate too. Such a question is similar to the query, and the turn after it has the answer. Weights from 0.4 to 0.9
 /// give about the same recall (docs/benchmarks.md).
 const QUESTION_LOSS: f64 = 0.5;
@@ -45,7 +45,8 @@ const PRIOR_WEIGHT: f64 = 1.0;
 pub(super) const EXCERPT_CHARS: u32 = 1_000;
 /// Number of characters of all texts that are read at a time, except of a single longer text.
 const PIECE_CHARS: u64 = 1_000_000;
-/// Number of characters read after each range. White space alone, and less of it than this, is the end of the text.
+/// Number of characters read after each range. A range is at the end of its text if fewer than this many follow it and
+/// all of them are white space.
 const TAIL_CHARS: u32 = 16;
 
 /// An entry that may be reranked.

@@ -19,10 +19,10 @@ use context_store::{ChunkRange, StoredEntry};
 use tokio::time::Instant;
 
 use super::Retrieval;
+use super::documents::end_of_shown;
 use super::embedding::ActiveModel;
 use super::evidence::{Evidence, SNIPPET_CHARS, character_range};
 use super::ranked::RankedSearch;
-use super::truncate::shown_bytes;
 
 /// Number of tokens encoded at a time. After each piece, the number of tokens that fit into the remaining budget is
 /// estimated again, and other searches can run.
@@ -90,7 +90,7 @@ impl Retrieval {
         let shown_chars = self.search.truncation_length;
         let texts: Vec<(String, Option<ChunkRange>)> = entries
             .iter()
-            .filter(|entry| shown_bytes(&entry.text, shown_chars).is_some())
+            .filter(|entry| end_of_shown(entry, shown_chars).is_some())
             .map(|entry| (entry.text.clone(), evidence.chunks.get(&entry.id).copied()))
             .collect();
         tokio::task::spawn_blocking(move || sentences(&texts)).await

@@ -167,6 +167,21 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_minimum_length_beyond_what_the_model_reads_delays_no_summary() {
+    let directory = TempDir::new().unwrap();
+    for (database, _server) in databases(&directory).await {
+        let provider = Reserved::new();
+        let mut flags = flags(provider.address());
+        flags.retain(|flag| !flag.starts_with("--summary-min-content-length"));
+        flags.push("--summary-min-content-length=50000".to_owned());
+        tokio::spawn(anthropic(provider.listen()));
+        let service = start(&database, &flags).await;
+        let long = service.store("t", &"Ann met Bob. ".repeat(4_000)).await;
+        until_summarized(&service, long, "Ann met").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follow_over_a_restart() {
     let directory = TempDir::new().unwrap();
     for (database, _server) in databases(&directory).await {

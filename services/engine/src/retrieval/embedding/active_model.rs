@@ -13,7 +13,7 @@ use super::token_cache::TokenCache;
 /// Maximum time that a search waits for the vector of its query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The model whose vectors the service stores. During a change of the model: the new one, whose vectors are added.
+/// A model whose vectors the service stores: the one in use or, during a move to another model, the new one.
 pub(crate) struct ActiveModel {
     pub embedder: Arc<dyn Embedder>,
     pub model: EmbeddingModel,

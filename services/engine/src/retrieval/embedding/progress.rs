@@ -26,7 +26,7 @@ impl Progress {
         recent.seconds = recent.seconds * FADING + took.as_secs_f64();
     }
 
-    /// Forgets the measurements, because the provider or the database is unavailable.
+    /// Forgets the measurements, because the provider or the database is unavailable, or the provider fails on entries.
     pub fn stop(&self) {
         *lock::locked(&self.0) = Recent::default();
     }

@@ -361,6 +361,14 @@ async fn a_query_that_the_model_cannot_read_is_searched_by_its_words_alone() {
             json!(["fts", "semantic"]),
             "{both}"
         );
+        let request =
+            json!({"query": "zebra stripes", "search_modes": ["fts"], "explain_query": true});
+        let words = search(&service, "hybrid", request).await;
+        let plan = words["stats"]["query_plan"].to_string();
+        assert!(
+            !plan.contains("late interaction") && !plan.contains("semantic: left out"),
+            "{plan}"
+        );
         let request = json!({"query": "zebra stripes", "search_modes": ["semantic"]});
         let alone = search(&service, "hybrid", request).await;
         assert_eq!(alone["search_modes_used"], json!(["semantic"]), "{alone}");
