@@ -94,3 +94,19 @@ async fn without_a_client_the_page_asks_for_a_key() {
         (409, "FEATURE_UNAVAILABLE")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_that_is_not_sent_as_json_is_refused() {
+    let service = KeyedService::start().await;
+    // A page of another site can make a browser send this without asking for permission.
+    let url = format!("http://{}/ui/sign-in", service.address());
+    let reply = Request::new("POST", url)
+        .header("content-type", "text/plain")
+        .body(json!({"code": "code", "verifier": VERIFIER}).to_string())
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (415, "UNSUPPORTED_MEDIA_TYPE")
+    );
+}

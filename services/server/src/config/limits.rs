@@ -35,12 +35,12 @@ pub struct LimitSettings {
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
 
-    /// Days that a change stays in the feed of changes, 1 to 36 500. The audit log keeps it.
+    /// Days that a change stays in the feed of changes, 1 to 36 500. AUDIT_RETENTION_DAYS limits the audit log.
     #[arg(long, env = "CHANGES_RETENTION_DAYS", value_name = "DAYS", default_value = "30", value_parser = number(1, 36_500), global = true)]
     pub changes_retention_days: u64,
 
-    /// Maximum number of changes of each owner in the feed of changes, 1000 to 1 000 000 000 000. The audit log keeps the
-    /// others.
+    /// Maximum number of changes of each owner in the feed of changes, 1000 to 1 000 000 000 000. Older ones are removed
+    /// from the feed, not from the audit log.
     #[arg(long, env = "CHANGES_MAX_ROWS", value_name = "N", default_value = "10000000", value_parser = number(1000, 1_000_000_000_000), global = true)]
     pub changes_max_rows: u64,
 

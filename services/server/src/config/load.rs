@@ -18,8 +18,8 @@ pub struct Load {
 
     /// Maximum number of connections of one client address, 0 to 100 000; 0 means half of CONTEXT_MAX_CONNECTIONS.
     ///
-    /// Behind a proxy or a published container port all clients have the same address. In that case set it to
-    /// CONTEXT_MAX_CONNECTIONS.
+    /// In IPv6 the addresses of one /64 network count as one. Behind a proxy or a published container port all clients
+    /// have the same address. In that case set it to CONTEXT_MAX_CONNECTIONS.
     #[arg(long = "max-connections-per-address", env = "CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", default_value = "0", value_parser = number(0, 100_000), global = true)]
     pub max_connections_per_address: u64,
 

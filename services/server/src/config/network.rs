@@ -68,8 +68,9 @@ pub struct Network {
 
     /// Host names of this service besides `localhost` and IP addresses, comma-separated.
     ///
-    /// Requests for another host name are refused in three cases: without authentication, on loopback addresses, and
-    /// when this setting has a value. This stops a web page from reaching the service under the page's own name.
+    /// Requests for another host name are refused in three cases: without authentication, when CONTEXT_LISTEN is a
+    /// loopback address, and when this setting has a value. This stops a web page from reaching the service under the
+    /// page's own name.
     #[arg(
         long = "allowed-hosts",
         env = "CONTEXT_ALLOWED_HOSTS",

@@ -251,8 +251,9 @@ async fn respond_with(
 
 /// Change an artifact
 ///
-/// Changes the given fields. Any difference creates a new version. `edits` change single places of the
-/// content. With `If-Match` the change is refused with 412 if the artifact is no longer at that version.
+/// Changes the given fields. A different title, content or metadata creates a new version; a different path does not.
+/// `edits` change single places of the content. With `If-Match` the change is refused with 412 if the artifact is no
+/// longer at that version.
 #[utoipa::path(
     patch,
     path = "/v1/artifacts/{artifact_id}",

@@ -73,7 +73,11 @@ fn value_bytes(json: &[u8]) -> usize {
     values.saturating_mul(BYTES_PER_VALUE)
 }
 
-fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
+/// Checks that a request has an uncompressed JSON body, by its headers.
+///
+/// # Errors
+/// `UNSUPPORTED_MEDIA_TYPE`.
+pub fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
     if headers
         .get(header::CONTENT_ENCODING)
         .is_some_and(|encoding| encoding != "identity")

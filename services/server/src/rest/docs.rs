@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -30,7 +31,7 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/openapi.json", get(document))
         .route("/docs", get(|| async { Redirect::permanent("docs/") }))
-        .route("/docs/", get(|| page(Path(String::new()))))
+        .route("/docs/", get(|| page(Ok(Path(String::new())))))
         .route("/docs/{*file}", get(page))
 }
 
@@ -45,8 +46,12 @@ async fn document() -> Response {
         .into_response()
 }
 
-async fn page(Path(file): Path<String>) -> Result<Response, Problem> {
-    match utoipa_swagger_ui::serve(&file, SETTINGS.clone()) {
+async fn page(file: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    // No file has a name that is not UTF-8. axum's own rejection would be plain text.
+    let found = file.map_or(Ok(None), |Path(file)| {
+        utoipa_swagger_ui::serve(&file, SETTINGS.clone())
+    });
+    match found {
         Ok(Some(file)) => {
             let media_type = HeaderValue::from_str(&file.content_type)
                 .unwrap_or(HeaderValue::from_static("application/octet-stream"));

@@ -15,10 +15,10 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
 #[openapi(
     info(
         title = "Context service",
-        description = "The shared memory of agents: entries of text, images, metadata and tags in threads, stored durably and found by \
-                       filters, full-text search and semantic search. The same operations are served over gRPC \
-                       (`context.v1.ContextService`) on the same port, and as MCP tools by `context-gateway`.\n\nEvery error is `application/problem+json` (RFC 9457) with a stable \
-                       `reason`.",
+        description = "The shared memory of agents: entries of text, images, metadata and tags in threads, stored durably and \
+                       found by filters, full-text search and semantic search. The same operations are served over \
+                       gRPC (package `context.v1`) on the same port. Most of them are MCP tools of \
+                       `context-gateway`.\n\nEvery error is `application/problem+json` (RFC 9457) with a stable `reason`.",
         contact(name = "The maintainers of the context service"),
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
@@ -31,7 +31,7 @@ use crate::problem::{MEDIA_TYPE, ProblemBody};
         (name = "changes", description = "Following what changes"),
         (name = "api-keys", description = "The owner's own keys"),
         (name = "search", description = "Finding entries"),
-        (name = "overview", description = "Threads and statistics"),
+        (name = "overview", description = "Threads, tags, metadata, days and statistics"),
         (name = "operation", description = "Health and metrics")
     )
 )]

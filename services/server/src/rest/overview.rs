@@ -229,8 +229,8 @@ pub async fn list_days(
 
 /// Get statistics and the state of every feature
 ///
-/// Returns counts of entries, images and tags, the size of the database, and for each feature
-/// whether it is enabled, whether it works, and why not.
+/// Returns counts of entries, images and tags, the size of the database (with authentication on, of the owner's data),
+/// and for each feature whether it is enabled, whether it works, and why not.
 #[utoipa::path(
     get,
     path = "/v1/statistics",

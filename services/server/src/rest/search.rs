@@ -112,7 +112,7 @@ pub async fn fts_search_context(
 
 /// Hybrid search
 ///
-/// Fuses the results of full-text and semantic search, by rank or by score. If one of the two cannot run,
+/// Fuses the results of full-text and semantic search, by rank or by score. If one of the two is not available,
 /// `warnings` says so, and the results are those of the other.
 #[utoipa::path(
     post,

@@ -10,6 +10,7 @@ use axum::routing::get;
 use context_model::{Error, Reason, Result};
 use serde::{Deserialize, Serialize};
 
+use super::body::check_media_type;
 use crate::app::App;
 use crate::json_body::read_json;
 use crate::problem::Problem;
@@ -61,6 +62,8 @@ async fn exchanged(app: &App, request: Request) -> Result<Token> {
             "signing in is off, because AUTH is off",
         )
     })?;
+    // Without this check a page of another site could make browsers send wrong codes, until no one can sign in.
+    check_media_type(request.headers())?;
     let Exchange { code, verifier } = read_json(request, MAX_REQUEST_BYTES).await?;
     let token = authenticator.sign_in(&code, &verifier).await;
     let token = token.inspect_err(|error| {

@@ -149,6 +149,7 @@ async fn the_explorer_needs_no_other_host() {
         service.get("/docs/nothing.js").send().await.reason(),
         "NOT_FOUND"
     );
+    assert_eq!(service.get("/docs/%FF").send().await.reason(), "NOT_FOUND");
 }
 
 #[tokio::test(flavor = "multi_thread")]

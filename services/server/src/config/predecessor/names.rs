@@ -177,7 +177,7 @@ pub const NAMES: [(&str, Handling); 133] = [
     ("ENABLE_HYBRID_SEARCH", Same("`true` with both searches off stops the start; default `auto`")),
     ("HYBRID_RRF_K", Same("")),
     ("HYBRID_RRF_OVERFETCH", NotNeeded("the search reads deep enough")),
-    ("HYBRID_FTS_OR_THRESHOLD", NotNeeded("always from four words on, the default of mcp-context-server")),
+    ("HYBRID_FTS_OR_THRESHOLD", NotNeeded("hybrid search always matches any of the words")),
     ("SEARCH_DEFAULT_SORT_BY", NotNeeded("always by relevance, as before")),
     ("SEARCH_TRUNCATION_LENGTH", Same("")),
     ("STORAGE_BACKEND", Same("")),
