@@ -130,7 +130,8 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
             }
             None => {
                 let is_auto = models.embedding_provider == EmbeddingProvider::Auto;
-                // With auto any other name means a model of Ollama. With local it renames the model in the cache.
+                // With `auto`, a name that `fetch-model` does not know means a model of Ollama. With `local`, the name
+                // is given to the model in the cache.
                 let directory =
                     ModelDirectory::new(downloaded(config, cache), name.filter(|_| !is_auto));
                 let is_downloaded = directory.is_complete();
