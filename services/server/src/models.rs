@@ -523,7 +523,7 @@ where
 }
 
 /// Connects to the provider, and retries until it responds and the database registers its model. If the database has
-/// vectors of another model, semantic search stays off until the next start.
+/// vectors of another model, semantic search stays off until `context-service reembed` or the next start.
 async fn reach<F>(engine: &Engine, connect: impl Fn() -> F)
 where
     F: Future<Output = Result<Arc<dyn Embedder>, String>>,
