@@ -29,8 +29,8 @@ use crate::problem::Problem;
 use crate::rest;
 use crate::start_error::StartError;
 
-/// The route of the commands. Only the Unix socket serves it; access to the socket is restricted to
-/// the user who owns the database.
+/// The route of the commands. Only the Unix socket serves it, to which only the user of the
+/// service and root can connect.
 pub const ADMIN_ROUTE: &str = "/internal/admin";
 
 const MAX_COMMAND_BYTES: usize = 64 * 1024;

@@ -13,7 +13,7 @@ use crate::request_context::{RequestContext, unauthenticated};
 const ANY_OPERATION: &str = "any";
 
 /// The authenticated caller; `None` if authentication is off. Counts the request against the rate
-/// limit of its key.
+/// limit of its key, except for `GetCaller`.
 ///
 /// # Errors
 /// `UNAUTHENTICATED`; `RATE_LIMITED`; the error that prevented the check.
@@ -48,7 +48,7 @@ pub async fn authenticate(
     Ok(Some(holder))
 }
 
-/// The credentials of a request that lasts longer than a key may stay valid.
+/// The credentials of a request that can last longer than they are valid.
 pub struct Credentials(Option<String>);
 
 impl Credentials {
@@ -90,7 +90,7 @@ impl Credentials {
     }
 }
 
-/// The value of the `Authorization` header; `None` if it is missing or sent twice.
+/// The value of the `Authorization` header; `None` if it is missing, sent twice, or not visible ASCII.
 fn credentials(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;

@@ -1,13 +1,12 @@
-//! Checks that need more than one setting: contradictions, and features that this version does not
-//! have.
+//! Checks that need more than one setting: contradictions, and features that need another setting or a model.
 
 use crate::config::{Auth, Backend, Config};
 use crate::{models, rerankers, summaries};
 
-/// Checks the settings against each other and against the features of this version.
+/// Checks the settings against each other, and that the features that they require can work.
 ///
 /// # Errors
-/// A sentence that names the setting and what to do.
+/// A sentence that names the setting and says what is wrong.
 pub fn check_settings(config: &Config) -> Result<(), String> {
     if config.storage.storage_backend == Backend::Postgresql {
         config

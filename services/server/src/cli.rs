@@ -35,7 +35,7 @@ context-service doctor     check this installation";
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Check settings, database, disk, socket and ports, and whether a service responds
+    /// Check settings, models, database, disk and ports, and whether a service responds
     Doctor,
     /// Print every setting, its value and where the value came from. Keys and passwords are not shown
     Config(PrintConfig),

@@ -220,7 +220,8 @@ async fn request_settings(stream: UnixStream) -> Option<(hmac::Key, SettingsResp
     Some((key, serde_json::from_str(&response.ok()?).ok()?))
 }
 
-/// Requests the service to stop. Returns whether it does; if so, it accepts no more connections.
+/// Requests the service to stop. Returns whether it does. If so, waits until it accepts no more connections, but not
+/// longer than [`STOP_TIMEOUT`].
 async fn stop(config: &Config) -> bool {
     let socket = config.socket();
     let Ok(stream) = UnixStream::connect(&socket).await else {

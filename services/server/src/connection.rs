@@ -19,13 +19,14 @@ use tokio_util::sync::CancellationToken;
 /// A reply is stuck when pieces of it wait and its peer has received none for this long. Its connection takes no more
 /// requests, and is closed when all its requests are stuck, or after this time once more.
 const STUCK: Duration = Duration::from_secs(30);
-/// Within this time a connection must show whether it uses HTTP/1.1 or HTTP/2, and each HTTP/1.1
-/// request head must be complete.
+/// Within this time a connection must show whether it uses HTTP/1.1 or HTTP/2. On HTTP/1.1 each request head must be
+/// complete within this time after the connection was opened or the previous reply was sent. So it also bounds how long
+/// an HTTP/1.1 connection may be idle, over the Unix socket too.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection must send its first request within this time.
 const FIRST_REQUEST: Duration = Duration::from_secs(60);
-/// A TCP connection without requests in flight for this long is closed; clients reconnect when they
-/// need to.
+/// An HTTP/2 connection over TCP without requests in flight for this long is closed; clients reconnect when they need
+/// to. An HTTP/1.1 connection is closed after [`HEAD_TIMEOUT`].
 const MAX_IDLE: Duration = Duration::from_secs(600);
 
 /// One open connection.
@@ -147,8 +148,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection if it exceeds one of its timeouts. Connections over the Unix socket
-    /// may stay idle: they belong to processes of the same user.
+    /// Closes the connection if it exceeds one of its timeouts. With `may_idle`, as over the Unix socket, it is not
+    /// closed for being idle: its peer is a process of the same user or of root.
     fn end_when_overdue(&self, may_idle: bool) {
         self.end_when_stuck();
         let is_silent =

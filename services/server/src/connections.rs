@@ -141,8 +141,8 @@ impl Connections {
         self.open.subscribe()
     }
 
-    /// Connections of one more listener, which can be drained and counted alone. Draining or cutting these connections
-    /// applies to them too.
+    /// The connections of one more listener. They can be drained without the others, and are counted apart from them.
+    /// When `self` is drained or cut, so are they.
     #[must_use]
     pub fn of_one_listener(&self) -> Self {
         Self {

@@ -35,7 +35,7 @@ struct LoggedRequest {
 pub struct RequestFacts {
     /// Whether the request passed authentication. With authentication off, every request does.
     pub is_authenticated: bool,
-    /// The id of the caller's key; `None` if authentication is off.
+    /// The id of the caller's key, or the name of the holder of its token; `None` if the caller was not authenticated.
     pub key_id: Option<String>,
     /// Why the request failed.
     pub reason: Option<Reason>,
@@ -52,7 +52,7 @@ pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -
     REQUEST.scope(request, handling).await
 }
 
-/// Records the caller of the request that the current task handles; `None` if authentication is off.
+/// Records that the request of the current task passed authentication, and its caller; `None` if authentication is off.
 pub fn note_caller(caller: Option<&Arc<Caller>>) {
     let _ = REQUEST.try_with(|request| {
         request.is_authenticated.set(true);

@@ -79,7 +79,7 @@ pub struct Metrics {
     pub body_bytes: Gauge,
     /// Requests without valid credentials.
     pub authentication_failures: Counter,
-    /// Keys that bcrypt verified. A cached key is not verified again.
+    /// How many times bcrypt verified a key. A cached key is not verified again.
     pub key_verifications: Gauge,
     queued_writes: Gauge,
     commits: Gauge,

@@ -53,8 +53,11 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
 /// A sentence about `--owner`.
 pub(crate) fn owner(name: &str) -> Result<OwnerId, String> {
     let name = name.trim();
-    if name.is_empty() || name.contains('\0') || name.chars().count() > 256 {
-        return Err("--owner must be a name of 1 to 256 characters".to_owned());
+    // As in the operator's commands: for another name, no key could be created.
+    if name.is_empty() || name.chars().nth(128).is_some() || name.chars().any(char::is_control) {
+        return Err(
+            "--owner must have 1 to 128 characters, none of them a control character".to_owned(),
+        );
     }
     Ok(OwnerId::new(name))
 }
@@ -255,4 +258,20 @@ fn changed(losses: &Losses) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_has_a_name_for_which_keys_can_be_created() {
+        let longest = "x".repeat(128);
+        for name in ["default", " default ", "Ünïcode", &longest] {
+            assert_eq!(owner(name), Ok(OwnerId::new(name.trim())), "{name}");
+        }
+        for name in ["", " ", "a\0b", "a\nb", &"x".repeat(129)] {
+            assert!(owner(name).is_err(), "{name:?}");
+        }
+    }
 }

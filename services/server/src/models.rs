@@ -130,7 +130,8 @@ fn choose_with(config: &Config, cache: &Path) -> Result<Choice, String> {
             }
             None => {
                 let is_auto = models.embedding_provider == EmbeddingProvider::Auto;
-                // With auto any other name means a model of Ollama. With local it renames the model in the cache.
+                // With `auto`, a name that `fetch-model` does not know means a model of Ollama. With `local`, the name
+                // is given to the model in the cache.
                 let directory =
                     ModelDirectory::new(downloaded(config, cache), name.filter(|_| !is_auto));
                 let is_downloaded = directory.is_complete();
@@ -522,7 +523,7 @@ where
 }
 
 /// Connects to the provider, and retries until it responds and the database registers its model. If the database has
-/// vectors of another model, semantic search stays off until the next start.
+/// vectors of another model, semantic search stays off until `context-service reembed` or the next start.
 async fn reach<F>(engine: &Engine, connect: impl Fn() -> F)
 where
     F: Future<Output = Result<Arc<dyn Embedder>, String>>,

@@ -12,7 +12,7 @@ use crate::connection::Connection;
 pub enum Peer {
     /// Over TCP.
     Tcp,
-    /// Over the Unix socket, from a process of the same user.
+    /// Over the Unix socket, from a process of the same user or of root.
     Unix,
 }
 

@@ -1,7 +1,8 @@
 //! Opens a port for the page if the service has no port.
 //!
 //! A gateway starts the service with a Unix socket alone, and a browser cannot connect to a socket. Any caller that can
-//! reach the socket may request the page. The service then listens on a loopback port until no page is open.
+//! reach the socket may request the page. The service then listens on a loopback port until no page has been open for
+//! 30 minutes.
 
 #![expect(
     clippy::disallowed_methods,

@@ -36,8 +36,8 @@ use crate::rerankers;
 use crate::rest;
 use crate::start_error::StartError;
 
-/// The route of the command. Only the Unix socket serves it; access to the socket is restricted to
-/// the user who owns the database.
+/// The route of the command. Only the Unix socket serves it, to which only the user of the
+/// service and root can connect.
 pub const REEMBED_ROUTE: &str = "/internal/reembed";
 
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
@@ -282,6 +282,7 @@ async fn through_service(
                 ));
             }
             Status::Idle => {
+                bar.end();
                 return Err(
                     "the service was restarted; the same command continues where it stopped"
                         .to_owned(),

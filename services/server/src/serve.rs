@@ -67,7 +67,7 @@ pub enum Started {
 pub struct Running {
     report: StartReport,
     engine: Arc<Engine>,
-    /// Background work: late embeddings, checksums, connecting to providers.
+    /// Background work, such as late embeddings, compaction and connecting to providers.
     in_background: Background,
     health: tonic_health::server::HealthReporter,
     connections: Connections,

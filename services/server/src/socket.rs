@@ -39,8 +39,8 @@ pub enum BindError {
 }
 
 impl Socket {
-    /// Binds a socket with mode 0600 in a directory with mode 0700. A stale file of a killed
-    /// service is replaced.
+    /// Binds a socket with mode 0600. A missing directory is created with mode 0700. A stale file of a killed service is
+    /// replaced.
     ///
     /// # Errors
     /// [`BindError`].

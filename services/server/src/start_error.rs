@@ -7,7 +7,7 @@ use crate::socket::BindError;
 /// Why the service did not start. Each message is a sentence for the user who started it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Contradictory settings, or a setting for a feature that this version does not have.
+    /// The settings cannot be used: they contradict each other, or require something that is missing.
     #[error("{0}")]
     Settings(String),
     /// The SQLite database could not be opened.

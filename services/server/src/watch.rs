@@ -2,7 +2,8 @@
 //!
 //! A stream reads the next changes when its reader has taken the earlier ones, so it follows the reader's pace with
 //! little memory. It holds no slot and no database connection while it waits: each of its reads is an operation of its
-//! own. The caller's rights are checked before each frame, and by [`rights`](crate::rights) while no frame is due.
+//! own. When a frame is queued for the connection, the check of the caller's rights is at most 250 ms old. While no frame
+//! is due, [`rights`](crate::rights) checks them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,7 +34,7 @@ const QUEUE: usize = 16;
 /// Steps whose frames may wait for the connection: while the frames of one are taken, the next one is read. A step has
 /// at most 1 MiB of texts, or one larger text.
 const STEPS: usize = 2;
-/// How old the check of the caller's rights may be when a frame is sent.
+/// How old the check of the caller's rights may be when a frame is queued.
 const RIGHTS_FRESH: Duration = Duration::from_millis(250);
 /// A bookmark follows after this long without a frame.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(15);
@@ -89,7 +90,8 @@ pub async fn open(
         ctx,
         credentials,
         transport,
-        checked: Some(Instant::now()),
+        // They were checked when the request arrived, which may be a while ago.
+        checked: None,
         recheck,
         last_frame: Instant::now(),
         owes_bookmark: false,

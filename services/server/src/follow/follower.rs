@@ -234,7 +234,8 @@ impl Follower {
         Ok(())
     }
 
-    /// An entry with its images, or an artifact with its versions after version `have`. `None` if it is gone.
+    /// An entry with its images, or an artifact with its versions after version `have`. `None` if it is gone, or if the
+    /// entry is damaged.
     async fn complete(
         &self,
         entry: Option<Entry>,

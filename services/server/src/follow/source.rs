@@ -180,7 +180,7 @@ impl Source {
             .revision)
     }
 
-    /// An entry with its images, as it is now. `None` if it is gone.
+    /// An entry with its images, as it is now. `None` if it is gone or damaged.
     pub async fn entry(&self, id: i64) -> Result<Option<Entry>> {
         let fetch = || async {
             let request = self.request(pb::GetContextByIdsRequest {
@@ -195,7 +195,13 @@ impl Source {
             let found = reply.into_inner().contexts.pop();
             found.map(Entry::try_from).transpose()
         };
-        retried(fetch).await
+        match retried(fetch).await {
+            Err(error) if error.reason == Reason::StorageCorrupt => {
+                tracing::warn!(id, "An entry is damaged at the source; the copy omits it");
+                Ok(None)
+            }
+            fetched => fetched,
+        }
     }
 
     /// A version of an artifact. `None` if the artifact is gone, or if the version is damaged.

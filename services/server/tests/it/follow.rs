@@ -397,6 +397,49 @@ async fn a_copy_refuses_writes_and_watch_and_so_does_an_ordinary_service_of_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_entry_whose_image_is_damaged_at_the_source_is_left_out() {
+    const IMAGE: &[u8] = b"image to damage!";
+    let entry = |text: &str| json!({"thread_id": "t", "source": "user", "text": text});
+    let home = Home::new();
+    let source = home.start().await;
+    let mut damaged = entry("damaged");
+    damaged["images"] = json!([{"data": "aW1hZ2UgdG8gZGFtYWdlIQ=="}]);
+    let id = post(source.address(), "/v1/contexts", damaged).await["context_id"].clone();
+    post(source.address(), "/v1/contexts", entry("sound")).await;
+    assert!(source.terminate().await.success());
+    let mut file = std::fs::read(home.database()).expect("the database");
+    let places: Vec<usize> = file
+        .windows(IMAGE.len())
+        .enumerate()
+        .filter(|(_, bytes)| *bytes == IMAGE)
+        .map(|(place, _)| place)
+        .collect();
+    assert!(!places.is_empty(), "the file has the image");
+    for place in places {
+        file[place] ^= 1;
+    }
+    std::fs::write(home.database(), file).expect("the damaged database");
+
+    let source = home.start().await;
+    let whole = Request::get(source.address(), &format!("/v1/contexts/{id}"));
+    assert_eq!(refusal(whole).await, "STORAGE_CORRUPT");
+    let directory = empty();
+    let copy = Copy::of(source.address(), directory.path()).await;
+    post(source.address(), "/v1/contexts", entry("later")).await;
+    until("the copy has the revision", async || {
+        revision(copy.address).await == revision(source.address()).await
+    })
+    .await;
+    let found = post(copy.address, "/v1/contexts/search", json!({"limit": 100})).await;
+    let texts = items(&found, "results").iter();
+    let texts: Vec<&str> = texts
+        .filter_map(|hit| hit["text_content"].as_str())
+        .collect();
+    assert_eq!(texts, ["later", "sound"]);
+    copy.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_with_entries_of_its_own_becomes_no_copy() {
     let source = Service::start().await;
     let directory = empty();
