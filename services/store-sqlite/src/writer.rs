@@ -100,7 +100,8 @@ pub(crate) struct Writer {
 
 /// The group-commit window. Callers that write one request after the other send the next one as soon as they receive
 /// the reply. A writer that immediately took what is queued would split them into two alternating halves, each with its
-/// own commit. It therefore waits briefly for the callers it has just served. A caller that writes alone never waits.
+/// own commit. It therefore waits briefly for the callers it has just served. A caller that writes alone does not wait,
+/// except for its first write after a shared transaction.
 #[derive(Debug, Default)]
 pub(crate) struct GroupWindow {
     expected: usize,
