@@ -82,7 +82,8 @@ async fn measure(
     Ok(())
 }
 
-/// Text of about 600 characters, a few tags and some metadata, distributed over ten threads.
+/// An entry with a text of about 600 characters, two tags and some metadata. Every 1 000 entries have ten threads of
+/// their own.
 fn entry(n: u64) -> NewEntry {
     let mut state = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = |bound: f64| {

@@ -1,7 +1,7 @@
 //! The context window of an entry: the words of the preceding entries, stored in column `ctx` of the full-text table.
 //!
-//! Only preceding entries count, so storing an entry changes no other entry. When a text is changed or deleted, the
-//! entries after it are reindexed.
+//! Only preceding entries count, so storing an entry changes no other entry. When an entry is deleted, or its text is
+//! changed, the entries after it are reindexed. The same happens when a copy inserts an entry before others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -165,7 +165,7 @@ impl ContextWindows {
             .load(conn)
     }
 
-    /// Clears the cache, because a write was undone or an entry was changed or deleted.
+    /// Clears the cache, because a write was undone, or an entry was changed, deleted or inserted before others.
     pub fn forget(&mut self) {
         self.young.clear();
         self.old.clear();

@@ -59,7 +59,7 @@ impl SqliteStore {
     /// the copy has reached, or `None` if nothing has been copied yet.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when the database has other data, or is a copy for another owner.
+    /// `INVALID_ARGUMENT` when the database has, or once had, other data, or is a copy for another owner.
     pub async fn copy_of(&self, owner: &OwnerId) -> Result<Option<CopyPosition>> {
         let owner = owner.clone();
         let position = self
@@ -198,7 +198,8 @@ fn begin(
         None => {
             let written = owners_table::table.filter(owners_table::revision.gt(0));
             if diesel::select(diesel::dsl::exists(written)).get_result(conn)? {
-                return refused("the database has entries or artifacts of its own".to_owned());
+                let sentence = "the database has, or once had, entries or artifacts of its own; name another file";
+                return refused(sentence.to_owned());
             }
             copy_mark::write(conn, OWNER, owner.as_str())?;
         }
@@ -419,7 +420,8 @@ fn insert(transaction: &mut Transaction<'_>, new: &New<'_>) -> std::result::Resu
     Ok(())
 }
 
-/// Updates the fields that differ, so that an entry with the same text keeps its vectors and its summary.
+/// Updates the images, and the other fields that differ, so that an entry with the same text keeps its vectors and its
+/// summary.
 fn update(
     transaction: &mut Transaction<'_>,
     stored: &EntryRow,

@@ -2,7 +2,7 @@
 
 use context_model::{ContentType, Error, JsonObject, ObjectText, Reason, Source, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
-use context_store::{RowSelection, StoreError, StoredEntry, unreadable};
+use context_store::{RowSelection, StoreError, StoredEntry, Taken, unreadable};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -203,13 +203,28 @@ pub(crate) fn find(conn: &mut SqliteConnection, row_id: i64) -> QueryResult<Opti
 /// The entries with these row ids, in the same order. Unknown ids are skipped.
 ///
 /// # Errors
-/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection. Reading stops there.
+/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection, and `OVERLOADED` when they exceed its
+/// memory budget. Reading stops there.
 pub(crate) fn load(
     conn: &mut SqliteConnection,
     owner: i64,
     row_ids: &[i64],
     selection: &RowSelection,
 ) -> Result<Vec<StoredEntry>, StoreError> {
+    let (entries, taken) = load_taking(conn, owner, row_ids, selection)?;
+    taken.keep();
+    Ok(entries)
+}
+
+/// Like [`load`], for a read that may run again: the bytes taken from the memory budget are given back unless the
+/// caller keeps them.
+pub(crate) fn load_taking(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_ids: &[i64],
+    selection: &RowSelection,
+) -> Result<(Vec<StoredEntry>, Taken), StoreError> {
+    let mut taken = Taken::new(selection.memory.clone());
     let mut found = Vec::with_capacity(row_ids.len());
     let mut with_images = Vec::new();
     let mut bytes = 0u64;
@@ -224,7 +239,7 @@ pub(crate) fn load(
             continue;
         };
         bytes = bytes.saturating_add(row.bytes());
-        selection.memory.take(row.bytes())?;
+        taken.take(row.bytes())?;
         if bytes > selection.max_bytes && !found.is_empty() {
             return Err(too_large(selection));
         }
@@ -240,7 +255,7 @@ pub(crate) fn load(
             if found.len() > 1 && bytes.saturating_add(image_bytes) > selection.max_bytes {
                 return Err(too_large(selection));
             }
-            selection.memory.take(image_bytes)?;
+            taken.take(image_bytes)?;
         }
         let mut images = images::load(conn, owner, &with_images)?;
         for (row_id, image_count, entry) in &mut found {
@@ -251,7 +266,8 @@ pub(crate) fn load(
             entry.images = Some(images);
         }
     }
-    Ok(found.into_iter().map(|(_, _, entry)| entry).collect())
+    let entries = found.into_iter().map(|(_, _, entry)| entry).collect();
+    Ok((entries, taken))
 }
 
 fn too_large(selection: &RowSelection) -> StoreError {

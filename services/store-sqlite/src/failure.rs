@@ -111,6 +111,11 @@ pub(crate) fn store_error(error: DieselError) -> StoreError {
     }
 }
 
+/// Whether a rollback failed because SQLite itself had already ended the transaction.
+pub(crate) fn has_no_transaction(error: &DieselError) -> bool {
+    error.to_string().contains("no transaction is active")
+}
+
 /// Stops writes when SQLite reports damage (`SQLITE_CORRUPT`, `SQLITE_NOTADB`).
 pub(crate) fn note_damage(soundness: &Soundness, error: &StoreError) {
     if let StoreError::Corrupt(source) = error

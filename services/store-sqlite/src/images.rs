@@ -27,7 +27,7 @@ define_sql_function! {
 pub(crate) struct Images {
     /// The images, in order.
     pub images: Vec<ImageInput>,
-    /// Whether each image matches its checksum.
+    /// Whether each image matches its checksum, and its metadata can be parsed.
     pub sound: bool,
 }
 

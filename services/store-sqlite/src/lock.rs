@@ -42,7 +42,7 @@ impl std::fmt::Display for Holder {
 /// two processes could lock two different files of the same name.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// Dropped before the name, so that whoever gets the name gets the inode too.
+    /// Dropped before the name, so that the next process that gets the lock for the name gets this one too.
     by_inode: Option<InodeLock>,
     _by_name: File,
 }

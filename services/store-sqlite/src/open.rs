@@ -68,7 +68,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The schema is not this program's, and the file must not be written.
+    /// The schema is older than this program's, and the file is only read, so it is not migrated.
     #[error(
         "the database {} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again",
         path.display()

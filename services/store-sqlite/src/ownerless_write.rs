@@ -41,6 +41,10 @@ where
         self.outcome = Some(Err(error));
     }
 
+    fn is_rejected(&self) -> bool {
+        matches!(self.outcome, Some(Err(_)))
+    }
+
     fn answer(self: Box<Self>) {
         let Self {
             work: _,

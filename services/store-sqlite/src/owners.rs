@@ -12,7 +12,7 @@ use crate::schema::owners;
 use crate::statement::{self, Value};
 
 /// Number of low bits of a row id that hold the entry's id. The high bits hold the owner's number.
-const ID_BITS: u32 = 40;
+pub(crate) const ID_BITS: u32 = 40;
 /// The numbers of owners are less than this.
 const OWNERS: i64 = 1 << (62 - ID_BITS);
 

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use context_model::{ContentType, Filter, MetadataPath};
-use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchPage, StoreError};
+use context_store::{
+    FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchPage, StoreError, Taken,
+};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -24,6 +26,19 @@ pub(crate) fn get(
     selection: &RowSelection,
     as_of: Option<i64>,
 ) -> Result<SearchPage, StoreError> {
+    let (page, taken) = get_taking(conn, owner, ids, selection, as_of)?;
+    taken.keep();
+    Ok(page)
+}
+
+/// Like [`get`], for a read that may run again. See [`entries::load_taking`].
+fn get_taking(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    ids: &[i64],
+    selection: &RowSelection,
+    as_of: Option<i64>,
+) -> Result<(SearchPage, Taken), StoreError> {
     let mut row_ids: BTreeSet<i64> = ids.iter().filter_map(|&id| owner.row_id(id)).collect();
     if let Some(revision) = as_of.filter(|revision| *revision < owner.revision) {
         let changed = changes::table
@@ -43,17 +58,18 @@ pub(crate) fn get(
         }
     }
     let row_ids: Vec<i64> = row_ids.into_iter().collect();
-    let mut entries = entries::load(conn, owner.owner, &row_ids, selection)?;
+    let (mut entries, taken) = entries::load_taking(conn, owner.owner, &row_ids, selection)?;
     entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
-    Ok(SearchPage {
+    let page = SearchPage {
         entries,
         has_more: false,
         revision: owner.revision,
         plan: Vec::new(),
-    })
+    };
+    Ok((page, taken))
 }
 
-/// Like [`get`]. `None` when images would have to be read, which can be many bytes.
+/// Like [`get`]. `None` when images would have to be read, which can be many bytes. No memory stays taken then.
 pub(crate) fn get_without_images(
     conn: &mut SqliteConnection,
     owner: &Owner,
@@ -61,7 +77,7 @@ pub(crate) fn get_without_images(
     selection: &RowSelection,
     as_of: Option<i64>,
 ) -> Result<Option<SearchPage>, StoreError> {
-    let mut page = get(
+    let (mut page, taken) = get_taking(
         conn,
         owner,
         ids,
@@ -83,6 +99,7 @@ pub(crate) fn get_without_images(
             .iter_mut()
             .for_each(|entry| entry.images = Some(Vec::new()));
     }
+    taken.keep();
     Ok(Some(page))
 }
 
@@ -168,4 +185,79 @@ pub(crate) fn ranked(
         revision: owner.revision,
         plan,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use context_model::{Error, NewEntry, NewImage, Source, ThreadId, Timestamp};
+    use context_store::{Memory, Meter, OwnerId, Read, Store as _, WriteOptions};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::store::SqliteStore;
+
+    #[derive(Default)]
+    struct Counter(AtomicU64);
+
+    impl Meter for Counter {
+        fn take(&self, bytes: u64) -> Result<(), Error> {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn give_back(&self, bytes: u64) {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_is_read_again_for_its_images_is_counted_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(Config::new(directory.path().join("store.db"))).unwrap();
+        let owner = OwnerId::new("owner");
+        let entry = NewEntry {
+            thread_id: ThreadId::from_stored("t".to_owned()),
+            source: Source::User,
+            text: "text".to_owned(),
+            images: Some(vec![NewImage {
+                data: vec![1, 2, 3],
+                mime_type: "image/png".to_owned(),
+                metadata: None,
+            }]),
+            metadata: None,
+            tags: None,
+        };
+        let options = WriteOptions {
+            now: Timestamp(1),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        store
+            .store_contexts(&owner, vec![entry], true, options)
+            .await
+            .unwrap();
+        let counter = Arc::new(Counter::default());
+        let selection = RowSelection {
+            images: true,
+            text_chars: None,
+            explain: false,
+            max_bytes: 1000,
+            memory: Memory::counted_by(counter.clone()),
+        };
+        let page = store
+            .get_contexts(&owner, vec![1], selection, Read::default())
+            .await
+            .unwrap();
+        assert_eq!(page.entries.len(), 1);
+        let (thread, text, metadata, tags, image) = (1, 4, 2, 2, 3);
+        assert_eq!(
+            counter.0.load(Ordering::Relaxed),
+            thread + text + metadata + tags + image
+        );
+        store.close().await;
+    }
 }

@@ -115,6 +115,10 @@ where
         self.outcome = Some(Err(error));
     }
 
+    fn is_rejected(&self) -> bool {
+        matches!(self.outcome, Some(Err(_)))
+    }
+
     fn announce(&self, notifier: &ChangeNotifier) {
         if let Some(Ok(written)) = &self.outcome {
             if self.erased {

@@ -24,13 +24,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// An empty snapshot in a file without a name, in the directory of this database. It is deleted when the process
-    /// ends.
+    /// An empty snapshot in a file without a name, in the directory of this database. The system deletes the file when
+    /// the snapshot is dropped or the process ends.
     ///
     /// # Errors
     /// The file cannot be created.
     pub fn beside(database: &Path) -> io::Result<Self> {
-        // A random name, because a file with a name that can be guessed may exist and belong to somebody else.
+        // A random name, because a file with a name that can be guessed may exist and belong to another user.
         let mut path = database.as_os_str().to_owned();
         path.push(format!(
             ".snapshot-{:016x}",

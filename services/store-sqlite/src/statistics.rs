@@ -14,7 +14,7 @@ use crate::filter;
 use crate::owners::Owner;
 use crate::sql::{self, Bind, Fragment};
 
-/// The owner's counts, all from its row. `None` for an owner that has never written.
+/// The owner's counts, all from its row, and the size of the database. Without an owner, all counts are 0.
 pub(crate) fn read(
     conn: &mut SqliteConnection,
     path: &Path,

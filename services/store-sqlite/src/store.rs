@@ -56,8 +56,8 @@ const SHORT_LOOKUP_BYTES: u64 = 256 * 1024;
 
 /// A database in an SQLite file.
 ///
-/// Reads and writes run on threads of their own. The returned futures only wait, or read a few pages that are in
-/// memory.
+/// Reads and writes run on threads of their own. The returned futures only wait, or read a few pages that are expected
+/// to be in memory.
 pub struct SqliteStore {
     path: PathBuf,
     pub(crate) indexed: Arc<[MetadataPath]>,
@@ -79,7 +79,7 @@ pub struct SqliteStore {
     has_context_window: bool,
     /// Whether the database is a copy of an owner of another service.
     pub(crate) is_copy: AtomicBool,
-    /// Turns of reads that wait for a revision of a copy.
+    /// Permits for reads that wait for a revision of a copy.
     pub(crate) waiting: Semaphore,
     reader_connections: i64,
     write_queue_limit: i64,

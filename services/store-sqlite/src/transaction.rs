@@ -31,7 +31,7 @@ pub(crate) struct Transaction<'c> {
     /// Whether the owner was deleted.
     pub erased: bool,
     /// Whether the request copies changes of another service. They already have revisions, and `copy.rs` writes their
-    /// rows.
+    /// rows in `changes`.
     pub is_copying: bool,
     /// The subscriptions that the changes of this request concern.
     pub touched: Touched,
@@ -143,8 +143,8 @@ impl<'c> Transaction<'c> {
         self.erased = true;
     }
 
-    /// Schedules the entries whose context window contains this one for reindexing, because its text was changed or
-    /// deleted. Returns the creation time and row id of the first of them.
+    /// Schedules the entries whose context window contains this one for reindexing, because it was deleted or inserted
+    /// before them, or its text was changed. Returns the creation time and row id of the first of them.
     pub fn schedule_following(
         &mut self,
         position: &EntryPosition<'_>,
@@ -167,10 +167,10 @@ impl<'c> Transaction<'c> {
 
     /// Applies the scheduled changes of the full-text index now, so that a large request does not fill the memory.
     ///
-    /// Only for requests with `may_need_undo` false, which have no savepoint while they share a transaction, unless
-    /// they create their owner. The changes of earlier requests are applied too, and returning to a savepoint of this
-    /// one would undo them. Of the requests that create an owner, only the first snapshot of a copy calls this, and in
-    /// a copy no other request changes the index.
+    /// The changes of earlier requests in the transaction are applied too, and returning to a savepoint of this request
+    /// would undo them. So only a request with `may_need_undo` false may call this: it has a savepoint only when it
+    /// runs alone, or when it creates its owner. Of the requests that create an owner, only the first snapshot of a
+    /// copy calls this, and in a copy no other request changes the index.
     pub fn apply_full_text(&mut self) -> QueryResult<()> {
         full_text::apply(self.conn, self.full_text, self.context_windows)
     }

@@ -3,7 +3,7 @@
 use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags, held_bytes};
 use context_store::{DeleteCriteria, Embedded, Embedding};
 
-/// Memory used by every request, chunk and image in addition to its payload.
+/// Memory used by every entry, update, deletion, artifact, chunk and image in addition to its payload.
 const OVERHEAD: usize = 256;
 
 pub(crate) fn entry(entry: &NewEntry) -> usize {

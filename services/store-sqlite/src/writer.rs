@@ -16,7 +16,7 @@ use diesel::sqlite::SqliteConnection;
 
 use crate::connection::{self, WriterSettings};
 use crate::context_window::ContextWindows;
-use crate::failure::{Failure, note_damage, store_error};
+use crate::failure::{Failure, has_no_transaction, note_damage, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
 use crate::owners::Owners;
@@ -46,6 +46,8 @@ pub(crate) trait Job: Weight + Send {
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
     /// Stores the error of a request that was undone, until the others are committed.
     fn reject(&mut self, error: StoreError);
+    /// Whether the request was rejected, so that nothing of it is committed.
+    fn is_rejected(&self) -> bool;
     /// Announces the committed changes to subscriptions.
     fn announce(&self, _notifier: &ChangeNotifier) {}
     /// Sends the reply.
@@ -98,7 +100,8 @@ pub(crate) struct Writer {
 
 /// The group-commit window. Callers that write one request after the other send the next one as soon as they receive
 /// the reply. A writer that immediately took what is queued would split them into two alternating halves, each with its
-/// own commit. It therefore waits briefly for the callers it has just served. A caller that writes alone never waits.
+/// own commit. It therefore waits briefly for the callers it has just served. A caller that writes alone does not wait,
+/// except for its first write after a shared transaction.
 #[derive(Debug, Default)]
 pub(crate) struct GroupWindow {
     expected: usize,
@@ -165,6 +168,9 @@ impl Writer {
 
     fn commit(&mut self, mut jobs: Vec<BoxJob>) {
         jobs.retain(|job| !job.is_abandoned());
+        if jobs.is_empty() {
+            return;
+        }
         let started = Instant::now();
         match self.attempt(&mut jobs, Savepoints::WhereExpected) {
             Ok(()) => {
@@ -206,8 +212,9 @@ impl Writer {
     fn committed(&mut self, jobs: Vec<BoxJob>) {
         self.open.owners.trim();
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        let written = jobs.iter().filter(|job| !job.is_rejected()).count();
         self.counters.writes.fetch_add(
-            i64::try_from(jobs.len()).unwrap_or(i64::MAX),
+            i64::try_from(written).unwrap_or(i64::MAX),
             Ordering::Relaxed,
         );
         for job in jobs {
@@ -218,9 +225,6 @@ impl Writer {
 
     /// Runs all jobs in one transaction. If it fails, it is rolled back.
     fn attempt(&mut self, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
             None => connection::writer(&self.settings).map_err(|e| unusable(&e))?,
@@ -231,7 +235,7 @@ impl Writer {
             self.open.context_windows.forget();
             // SQLite ends the transaction itself on some errors. Then there is nothing to roll back.
             let undone = Rollback.execute(&mut conn);
-            if undone.is_err_and(|error| !error.to_string().contains("no transaction is active")) {
+            if undone.is_err_and(|error| !has_no_transaction(&error)) {
                 return outcome;
             }
         }
@@ -326,7 +330,7 @@ fn unusable(error: &connection::ConnectError) -> DieselError {
 #[cfg(test)]
 mod tests {
     use context_model::{Error, Source, Timestamp};
-    use context_store::{ChangeKind, OwnerId, Store as _, WriteOptions};
+    use context_store::{ChangeKind, OwnerId, Read, Store as _, WriteOptions};
 
     use super::*;
     use crate::config::Config;
@@ -429,6 +433,8 @@ mod tests {
                 matches!(refused, Err(StoreError::Rejected(_))),
                 "{refused:?}"
             );
+            let statistics = store.statistics(&owner, None, Read::default());
+            assert_eq!(statistics.await.unwrap().connections.writes, 3);
             store.close().await;
             let mut conn = connection::reader(&path, Duration::ZERO).unwrap();
             let ids: Vec<String> = changes::table

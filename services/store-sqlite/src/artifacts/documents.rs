@@ -16,7 +16,7 @@ use crate::filter::json_list;
 use crate::fts;
 use crate::full_text::FullTextChange;
 use crate::indexable::Indexable;
-use crate::owners::Owner;
+use crate::owners::{ID_BITS, Owner};
 use crate::schema::{artifact_documents, meta};
 use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
@@ -349,12 +349,12 @@ struct Row {
     metadata_folded: String,
 }
 
-/// The row id of the owner's next document: -(owner << 40 | number). Filters are evaluated as bitmaps over the numbers,
-/// so the numbers must have no large gaps. The highest number is used again after its document was deleted.
+/// The row id of the owner's next document: -(owner << `ID_BITS` | number). Filters are evaluated as bitmaps over the
+/// numbers, so the numbers must have no large gaps. The highest number is used again after its document was deleted.
 fn new_row_id(conn: &mut SqliteConnection, owner: i64) -> QueryResult<i64> {
-    let before = -(owner << 40);
+    let before = -(owner << ID_BITS);
     let last: Option<i64> = artifact_documents::table
-        .filter(artifact_documents::row_id.gt(before - (1 << 40)))
+        .filter(artifact_documents::row_id.gt(before - (1 << ID_BITS)))
         .filter(artifact_documents::row_id.lt(before))
         .select(diesel::dsl::min(artifact_documents::row_id))
         .get_result(conn)?;

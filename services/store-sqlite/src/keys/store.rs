@@ -14,7 +14,8 @@ use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 use crate::transaction::Transaction;
 
-/// Upper bound of the memory that a queued request about keys takes, in bytes.
+/// The bytes that a request about keys counts for in the write queue. It takes less, unless a key is restricted to many
+/// threads.
 const REQUEST_BYTES: usize = 4096;
 
 /// The options of a write about keys and owners.
@@ -28,7 +29,7 @@ const fn options(now: Timestamp) -> WriteOptions {
 }
 
 impl SqliteStore {
-    /// Creates the owner if it does not exist.
+    /// Runs a write about keys or owners. Creates the owner if it does not exist.
     async fn administer<T: Send + 'static>(
         &self,
         owner: &OwnerId,
