@@ -127,8 +127,8 @@ pub struct RerankConfig {
     /// disables the cache.
     pub cache_mb: u32,
     /// Weight of the preceding entry of the thread in an entry's late-interaction score, 0 to 1
-    /// (`RERANK_CONTEXT_WEIGHT`). Each further step back multiplies it once more. Only entries among the candidates of
-    /// reranking count.
+    /// (`RERANK_CONTEXT_WEIGHT`). Each further step back multiplies it once more; a step is one entry id, whatever its
+    /// thread. Only entries among the candidates of reranking count.
     pub context_weight: f64,
     /// Preceding entries count if they are at most this much older (`CONTEXT_GAP_MINUTES`).
     pub context_gap: Duration,

@@ -1,4 +1,4 @@
-//! Removing old changes from the feed. The audit log keeps them.
+//! Removing old changes from the feed. The audit log has a limit of its own.
 
 use context_store::Retention;
 use diesel::prelude::*;

@@ -43,7 +43,7 @@ pub(crate) struct FullText {
 }
 
 impl FullText {
-    /// Creates the table of a collection that has none.
+    /// Creates the table of a collection, unless it exists.
     pub fn create(self, conn: &mut SqliteConnection, collection: Collection) -> QueryResult<()> {
         fts::create_table(conn, collection, self.language)
     }

@@ -34,7 +34,7 @@ impl Default for ChangesConfig {
 }
 
 impl Background {
-    /// Removes old changes from the feed, for as long as the future is polled. The audit log keeps them.
+    /// Removes old changes from the feed, for as long as the future is polled. The audit log has a limit of its own.
     pub async fn compact(&self, config: ChangesConfig, clock: &dyn Clock) {
         let retention = || Retention {
             before: days_ago(config.retention_days, clock),

@@ -156,15 +156,16 @@ pub struct Search {
 
     /// Weight of the preceding entry's words in reranking by late interaction, 0 to 1; 0 disables them.
     ///
-    /// The weight is relative to the entry's own words, which weigh 1. Each further step back in the thread multiplies
-    /// it once more. Only entries within CONTEXT_GAP_MINUTES count.
+    /// The weight is relative to the entry's own words, which weigh 1. Each further step back multiplies it once
+    /// more. Steps are counted in entry ids, so entries of other threads in between count too. Only entries within
+    /// CONTEXT_GAP_MINUTES are included.
     #[arg(long, env = "RERANK_CONTEXT_WEIGHT", value_name = "W", default_value = "0.85", value_parser = fraction, global = true)]
     pub rerank_context_weight: f64,
 
     /// Whether token vectors are stored with each entry for reranking: true or false.
     ///
     /// Reranking 50 chat messages then takes about 2 ms, because only the query is encoded. On disk a token takes 200
-    /// bytes, a message of 37 tokens 8 kB. Entries that were stored without token vectors are encoded for each search
+    /// bytes, a message of 37 tokens 8 kB. Entries that were stored before are encoded when a search reranks them,
     /// until their text changes. The setting has no effect with an embedding provider over HTTP, or with
     /// RERANK_MODEL_PATH.
     #[arg(long, env = "RERANK_STORE_TOKENS", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "false", global = true)]

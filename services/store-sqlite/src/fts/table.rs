@@ -15,6 +15,7 @@ use crate::columns::LossyText;
 use crate::context_window::{ContextWindows, EntryPosition};
 use crate::entries::{source_or_user, tags_of};
 use crate::indexable::Indexable;
+use crate::owners::ID_BITS;
 use crate::schema::{entries, meta, owners};
 use crate::tokenizer::VERBATIM;
 
@@ -267,7 +268,7 @@ pub(crate) fn rebuild(
             conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
             create_table(conn, Collection::entries(owner), language)
         })?;
-        let mut last = owner << 40;
+        let mut last = owner << ID_BITS;
         while let Some(next) =
             conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut context_windows))?
         {
@@ -299,7 +300,7 @@ fn index_slice(
             .filter(
                 entries::row_id
                     .gt(last)
-                    .and(entries::row_id.lt((owner + 1) << 40)),
+                    .and(entries::row_id.lt((owner + 1) << ID_BITS)),
             )
             .order(entries::row_id)
             .limit(ROWS)

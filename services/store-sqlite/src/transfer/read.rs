@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use crate::columns::CheckedText;
 use crate::failure::store_error;
-use crate::owners::id_of_row;
+use crate::owners::{ID_BITS, id_of_row};
 use crate::schema::{embedding_sets, owners};
 use crate::sql::{self, Bind, Fragment};
 
@@ -256,10 +256,10 @@ pub(super) fn rows(
             });
             select
                 .push(" WHERE row_id >= ")
-                .bind(Bind::Int(owner << 40));
+                .bind(Bind::Int(owner << ID_BITS));
             select
                 .push(" AND row_id < ")
-                .bind(Bind::Int((owner + 1) << 40));
+                .bind(Bind::Int((owner + 1) << ID_BITS));
         }
         "denials" => {
             // Denials have no key of their own.
@@ -315,7 +315,7 @@ fn compared(
     for (at, (cell, column)) in key.iter().zip(table.key_columns()).enumerate() {
         condition.push(if at == 0 { "" } else { ", " });
         condition.bind(match cell {
-            Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << 40 | id),
+            Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << ID_BITS | id),
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::Text(text.clone()),
             Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
