@@ -32,7 +32,8 @@ pub struct ChangesArgs {
     /// Only changes of these: context (entries) or artifact
     #[arg(long)]
     pub entity: Option<String>,
-    /// Maximum number of changes in one request
+    /// Maximum number of changes that one request reads, before --thread and --entity select. The last commit is
+    /// read to its end
     #[arg(short = 'n', long, default_value_t = 100)]
     pub limit: i64,
     /// The options that all commands have.
@@ -55,8 +56,8 @@ impl ChangesArgs {
 /// Lists or follows changes.
 ///
 /// # Errors
-/// The service's error, or why there was no response. With `--follow`, a service that stops responding is not an error:
-/// the request is repeated.
+/// The service's error, or why there was no response. With `--follow`, a service that stops responding after the first
+/// reply is not an error: the request is repeated.
 pub async fn changes(args: ChangesArgs) -> Result<(), Failure> {
     let session = Session::open(&args.common)?;
     if args.follow {
@@ -69,11 +70,11 @@ pub async fn changes(args: ChangesArgs) -> Result<(), Failure> {
         changes.iter().map(line).collect::<Vec<_>>().join("\n")
     })?;
     if !session.screen.json {
-        if changes.is_empty() {
-            note("no change");
-        } else if reply["has_more"] == true {
+        if reply["has_more"] == true {
             let cursor = text(&reply, "next_cursor");
             note(&format!("there are more changes; see --cursor {cursor}"));
+        } else if changes.is_empty() {
+            note("no change");
         }
     }
     Ok(())

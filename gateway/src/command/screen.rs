@@ -10,8 +10,8 @@ use super::failure::Failure;
 use super::inert::{inert, inert_json, one_line};
 use crate::clock::now_micros;
 
-/// Longest cell of a table on a terminal, in characters, except in the last column.
-const MAX_CELL: usize = 32;
+/// Longest cell of a table on a terminal, in characters, except in the last column: an artifact's id has 36.
+const MAX_CELL: usize = 36;
 /// Longest cell of the last column, in characters. A narrow terminal shortens it further.
 const MAX_TEXT: usize = 300;
 /// Fewest characters that the last column has, however narrow the terminal is.
@@ -137,8 +137,8 @@ impl Screen {
         }
     }
 
-    /// A table. Cells may hold any text: they are shown on one line. The last column is cut to 300 characters, and on a
-    /// terminal also so that each row is one line there.
+    /// A table. Cells may hold any text: they are shown on one line. The last column is cut to 300 characters. On a
+    /// terminal the other columns are cut to 36, and a last column of texts to the remaining width, but not below 20.
     #[must_use]
     pub fn table(&self, columns: &[(&str, Side)], rows: Vec<Vec<String>>) -> String {
         let last = columns.len().saturating_sub(1);
@@ -212,7 +212,7 @@ pub fn moment(value: &Value) -> String {
         .map_or_else(|| inert(text), |seconds| format!("{}Z", inert(seconds)))
 }
 
-/// A list of strings of a reply, on one line.
+/// The strings of a list in a reply, joined by commas. Their control characters are not escaped.
 #[must_use]
 pub fn listed(value: &Value) -> String {
     let items = value.as_array().into_iter().flatten();
@@ -245,6 +245,14 @@ mod tests {
             width,
             now: Timestamp::parse("2026-03-01", false).unwrap().micros(),
         }
+    }
+
+    #[test]
+    fn the_id_of_an_artifact_is_whole_on_a_terminal() {
+        let id = "0190a2f4-7c1e-7d3a-9b5c-2f6e8d4a1b3c";
+        let columns = [("ID", Side::Left), ("TITLE", Side::Left)];
+        let rows = vec![vec![id.to_owned(), "Plan".to_owned()]];
+        assert!(screen(Some(80), false).table(&columns, rows).contains(id));
     }
 
     #[test]

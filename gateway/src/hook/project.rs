@@ -1,4 +1,4 @@
-//! The identity of a project, the same in every clone of it.
+//! The identity of a project: the same in every clone of it that has a remote.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use super::digest::hex;
 /// A project on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// `host/path` of its git remote, else the path of its root. Never with a user or a password.
+    /// `host/path` of its git remote, else the path of its root, or of the main working tree of a linked one. Never with
+    /// a user or a password.
     pub name: String,
     /// The directory that has `.git`, else the directory in which the agent works.
     pub root: PathBuf,
@@ -124,7 +125,10 @@ fn host_and_path(url: &str) -> Option<String> {
         Some((_, rest)) => rest.split_once('/')?,
         None => {
             // The form of scp, `user@host:path`. With a `/` before the colon it is a local path.
-            let (authority, path) = url.split_once(':')?;
+            let (authority, path) = match url.find("]:") {
+                Some(end) => (&url[..=end], &url[end + 2..]),
+                None => url.split_once(':')?,
+            };
             if authority.contains('/') {
                 return None;
             }
@@ -140,8 +144,17 @@ fn host_and_path(url: &str) -> Option<String> {
         }
         _ => (authority, path),
     };
+    // What stands before another `@` may be a part of a password.
+    let may_have_password = authority.contains('@') || url.contains("://") || path.contains(':');
+    if path.contains('@') && may_have_password {
+        return None;
+    }
     let host = authority.rsplit('@').next()?;
-    let host = host.split(':').next()?.to_ascii_lowercase();
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next()?,
+        None => host.split(':').next()?,
+    };
+    let host = host.to_ascii_lowercase();
     let path = path.split(['?', '#']).next()?.trim_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path).trim_matches('/');
     (!host.is_empty() && !path.is_empty()).then(|| format!("{host}/{path}"))
@@ -173,7 +186,18 @@ mod tests {
                 "{url}"
             );
         }
+        let same = [
+            "git@[2001:db8::1]:acme/app.git",
+            "ssh://git@[2001:DB8::1]:22/acme/app",
+        ];
+        for url in same {
+            let identity = host_and_path(url);
+            assert_eq!(identity.as_deref(), Some("2001:db8::1/acme/app"), "{url}");
+        }
         for url in [
+            "https://user:p@s/s@github.com/acme/app.git",
+            "https://tok/en@github.com/acme/app",
+            "user:secret@host:acme/app",
             "/srv/git/app.git",
             "../app",
             "file:///srv/app.git",
