@@ -43,7 +43,7 @@ impl Provider {
         let router = Router::new()
             .route("/v1/embeddings", post(embeddings))
             .route("/v1/rerank", post(rerank))
-            // A request has up to a hundred texts, which exceed axum's default of 2 MB.
+            // A rerank request has up to 1 000 texts, which can exceed axum's default of 2 MB.
             .layer(axum::extract::DefaultBodyLimit::max(16 << 20))
             .with_state(Arc::clone(&table));
         let (running, stopped) = oneshot::channel();

@@ -1,7 +1,7 @@
 //! Characters in stored texts that a reader does not see.
 
-/// Whether the character changes the direction or the line of the text around it, so that the text says something else
-/// than it seems to.
+/// Whether the character changes the direction of the text around it or begins a new line, so that the text seems to say
+/// something else.
 #[must_use]
 pub const fn changes_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

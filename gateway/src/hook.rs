@@ -4,7 +4,7 @@
 //! prints stored entries that may help.
 //!
 //! A failure never stops the agent. The exit code is 0 even then: at exit code 2, Claude Code would block the prompt.
-//! Stdout is empty, and stderr has one line. The process ends after CONTEXT_HOOK_TIMEOUT_MS.
+//! Stderr has one line then, and stdout has the whole output or none. The process ends within CONTEXT_HOOK_TIMEOUT_MS.
 
 #![expect(
     clippy::disallowed_methods,
@@ -75,9 +75,7 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
             .location()
             .map(ToString::to_string)
             .unwrap_or_default();
-        complain(&format!(
-            "a defect at {place}; nothing was recalled or captured"
-        ));
+        complain(&format!("a defect at {place}; this hook ended early"));
         std::process::exit(0);
     }));
     // A thread, because a timer of the runtime cannot fire while stdin or a file lock blocks. It sleeps in short steps,
@@ -91,7 +89,9 @@ pub fn answer(arguments: Vec<OsString>) -> ExitCode {
             }
             std::thread::sleep(left.min(STEP));
         }
-        complain("the time is over; what was not sent waits for the next hook");
+        complain(
+            "the time is over; the next hook sends the messages that this one had written to files",
+        );
         std::process::exit(0);
     });
     if let Err(sentence) = handle(arguments, began) {

@@ -29,7 +29,7 @@ impl Resource {
     /// Reads a URI. Names are percent-encoded.
     ///
     /// # Errors
-    /// "Resource not found" with the URI in its data, for a URI of any other form.
+    /// "Resource not found" with the URI, cut to 200 characters, in its data, for a URI of any other form.
     pub fn parse(uri: &str) -> Result<Self, ErrorData> {
         Self::parsed(uri).ok_or_else(|| not_found(uri))
     }
@@ -82,7 +82,8 @@ impl Resource {
     /// Its contents, from the reply of [`operation`](Self::operation).
     ///
     /// # Errors
-    /// "Resource not found" with the URI in its data, if there is no such entry, or none in the thread.
+    /// "Resource not found" with the URI, cut to 200 characters, in its data, if there is no such entry, or none in the
+    /// thread.
     pub fn contents(&self, uri: &str, reply: &Value) -> Result<Vec<ResourceContents>, ErrorData> {
         let content = match self {
             Self::Entry(_) => reply["result"].get(0),
@@ -150,7 +151,7 @@ pub fn unreadable(error: Error) -> ErrorData {
     ErrorData::internal_error(error.message, Some(reason))
 }
 
-/// "Resource not found", with the URI in its data.
+/// "Resource not found", with the URI, cut to 200 characters, in its data.
 #[must_use]
 pub fn not_found(uri: &str) -> ErrorData {
     let shown: String = uri.chars().take(200).collect();

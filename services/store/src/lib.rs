@@ -3,8 +3,9 @@
 //! The crate also has what both databases share: the rules of writes ([`rules`]), checksums ([`seal`]), the migration
 //! from one database to another ([`transfer`]), and the evaluation of filters in memory ([`oracle`]).
 //!
-//! A store receives validated domain types and never sees a scope or a status code. A call with an owner accesses only
-//! this owner's data. Every write is one transaction, durable when the call returns.
+//! A store receives validated domain types. It keeps the scopes of keys but checks none, and knows no status code. A
+//! call with an owner accesses only this owner's data. Every write of an owner's data by a caller is one transaction.
+//! Every write is durable when the call returns.
 
 pub mod bm25;
 pub mod call;

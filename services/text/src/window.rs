@@ -77,7 +77,7 @@ impl BestWindow {
 
 /// Widens `core` to at most `budget` characters, evenly on both sides, and cuts between words.
 ///
-/// A core longer than the budget is cut at its end.
+/// A core longer than the budget is cut after `budget` characters, even inside a word.
 pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usize> {
     let core_chars = text[core.clone()].chars().count();
     let slack = budget.saturating_sub(core_chars);
