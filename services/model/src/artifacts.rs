@@ -168,7 +168,7 @@ pub struct ArtifactHit {
     /// Its path; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Why it was found, as a sentence.
+    /// The query that found it, as `Matched query: '…'`.
     pub relevance_context: String,
     /// How likely it is about the query, 0 to 1, comparable between queries; only with `mode: ranked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
