@@ -60,17 +60,29 @@ impl Error {
         Self::from_violations(violations.0)
     }
 
-    /// How many invalid fields one error names. gRPC carries an error in HTTP/2 trailers, which
-    /// clients cap at 8 KiB (grpcio).
+    /// Maximum number of invalid fields that one error names.
     pub const MAX_VIOLATIONS: usize = 8;
+    /// Maximum number of bytes of the named fields in gRPC trailers. Clients refuse trailers of more than 8 KiB (grpcio),
+    /// and the rest of the error needs less than 1 KiB.
+    const MAX_TRAILER_BYTES: usize = 7 * 1024;
 
-    /// An `INVALID_ARGUMENT` error about several fields; the message consists of their
-    /// descriptions. Those beyond [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) are counted, not
-    /// named.
+    /// An `INVALID_ARGUMENT` error about several fields; the message consists of their descriptions. Those beyond
+    /// [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS), or beyond the size of gRPC trailers, are counted, not named.
     #[must_use]
     pub fn from_violations(mut violations: Vec<Violation>) -> Self {
-        let more = violations.len().saturating_sub(Self::MAX_VIOLATIONS);
-        violations.truncate(Self::MAX_VIOLATIONS);
+        let mut bytes = 0;
+        let fits = |violation: &&Violation| {
+            bytes += trailer_bytes(violation);
+            bytes <= Self::MAX_TRAILER_BYTES
+        };
+        let fitting = violations
+            .iter()
+            .take(Self::MAX_VIOLATIONS)
+            .take_while(fits)
+            .count();
+        let named = fitting.max(1);
+        let more = violations.len().saturating_sub(named);
+        violations.truncate(named);
         let mut message = violations
             .iter()
             .map(|v| v.description.as_str())
@@ -186,6 +198,15 @@ impl std::error::Error for Error {
             .as_ref()
             .map(|source| &**source as &(dyn std::error::Error + 'static))
     }
+}
+
+/// Number of bytes that a violation takes in the trailers of a gRPC reply. The details have the field and, twice, the
+/// description, all in base64. The message has the description percent-encoded.
+fn trailer_bytes(violation: &Violation) -> usize {
+    let Violation { field, description } = violation;
+    let percent_encoded = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
+    let in_message: usize = description.bytes().map(percent_encoded).sum();
+    (field.len() + 2 * description.len()).div_ceil(3) * 4 + in_message
 }
 
 /// Cuts a text to `max_chars` characters. Violations repeat values of the request, and a long value must not make the

@@ -102,13 +102,23 @@ mod tests {
 
     #[test]
     fn the_largest_error_fits_into_trailers() {
-        let violations = (0..100)
-            .map(|i| Violation {
-                field: format!("entries[{i}].text"),
-                description: "x".repeat(240),
-            })
-            .collect();
-        let status = status_from_error(&Error::from_violations(violations), Code::InvalidArgument);
-        assert!(status.details().len() * 4 / 3 + status.message().len() < 8 * 1024);
+        for letter in ["x", "`", "字", "🦀"] {
+            let violations = (0..100)
+                .map(|i| Violation {
+                    field: format!("metadata{i:02}{}", letter.repeat(70)),
+                    description: letter.repeat(240),
+                })
+                .collect();
+            let error = Error::from_violations(violations).in_item("entries[99]");
+            assert!(error.message.ends_with(" more"), "{error}");
+            let reply = status_from_error(&error, Code::InvalidArgument).into_http::<()>();
+            // HTTP/2 counts 32 bytes more for each header (RFC 9113, section 6.5.2).
+            let bytes: usize = reply
+                .headers()
+                .iter()
+                .map(|(name, value)| name.as_str().len() + value.len() + 32)
+                .sum();
+            assert!(bytes < 8 * 1024, "{letter}: {bytes}");
+        }
     }
 }
