@@ -106,16 +106,11 @@ pub fn postgres_socket_path(address: PostgresAddress<'_>, uid: u32) -> PathBuf {
 fn without_password(connection_string: &str) -> String {
     let text = connection_string.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return text
-            .split_whitespace()
-            .filter(|pair| !pair.starts_with("password"))
-            .collect::<Vec<_>>()
-            .join(" ");
+        return pairs_without_password(text);
     };
-    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    // The driver ends user and password at the first `@`, so a password may contain `/` and `?`.
+    let (user, place) = rest.split_once('@').unwrap_or(("", rest));
     let user = user.split_once(':').map_or(user, |(user, _)| user);
-    let place = format!("{hosts}{path}");
     let Some((place, parameters)) = place.split_once('?') else {
         return format!("{scheme}://{user}@{place}");
     };
@@ -125,6 +120,40 @@ fn without_password(connection_string: &str) -> String {
         .collect();
     let mark = if parameters.is_empty() { "" } else { "?" };
     format!("{scheme}://{user}@{place}{mark}{}", parameters.join("&"))
+}
+
+/// The key=value pairs without the password. Spaces around `=` are dropped.
+fn pairs_without_password(mut text: &str) -> String {
+    let mut pairs = Vec::new();
+    while let Some((key, rest)) = text.split_once('=') {
+        let (value, rest) = split_value(rest.trim_start());
+        let key = key.trim();
+        if key != "password" {
+            pairs.push(format!("{key}={value}"));
+        }
+        text = rest;
+    }
+    pairs.join(" ")
+}
+
+/// Splits off the value at the start of the text. It ends at a space, or if it is quoted at its closing quote. A
+/// backslash escapes the next character.
+fn split_value(text: &str) -> (&str, &str) {
+    let quoted = text.starts_with('\'');
+    let mut escaped = false;
+    let mut chars = text.char_indices().skip(usize::from(quoted));
+    let end = chars.find_map(|(at, c)| {
+        if std::mem::take(&mut escaped) {
+            return None;
+        }
+        escaped = c == '\\';
+        match c {
+            '\'' if quoted => Some(at + 1),
+            _ if !quoted && c.is_whitespace() => Some(at),
+            _ => None,
+        }
+    });
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 /// The absolute path, with symbolic links resolved as far as the path exists, so that two spellings
@@ -192,6 +221,14 @@ mod tests {
             of(Some("host=h password=two dbname=d"))
         );
         for (one, two) in [
+            ("postgres://u:o/ne@h:5432/d", "postgres://u:two@h:5432/d"),
+            ("postgres://u:o?ne@h:5432/d", "postgres://u:two@h:5432/d"),
+            ("host=h password = one dbname=d", "host=h dbname=d"),
+            (
+                "host=h password='o ne' dbname=d",
+                r"host=h password='t\' wo' dbname=d",
+            ),
+            (r"password=o\ ne host=h", "host = h"),
             (
                 "postgres://u@h:5432/d?password=one",
                 "postgres://u@h:5432/d",
@@ -211,6 +248,7 @@ mod tests {
             of(Some("postgres://u@h:5432/d?sslmode=require")),
             of(Some("postgres://u@h:5432/d"))
         );
+        assert_ne!(of(Some("host=h dbname=d")), of(Some("host=h dbname=e")));
         assert_ne!(of(None), of(Some("postgres://u@h:5432/d")));
     }
 }
