@@ -4,7 +4,10 @@
 /// The URL may be malformed; if its parts cannot be distinguished, more of it is left out.
 #[must_use]
 pub fn shown_url(url: &str) -> String {
-    let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));
+    // Another `://` belongs to a password or a query.
+    let is_scheme = |at: &usize| url[..*at].bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let scheme = url.find("://").filter(is_scheme);
+    let (scheme, rest) = scheme.map_or(("", url), |at| url.split_at(at + 3));
     let (user, rest) = rest
         .rsplit_once('@')
         .map_or(("", rest), |(_, rest)| ("***@", rest));
@@ -33,6 +36,8 @@ mod tests {
             ("http://127.0.0.1:11434", "http://127.0.0.1:11434"),
             ("https://host/path", "https://host/path"),
             ("host:80", "host:80"),
+            ("host/?key=hunter2&to=http://other", "host/?***"),
+            ("u:hunter2://@host", "***@host"),
             ("http://u:hunter2@host:80/path", "http://***@host:80/path"),
             ("u:hunter2@host:80", "***@host:80"),
             ("http://u:hunter2/@@host", "http://***@host"),
