@@ -94,7 +94,10 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
         Some(Kind::JsonValue(text)) => {
             context_model::decode_slice(text.as_bytes()).map_err(|error| {
                 let path = path();
-                Error::invalid(&path, format!("`{path}` is not valid JSON: {error}"))
+                // The message names the text `body`, as if it were the body of a REST request.
+                let rule = error.message.strip_prefix("`body` ");
+                let rule = rule.unwrap_or(&error.message);
+                Error::invalid(&path, format!("`{path}` {rule}"))
             })?
         }
     })
@@ -109,7 +112,8 @@ impl From<&JsonObject> for Object {
     }
 }
 
-/// Converts metadata that a database stores as text. The text has not been parsed before, so it may be malformed.
+/// Converts metadata that a database stores as text. Its numbers have not been parsed before, so one may be beyond the
+/// range of a double.
 pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
     let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()));
     written.map_err(|error| {
@@ -289,6 +293,26 @@ mod tests {
         assert_eq!(
             Value::Object(object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap()),
             json!({"a": 2})
+        );
+    }
+
+    #[test]
+    fn json_text_that_is_refused_is_named_by_its_path() {
+        let refused = |text: &str| {
+            let value = pb::Value {
+                kind: Some(pb::value::Kind::JsonValue(text.to_owned())),
+            };
+            let error = value_from_pb(value, &|| "metadata.a".to_owned()).unwrap_err();
+            error.message
+        };
+        assert_eq!(
+            refused("[1"),
+            "`metadata.a` is not valid JSON: EOF while parsing a list at line 1 column 2"
+        );
+        assert_eq!(
+            refused("18446744073709551616"),
+            "`metadata.a` holds the integer 18446744073709551616; integers must lie within -9223372036854775808 to \
+             9223372036854775807"
         );
     }
 
